@@ -44,7 +44,7 @@ LANES = (
     ),
     Lane(
         "database",
-        paths=("tests/unit",),
+        paths=("tests/unit", "tests/api/test_core.py"),
         ignored=("tests/unit/trainers",),
         beside=(
             ("tests/unit/control_plane/runs",),

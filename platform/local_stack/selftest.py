@@ -189,7 +189,11 @@ def prepare_browser(places: Places) -> str:
 
 def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
     """Run one lane in its own pytest, or its parts side by side; the counts come from the report files."""
-    paths = [path for path in lane.paths if any((places.root / path).rglob("test_*.py"))]
+    paths = [
+        path
+        for path in lane.paths
+        if (places.root / path).is_file() or any((places.root / path).rglob("test_*.py"))
+    ]
     if not paths:
         print(f"no tests in {', '.join(lane.paths)}")
         return Outcome()

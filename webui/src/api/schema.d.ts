@@ -4000,6 +4000,10 @@ export interface components {
             /** @default false */
             final: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        CheckpointChangeRequest: {
+            pinned: boolean;
+        };
         CheckpointFiles: {
             id: string;
             tar_sha256: string;
@@ -5057,55 +5061,6 @@ export interface components {
             name: string;
             relation: components["schemas"]["RelationEnum"];
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedCheckpointChangeRequest: {
-            pinned?: boolean;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedNameRequest: {
-            name?: string;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedProjectChangeRequest: {
-            name?: string;
-            trainer_code?: boolean;
-            tested_rewards?: boolean;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedQuotaChangeRequest: {
-            limit_slots?: number | null;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedRoleRequest: {
-            role?: components["schemas"]["Role"];
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedRunPatchRequest: {
-            /** @description of a draft: replaces its spec */
-            spec?: {
-                [key: string]: unknown;
-            };
-            name?: string;
-            notes?: string;
-            tags?: string[];
-            /** @description of a run that waits or is paused; higher goes first */
-            priority?: number;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedRunViewPatchRequest: {
-            name?: string;
-            query?: {
-                [key: string]: unknown;
-            };
-            shared?: boolean;
-        };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
-        PatchedWebhookPatchRequest: {
-            name?: string;
-            url?: string;
-            events?: string[];
-            enabled?: boolean;
-        };
         PhaseSeconds: {
             /**
              * Format: double
@@ -5309,6 +5264,12 @@ export interface components {
             /** @description an rl run is taken only with a green test of its reward on its dataset version */
             tested_rewards: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        ProjectChangeRequest: {
+            name?: string;
+            trainer_code?: boolean;
+            tested_rewards?: boolean;
+        };
         ProjectEvent: {
             id: string;
             /** Format: date-time */
@@ -5348,6 +5309,10 @@ export interface components {
             /** @description null: no limit */
             limit_slots: number | null;
             used_slots: number;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        QuotaChangeRequest: {
+            limit_slots: number | null;
         };
         /** @enum {string} */
         RelationEnum: "clone" | "fork" | "retry";
@@ -5467,6 +5432,10 @@ export interface components {
         RewardTestVerdictEnum: "green" | "amber" | "red";
         /** @enum {string} */
         Role: "viewer" | "editor" | "operator" | "admin";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RoleRequest: {
+            role: components["schemas"]["Role"];
+        };
         Run: {
             id: string;
             name: string;
@@ -5481,7 +5450,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -5509,6 +5478,11 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /**
+             * Format: double
+             * @description of pauses that are over; its clock stands still in them
+             */
+            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -5534,7 +5508,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             waiting_why: string;
@@ -5562,6 +5536,11 @@ export interface components {
             started_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
+            /**
+             * Format: double
+             * @description of pauses that are over; its clock stands still in them
+             */
+            paused_seconds: number;
             /** @description what was changed since it was submitted; null: as in the spec */
             live: components["schemas"]["Live"];
             notes: string;
@@ -5590,6 +5569,18 @@ export interface components {
             data: components["schemas"]["Run"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RunPatchRequest: {
+            /** @description of a draft: replaces its spec */
+            spec?: {
+                [key: string]: unknown;
+            };
+            name?: string;
+            notes?: string;
+            tags?: string[];
+            /** @description of a run that waits or is paused; higher goes first */
+            priority?: number;
         };
         /** @enum {string} */
         RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
@@ -5620,6 +5611,14 @@ export interface components {
             data: components["schemas"]["RunView"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        RunViewPatchRequest: {
+            name?: string;
+            query?: {
+                [key: string]: unknown;
+            };
+            shared?: boolean;
         };
         Secret: {
             name: string;
@@ -6240,6 +6239,13 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        WebhookPatchRequest: {
+            name?: string;
+            url?: string;
+            events?: string[];
+            enabled?: boolean;
+        };
         WholeTrajectory: {
             id: number;
             step: number;
@@ -6424,6 +6430,7 @@ export type Check = components['schemas']['Check'];
 export type CheckOrder = components['schemas']['CheckOrder'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointAnnouncementRequest = components['schemas']['CheckpointAnnouncementRequest'];
+export type CheckpointChangeRequest = components['schemas']['CheckpointChangeRequest'];
 export type CheckpointFiles = components['schemas']['CheckpointFiles'];
 export type CheckpointKind = components['schemas']['CheckpointKind'];
 export type CheckpointPage = components['schemas']['CheckpointPage'];
@@ -6549,14 +6556,6 @@ export type NullEnum = components['schemas']['NullEnum'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
-export type PatchedCheckpointChangeRequest = components['schemas']['PatchedCheckpointChangeRequest'];
-export type PatchedNameRequest = components['schemas']['PatchedNameRequest'];
-export type PatchedProjectChangeRequest = components['schemas']['PatchedProjectChangeRequest'];
-export type PatchedQuotaChangeRequest = components['schemas']['PatchedQuotaChangeRequest'];
-export type PatchedRoleRequest = components['schemas']['PatchedRoleRequest'];
-export type PatchedRunPatchRequest = components['schemas']['PatchedRunPatchRequest'];
-export type PatchedRunViewPatchRequest = components['schemas']['PatchedRunViewPatchRequest'];
-export type PatchedWebhookPatchRequest = components['schemas']['PatchedWebhookPatchRequest'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
 export type PieceReply = components['schemas']['PieceReply'];
 export type Plan = components['schemas']['Plan'];
@@ -6576,12 +6575,14 @@ export type PresetPage = components['schemas']['PresetPage'];
 export type Problem = components['schemas']['Problem'];
 export type Progress = components['schemas']['Progress'];
 export type Project = components['schemas']['Project'];
+export type ProjectChangeRequest = components['schemas']['ProjectChangeRequest'];
 export type ProjectEvent = components['schemas']['ProjectEvent'];
 export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type ProjectPage = components['schemas']['ProjectPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
+export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
@@ -6592,15 +6593,18 @@ export type RewardTestPage = components['schemas']['RewardTestPage'];
 export type RewardTestRequestRequest = components['schemas']['RewardTestRequestRequest'];
 export type RewardTestVerdictEnum = components['schemas']['RewardTestVerdictEnum'];
 export type Role = components['schemas']['Role'];
+export type RoleRequest = components['schemas']['RoleRequest'];
 export type Run = components['schemas']['Run'];
 export type RunDetail = components['schemas']['RunDetail'];
 export type RunKind = components['schemas']['RunKind'];
 export type RunModel = components['schemas']['RunModel'];
 export type RunPage = components['schemas']['RunPage'];
+export type RunPatchRequest = components['schemas']['RunPatchRequest'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type RunView = components['schemas']['RunView'];
 export type RunViewFormRequest = components['schemas']['RunViewFormRequest'];
 export type RunViewPage = components['schemas']['RunViewPage'];
+export type RunViewPatchRequest = components['schemas']['RunViewPatchRequest'];
 export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
 export type SecretRequest = components['schemas']['SecretRequest'];
@@ -6663,6 +6667,7 @@ export type Webhook = components['schemas']['Webhook'];
 export type WebhookEvent = components['schemas']['WebhookEvent'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
+export type WebhookPatchRequest = components['schemas']['WebhookPatchRequest'];
 export type WholeTrajectory = components['schemas']['WholeTrajectory'];
 export type ResponseMalformedRequest = components['responses']['MalformedRequest'];
 export type ResponseNotAuthenticated = components['responses']['NotAuthenticated'];
@@ -6719,7 +6724,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example att_01m81znh3d34qff0g9fjc74j3s */
+                /** @example att_01jy0000000000000000000016 */
                 attempt_id: string;
             };
             cookie?: never;
@@ -6747,7 +6752,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81znq9sj72md657d29ag9gv",
+                     *       "upload_id": "upl_01jy0000000000000000000028",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": false
@@ -6820,7 +6825,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9",
+                     *       "node_id": "node_01jy0000000000000000000029",
                      *       "credential": "oolnode_…",
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
@@ -6900,8 +6905,8 @@ export interface operations {
                      * @example {
                      *       "attempts": [
                      *         {
-                     *           "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
-                     *           "attempt_id": "att_01m81znh3d34qff0g9fjc74j3s",
+                     *           "run_id": "run_01jy0000000000000000000015",
+                     *           "attempt_id": "att_01jy0000000000000000000016",
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
@@ -6929,7 +6934,7 @@ export interface operations {
                      *             "name": "secret plan",
                      *             "seed": 1,
                      *             "model": {
-                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *               "base_model": "bm_01jy0000000000000000000004",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -6948,7 +6953,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *               "version": "dsv_01jy0000000000000000000003"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -6973,6 +6978,7 @@ export interface operations {
                      *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -7078,15 +7084,15 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 29801,
-                     *             "engine-0": 29802,
-                     *             "controller": 29800,
-                     *             "rendezvous": 29803
+                     *             "reward": 20861,
+                     *             "engine-0": 20862,
+                     *             "controller": 20860,
+                     *             "rendezvous": 20863
                      *           },
-                     *           "token": "RDDQQRNvvBCtoayvTABrkbdkkfO6b6Ov8ExQuLqTaFM",
+                     *           "token": "gQWgcRiE7Aaku463Mj4DNyJzV4EeeJM9CfMMKYMVQJY",
                      *           "jobs": [
                      *             {
-                     *               "job_id": "job_01m81znh3g22aaffrh82f26bha",
+                     *               "job_id": "job_01jy0000000000000000000030",
                      *               "name": "controller",
                      *               "kind": "controller",
                      *               "index": 0,
@@ -7101,7 +7107,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81znh45qq18es3nz84d3axv",
+                     *               "job_id": "job_01jy0000000000000000000031",
                      *               "name": "reward",
                      *               "kind": "reward",
                      *               "index": 0,
@@ -7116,7 +7122,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81znh46kw6ba346xk0gdg3h",
+                     *               "job_id": "job_01jy0000000000000000000032",
                      *               "name": "rollout-0",
                      *               "kind": "rollout",
                      *               "index": 0,
@@ -7133,7 +7139,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01m81znh4de2svvs94r059nf8m",
+                     *               "job_id": "job_01jy0000000000000000000017",
                      *               "name": "trainer",
                      *               "kind": "trainer",
                      *               "index": 0,
@@ -7165,10 +7171,10 @@ export interface operations {
                      *       ],
                      *       "acknowledged": [],
                      *       "imports": [
-                     *         "imp_01m81znkvw8zb896yxxwtpdnm8"
+                     *         "imp_01jy0000000000000000000022"
                      *       ],
                      *       "model_checks": [
-                     *         "mchk_01m81znfvca60he6bejvzssm4s"
+                     *         "mchk_01jy0000000000000000000023"
                      *       ],
                      *       "heartbeat_seconds": 10,
                      *       "revision": 0
@@ -7202,7 +7208,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -7216,7 +7222,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "import_id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "import_id": "imp_01jy0000000000000000000022",
                      *       "endpoint": "https://hub.test",
                      *       "model": "a/b",
                      *       "revision": "main",
@@ -7250,7 +7256,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -7297,7 +7303,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -7351,7 +7357,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
                 number: number;
             };
@@ -7399,7 +7405,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -7452,7 +7458,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -7477,7 +7483,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "upload_id": "imp_01jy0000000000000000000022",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -7517,7 +7523,7 @@ export interface operations {
             header?: never;
             path: {
                 incarnation: number;
-                /** @example job_01m81znh4de2svvs94r059nf8m */
+                /** @example job_01jy0000000000000000000017 */
                 job_id: string;
             };
             cookie?: never;
@@ -7577,7 +7583,7 @@ export interface operations {
             header?: never;
             path: {
                 file: string;
-                /** @example job_01m81znh4de2svvs94r059nf8m */
+                /** @example job_01jy0000000000000000000017 */
                 job_id: string;
             };
             cookie?: never;
@@ -7633,7 +7639,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example job_01m81znh4de2svvs94r059nf8m */
+                /** @example job_01jy0000000000000000000017 */
                 job_id: string;
             };
             cookie?: never;
@@ -7688,7 +7694,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81znfvca60he6bejvzssm4s */
+                /** @example mchk_01jy0000000000000000000023 */
                 check_id: string;
             };
             cookie?: never;
@@ -7702,7 +7708,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "check_id": "mchk_01m81znfvca60he6bejvzssm4s",
+                     *       "check_id": "mchk_01jy0000000000000000000023",
                      *       "path": "/models/tiny"
                      *     }
                      */
@@ -7733,7 +7739,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81znfvca60he6bejvzssm4s */
+                /** @example mchk_01jy0000000000000000000023 */
                 check_id: string;
             };
             cookie?: never;
@@ -7793,7 +7799,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01m81znfvca60he6bejvzssm4s */
+                /** @example mchk_01jy0000000000000000000023 */
                 check_id: string;
             };
             cookie?: never;
@@ -7888,7 +7894,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example upl_01m81znhtptrrytg0kt2vaycxv */
+                /** @example upl_01jy0000000000000000000019 */
                 upload_id: string;
             };
             cookie?: never;
@@ -7902,7 +7908,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81znhtptrrytg0kt2vaycxv",
+                     *       "upload_id": "upl_01jy0000000000000000000019",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": true
@@ -7938,7 +7944,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example upl_01m81znhtptrrytg0kt2vaycxv */
+                /** @example upl_01jy0000000000000000000019 */
                 upload_id: string;
             };
             cookie?: never;
@@ -7956,7 +7962,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01m81znhtptrrytg0kt2vaycxv",
+                     *       "upload_id": "upl_01jy0000000000000000000019",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -8021,19 +8027,19 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "id": "aud_000000000066",
-                     *           "at": "2026-11-22T15:58:18.689Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "service_account.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znm0kbttnshks2afbc53v",
+                     *           "request_id": "req_01jy0000000000000000000034",
                      *           "target": {
                      *             "kind": "service_account",
-                     *             "id": "usr_01m81znm3ke6j4kwh448v29ndx",
+                     *             "id": "usr_01jy0000000000000000000027",
                      *             "name": "ci"
                      *           },
                      *           "message": "",
@@ -8045,19 +8051,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000065",
-                     *           "at": "2026-11-22T15:58:18.590Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "invitation.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znkwx7j4grp0wvmrkw5he",
+                     *           "request_id": "req_01jy0000000000000000000035",
                      *           "target": {
                      *             "kind": "invitation",
-                     *             "id": "inv_01m81znkyyjqkpfj3ywkmhjkh8",
+                     *             "id": "inv_01jy0000000000000000000026",
                      *             "name": ""
                      *           },
                      *           "message": "",
@@ -8070,19 +8076,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000064",
-                     *           "at": "2026-11-22T15:58:18.288Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "sweep.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znkktgfs2718rgt2qw1cn",
+                     *           "request_id": "req_01jy0000000000000000000036",
                      *           "target": {
                      *             "kind": "sweep",
-                     *             "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *             "id": "swp_01jy0000000000000000000012",
                      *             "name": "red sweep"
                      *           },
                      *           "message": "",
@@ -8092,19 +8098,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000063",
-                     *           "at": "2026-11-22T15:58:18.157Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "template.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znkfbegvda9mmq0f6zz9q",
+                     *           "request_id": "req_01jy0000000000000000000037",
                      *           "target": {
                      *             "kind": "template",
-                     *             "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
+                     *             "id": "tpl_01jy0000000000000000000011",
                      *             "name": "red-template"
                      *           },
                      *           "message": "",
@@ -8114,19 +8120,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000062",
-                     *           "at": "2026-11-22T15:58:17.832Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "webhook.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znk5v48cs92fpymggezfc",
+                     *           "request_id": "req_01jy0000000000000000000038",
                      *           "target": {
                      *             "kind": "webhook",
-                     *             "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *             "id": "whk_01jy0000000000000000000013",
                      *             "name": "red hook"
                      *           },
                      *           "message": "",
@@ -8140,19 +8146,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000061",
-                     *           "at": "2026-11-22T15:58:17.523Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znjw66g91ghpkrfvxpyrh",
+                     *           "request_id": "req_01jy0000000000000000000039",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81znk1dqeswtz8q8c82cw3w",
+                     *             "id": "run_01jy0000000000000000000040",
                      *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
@@ -8164,19 +8170,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000060",
-                     *           "at": "2026-11-22T15:58:17.294Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znjn3fxp90jjn7gnsxtat",
+                     *           "request_id": "req_01jy0000000000000000000041",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81znjsgmc00mpbyccfaj4ec",
+                     *             "id": "run_01jy0000000000000000000042",
                      *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
@@ -8188,19 +8194,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000059",
-                     *           "at": "2026-11-22T15:58:17.117Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.checkpoint_gate",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znjfkt2nxp0qvjfcea8ng",
+                     *           "request_id": "req_01jy0000000000000000000043",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "id": "prj_01jy0000000000000000000044",
                      *             "name": "default"
                      *           },
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -8222,7 +8228,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *                 "version": "dsv_01jy0000000000000000000003"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -8247,6 +8253,7 @@ export interface operations {
                      *                 "max_prompt_tokens": 1024,
                      *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
+                     *                 "repeatable_sampling": false,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
                      *                 "engine_max_total_tokens": 131072,
@@ -8298,24 +8305,24 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000058",
-                     *           "at": "2026-11-22T15:58:16.932Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.checkpoint_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znj8q02n51d29w56w96bw",
+                     *           "request_id": "req_01jy0000000000000000000045",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "id": "prj_01jy0000000000000000000044",
                      *             "name": "default"
                      *           },
-                     *           "message": "prod → secret plan step 1 (ckpt_01m81znhajjgsk9qc8h6f29gq8)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000018)",
                      *           "data": {
-                     *             "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *             "to": "ckpt_01jy0000000000000000000018",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -8326,19 +8333,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000057",
-                     *           "at": "2026-11-22T15:58:15.138Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znggxtc1071c8b0rsmf0r",
+                     *           "request_id": "req_01jy0000000000000000000046",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "id": "run_01jy0000000000000000000015",
                      *             "name": "secret plan"
                      *           },
                      *           "message": "",
@@ -8350,25 +8357,25 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000056",
-                     *           "at": "2026-11-22T15:58:14.943Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "secret.set",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81zngb85rgkhynh75btamva",
+                     *           "request_id": "req_01jy0000000000000000000047",
                      *           "target": {
                      *             "kind": "secret",
-                     *             "id": "sec_01m81zngg5bk7d7vgbfsv2zykt",
+                     *             "id": "sec_01jy0000000000000000000048",
                      *             "name": "HUB"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "50341712",
+                     *             "after": "d3654098",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -8377,19 +8384,19 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000055",
-                     *           "at": "2026-11-22T15:58:14.200Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.dataset_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *             "id": "usr_01jy0000000000000000000033",
                      *             "name": "alice",
-                     *             "token_id": "tok_01m81zn9n9129x7wjjwcqa73ra"
+                     *             "token_id": "tok_01jy0000000000000000000024"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01m81znfjgm7jaqkhv3g69z9f7",
+                     *           "request_id": "req_01jy0000000000000000000049",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "id": "prj_01jy0000000000000000000044",
                      *             "name": "default"
                      *           },
                      *           "message": "sums@gold → sums@1",
@@ -8397,14 +8404,14 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01m81znepnjxva2emrbd5f43t0"
+                     *             "dataset": "ds_01jy0000000000000000000002"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
                      *         },
                      *         {
                      *           "id": "aud_000000000050",
-                     *           "at": "2026-11-22T15:58:09.472Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8416,7 +8423,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znb1xjhb8jpdrestht83g",
+                     *             "id": "tok_01jy0000000000000000000050",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8431,7 +8438,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000049",
-                     *           "at": "2026-11-22T15:58:09.449Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8443,7 +8450,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znb0xyaghw389q3z3jz4s",
+                     *             "id": "tok_01jy0000000000000000000051",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8458,7 +8465,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000048",
-                     *           "at": "2026-11-22T15:58:09.417Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8470,7 +8477,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znb03v8546axej6kr8mjv",
+                     *             "id": "tok_01jy0000000000000000000052",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8485,7 +8492,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000047",
-                     *           "at": "2026-11-22T15:58:09.390Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8497,7 +8504,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znazc5rbdry6es2mxma06",
+                     *             "id": "tok_01jy0000000000000000000053",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -8512,7 +8519,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000046",
-                     *           "at": "2026-11-22T15:58:09.344Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8524,7 +8531,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaxna0ekbfvrtn37aq6v",
+                     *             "id": "tok_01jy0000000000000000000054",
                      *             "name": "installation:admin"
                      *           },
                      *           "message": "",
@@ -8539,7 +8546,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000045",
-                     *           "at": "2026-11-22T15:58:09.313Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8551,7 +8558,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znawspaaqt6tfvesggzxc",
+                     *             "id": "tok_01jy0000000000000000000055",
                      *             "name": "team:admin"
                      *           },
                      *           "message": "",
@@ -8566,7 +8573,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000044",
-                     *           "at": "2026-11-22T15:58:09.283Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8578,7 +8585,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znavxnkk7g8hq89xya5qh",
+                     *             "id": "tok_01jy0000000000000000000056",
                      *             "name": "webhooks:admin"
                      *           },
                      *           "message": "",
@@ -8593,7 +8600,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000043",
-                     *           "at": "2026-11-22T15:58:09.265Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8605,7 +8612,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znav9pe962nhc8hfb7kxj",
+                     *             "id": "tok_01jy0000000000000000000057",
                      *             "name": "secrets:write"
                      *           },
                      *           "message": "",
@@ -8620,7 +8627,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000042",
-                     *           "at": "2026-11-22T15:58:09.231Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8632,7 +8639,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znatajmkwrtggh4p7xvzh",
+                     *             "id": "tok_01jy0000000000000000000058",
                      *             "name": "secrets:read"
                      *           },
                      *           "message": "",
@@ -8647,7 +8654,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000041",
-                     *           "at": "2026-11-22T15:58:09.217Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8659,7 +8666,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znasq2sh8bgbn6pkhy147",
+                     *             "id": "tok_01jy0000000000000000000059",
                      *             "name": "audit:read"
                      *           },
                      *           "message": "",
@@ -8674,7 +8681,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000040",
-                     *           "at": "2026-11-22T15:58:09.193Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8686,7 +8693,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znas1szg7x8fjhd6qad3r",
+                     *             "id": "tok_01jy0000000000000000000060",
                      *             "name": "project:admin"
                      *           },
                      *           "message": "",
@@ -8701,7 +8708,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000039",
-                     *           "at": "2026-11-22T15:58:09.156Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8713,7 +8720,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znar2bc7yb6b0f0b5q92e",
+                     *             "id": "tok_01jy0000000000000000000061",
                      *             "name": "project:read"
                      *           },
                      *           "message": "",
@@ -8728,7 +8735,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000038",
-                     *           "at": "2026-11-22T15:58:09.124Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8740,7 +8747,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaq26a7c75pqcfj4b5e7",
+                     *             "id": "tok_01jy0000000000000000000062",
                      *             "name": "members:admin"
                      *           },
                      *           "message": "",
@@ -8755,7 +8762,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000037",
-                     *           "at": "2026-11-22T15:58:09.101Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8767,7 +8774,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znap5cet69s53gbew9a0g",
+                     *             "id": "tok_01jy0000000000000000000063",
                      *             "name": "members:write"
                      *           },
                      *           "message": "",
@@ -8782,7 +8789,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000036",
-                     *           "at": "2026-11-22T15:58:09.081Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8794,7 +8801,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znanm4y8vv1qz4jwx02vb",
+                     *             "id": "tok_01jy0000000000000000000064",
                      *             "name": "members:read"
                      *           },
                      *           "message": "",
@@ -8809,7 +8816,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000035",
-                     *           "at": "2026-11-22T15:58:09.068Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8821,7 +8828,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znan9ncmk7zbv7bw626tc",
+                     *             "id": "tok_01jy0000000000000000000065",
                      *             "name": "tokens:admin"
                      *           },
                      *           "message": "",
@@ -8836,7 +8843,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000034",
-                     *           "at": "2026-11-22T15:58:09.057Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8848,7 +8855,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znamnk26nzqb0eqssx1nb",
+                     *             "id": "tok_01jy0000000000000000000066",
                      *             "name": "tokens:write"
                      *           },
                      *           "message": "",
@@ -8863,7 +8870,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000033",
-                     *           "at": "2026-11-22T15:58:09.033Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8875,7 +8882,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znam560er0wyha1fqsp21",
+                     *             "id": "tok_01jy0000000000000000000067",
                      *             "name": "tokens:read"
                      *           },
                      *           "message": "",
@@ -8890,7 +8897,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000032",
-                     *           "at": "2026-11-22T15:58:09.017Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8902,7 +8909,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znakn4p1xb8smy8yv46kz",
+                     *             "id": "tok_01jy0000000000000000000068",
                      *             "name": "pool:admin"
                      *           },
                      *           "message": "",
@@ -8917,7 +8924,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000031",
-                     *           "at": "2026-11-22T15:58:08.994Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8929,7 +8936,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znajwh78dhgfmw8qxygs6",
+                     *             "id": "tok_01jy0000000000000000000069",
                      *             "name": "pool:read"
                      *           },
                      *           "message": "",
@@ -8944,7 +8951,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000030",
-                     *           "at": "2026-11-22T15:58:08.973Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8956,7 +8963,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaj9ch1tbm3tr1hkpfrv",
+                     *             "id": "tok_01jy0000000000000000000070",
                      *             "name": "checkpoints:admin"
                      *           },
                      *           "message": "",
@@ -8971,7 +8978,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000029",
-                     *           "at": "2026-11-22T15:58:08.950Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -8983,7 +8990,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znahmb1aj068npdmc4vwx",
+                     *             "id": "tok_01jy0000000000000000000071",
                      *             "name": "checkpoints:write"
                      *           },
                      *           "message": "",
@@ -8998,7 +9005,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000028",
-                     *           "at": "2026-11-22T15:58:08.931Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9010,7 +9017,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znagz9hy8tp7mj4pa3w6g",
+                     *             "id": "tok_01jy0000000000000000000072",
                      *             "name": "checkpoints:read"
                      *           },
                      *           "message": "",
@@ -9025,7 +9032,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000027",
-                     *           "at": "2026-11-22T15:58:08.907Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9037,7 +9044,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaga8k1dk4zaz3ca8b3t",
+                     *             "id": "tok_01jy0000000000000000000073",
                      *             "name": "functions:write"
                      *           },
                      *           "message": "",
@@ -9052,7 +9059,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000026",
-                     *           "at": "2026-11-22T15:58:08.883Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9064,7 +9071,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaff5p4gqa4nms5f7gb3",
+                     *             "id": "tok_01jy0000000000000000000074",
                      *             "name": "functions:read"
                      *           },
                      *           "message": "",
@@ -9079,7 +9086,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000025",
-                     *           "at": "2026-11-22T15:58:08.857Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9091,7 +9098,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaehbtcy8zr0z6zavwqt",
+                     *             "id": "tok_01jy0000000000000000000075",
                      *             "name": "models:write"
                      *           },
                      *           "message": "",
@@ -9106,7 +9113,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000024",
-                     *           "at": "2026-11-22T15:58:08.823Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9118,7 +9125,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znadjp68sy7yryafke6df",
+                     *             "id": "tok_01jy0000000000000000000076",
                      *             "name": "models:read"
                      *           },
                      *           "message": "",
@@ -9133,7 +9140,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000023",
-                     *           "at": "2026-11-22T15:58:08.809Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9145,7 +9152,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znad7kk3d0qd0390e0swm",
+                     *             "id": "tok_01jy0000000000000000000077",
                      *             "name": "datasets:write"
                      *           },
                      *           "message": "",
@@ -9160,7 +9167,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000022",
-                     *           "at": "2026-11-22T15:58:08.789Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9172,7 +9179,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaca9cmr9wqag8vfjbzm",
+                     *             "id": "tok_01jy0000000000000000000078",
                      *             "name": "datasets:read"
                      *           },
                      *           "message": "",
@@ -9187,7 +9194,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000021",
-                     *           "at": "2026-11-22T15:58:08.765Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9199,7 +9206,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znabhje6zq06t7stg63yb",
+                     *             "id": "tok_01jy0000000000000000000079",
                      *             "name": "sessions:write"
                      *           },
                      *           "message": "",
@@ -9214,7 +9221,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000020",
-                     *           "at": "2026-11-22T15:58:08.734Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9226,7 +9233,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaawg6z4e8wwnmg7ggd7",
+                     *             "id": "tok_01jy0000000000000000000080",
                      *             "name": "runs:admin"
                      *           },
                      *           "message": "",
@@ -9241,7 +9248,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000019",
-                     *           "at": "2026-11-22T15:58:08.729Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9253,7 +9260,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaaprbj9arp5azcxfnzd",
+                     *             "id": "tok_01jy0000000000000000000081",
                      *             "name": "runs:write"
                      *           },
                      *           "message": "",
@@ -9268,7 +9275,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000018",
-                     *           "at": "2026-11-22T15:58:08.718Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9280,7 +9287,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaa9w9w4txwgakaw6qgs",
+                     *             "id": "tok_01jy0000000000000000000082",
                      *             "name": "runs:read"
                      *           },
                      *           "message": "",
@@ -9295,7 +9302,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000017",
-                     *           "at": "2026-11-22T15:58:08.709Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9307,12 +9314,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81znaa3gn2wpsndkyx9z3xz",
+                     *             "id": "tok_01jy0000000000000000000083",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "admin@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "user": "admin@prj_01jy0000000000000000000044",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9322,7 +9329,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000015",
-                     *           "at": "2026-11-22T15:58:08.631Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9334,12 +9341,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zna7p9gdhhaxz7g2pek4d",
+                     *             "id": "tok_01jy0000000000000000000084",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "operator@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "user": "operator@prj_01jy0000000000000000000044",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9349,7 +9356,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000013",
-                     *           "at": "2026-11-22T15:58:08.567Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9361,12 +9368,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zna5kqa8468532c03xr9d",
+                     *             "id": "tok_01jy0000000000000000000085",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "editor@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "user": "editor@prj_01jy0000000000000000000044",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9376,7 +9383,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000011",
-                     *           "at": "2026-11-22T15:58:08.457Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9388,12 +9395,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zna212dvhsx01jc0ak6d5",
+                     *             "id": "tok_01jy0000000000000000000086",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "viewer@prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "user": "viewer@prj_01jy0000000000000000000044",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9403,7 +9410,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "aud_000000000007",
-                     *           "at": "2026-11-22T15:58:08.257Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "token.create",
                      *           "actor": {
                      *             "kind": "system",
@@ -9415,7 +9422,7 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01m81zn9vxknxwp8rm7637b3zt",
+                     *             "id": "tok_01jy0000000000000000000087",
                      *             "name": "test"
                      *           },
                      *           "message": "",
@@ -9523,9 +9530,9 @@ export interface operations {
                      *         {
                      *           "name": "prod",
                      *           "checkpoint": {
-                     *             "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *             "id": "ckpt_01jy0000000000000000000018",
                      *             "run": {
-                     *               "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *               "id": "run_01jy0000000000000000000015",
                      *               "name": "secret plan"
                      *             },
                      *             "attempt_number": 1,
@@ -9546,13 +9553,13 @@ export interface operations {
                      *             ],
                      *             "pinned": false,
                      *             "created_at": "1970-01-01T00:00:00.000Z",
-                     *             "stored_at": "2026-11-22T15:58:16.508Z",
+                     *             "stored_at": "2026-01-01T12:00:00Z",
                      *             "freed_at": null
                      *           },
                      *           "protected": false,
                      *           "evidence": null,
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:58:16.932Z"
+                     *           "updated_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -9599,9 +9606,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "run": {
-                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "id": "run_01jy0000000000000000000015",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9622,13 +9629,13 @@ export interface operations {
                      *         ],
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
-                     *         "stored_at": "2026-11-22T15:58:16.508Z",
+                     *         "stored_at": "2026-01-01T12:00:00Z",
                      *         "freed_at": null
                      *       },
                      *       "protected": false,
                      *       "evidence": null,
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:58:16.932Z"
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Alias"];
@@ -9667,7 +9674,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                 *       "checkpoint": "ckpt_01jy0000000000000000000018",
                  *       "protected": true
                  *     }
                  */
@@ -9684,9 +9691,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "run": {
-                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "id": "run_01jy0000000000000000000015",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9707,13 +9714,13 @@ export interface operations {
                      *         ],
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
-                     *         "stored_at": "2026-11-22T15:58:16.508Z",
+                     *         "stored_at": "2026-01-01T12:00:00Z",
                      *         "freed_at": null
                      *       },
                      *       "protected": false,
                      *       "evidence": null,
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:58:16.932Z"
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Alias"];
@@ -9835,7 +9842,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "id": "ckpt_01jy0000000000000000000018",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -9899,7 +9906,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *               "version": "dsv_01jy0000000000000000000003"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9924,6 +9931,7 @@ export interface operations {
                      *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -9969,7 +9977,7 @@ export interface operations {
                      *             "eval/accuracy >= 0.8"
                      *           ],
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:58:17.117Z"
+                     *           "updated_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -10038,7 +10046,7 @@ export interface operations {
                      *       "alias": "prod",
                      *       "spec": {
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "reward": {
@@ -10097,6 +10105,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -10123,7 +10132,7 @@ export interface operations {
                      *         "eval/accuracy >= 0.8"
                      *       ],
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:58:24.336Z"
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Gate"];
@@ -10186,7 +10195,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10211,6 +10220,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -10256,7 +10266,7 @@ export interface operations {
                      *         "eval/accuracy >= 0.8"
                      *       ],
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:58:17.117Z"
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Gate"];
@@ -10337,7 +10347,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8"
+                 *       "checkpoint": "ckpt_01jy0000000000000000000018"
                  *     }
                  */
                 "application/json": components["schemas"]["GateRunRequest"];
@@ -10352,11 +10362,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81znt1ak4eegd5nzxagsyvb",
+                     *       "id": "run_01jy0000000000000000000088",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:24.666Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -10378,10 +10388,10 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000018"
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -10425,6 +10435,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -10554,18 +10565,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "checkpoint",
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "name": "secret plan step 1"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:24.666Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -10585,7 +10597,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:24.666Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -10664,10 +10676,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "alias": "prod",
-                     *       "checkpoint": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "checkpoint": "ckpt_01jy0000000000000000000018",
                      *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01m81znhajjgsk9qc8h6f29gq8 as the gate of 'prod' says",
-                     *       "command": "oolong ckpt gate run prod ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000018 as the gate of 'prod' says",
+                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000018",
                      *       "run": null,
                      *       "checks": []
                      *     }
@@ -10824,10 +10836,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *           "id": "ckpt_01jy0000000000000000000018",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01m81zngq0pmr44ezw5q5pce2w would go on from it",
+                     *             "the live run run_01jy0000000000000000000015 would go on from it",
                      *             "alias prod"
                      *           ]
                      *         }
@@ -10885,10 +10897,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *           "id": "ckpt_01jy0000000000000000000018",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01m81zngq0pmr44ezw5q5pce2w would go on from it",
+                     *             "the live run run_01jy0000000000000000000015 would go on from it",
                      *             "alias prod",
                      *             "last 5 of its run"
                      *           ]
@@ -10949,9 +10961,9 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01m81znhmk1wb9xd96mf2q4t7h",
+                     *           "id": "ckpt_01jy0000000000000000000089",
                      *           "run": {
-                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "id": "run_01jy0000000000000000000015",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -10974,9 +10986,9 @@ export interface operations {
                      *           "freed_at": null
                      *         },
                      *         {
-                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *           "id": "ckpt_01jy0000000000000000000018",
                      *           "run": {
-                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "id": "run_01jy0000000000000000000015",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -10997,7 +11009,7 @@ export interface operations {
                      *           ],
                      *           "pinned": false,
                      *           "created_at": "1970-01-01T00:00:00.000Z",
-                     *           "stored_at": "2026-11-22T15:58:16.508Z",
+                     *           "stored_at": "2026-01-01T12:00:00Z",
                      *           "freed_at": null
                      *         }
                      *       ],
@@ -11029,7 +11041,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11043,9 +11055,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "id": "ckpt_01jy0000000000000000000018",
                      *       "run": {
-                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *         "id": "run_01jy0000000000000000000015",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11066,7 +11078,7 @@ export interface operations {
                      *       ],
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:58:16.508Z",
+                     *       "stored_at": "2026-01-01T12:00:00Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -11097,19 +11109,19 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "pinned": true
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedCheckpointChangeRequest"];
+                "application/json": components["schemas"]["CheckpointChangeRequest"];
             };
         };
         responses: {
@@ -11120,9 +11132,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "id": "ckpt_01jy0000000000000000000018",
                      *       "run": {
-                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *         "id": "run_01jy0000000000000000000015",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11143,7 +11155,7 @@ export interface operations {
                      *       ],
                      *       "pinned": true,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:58:16.508Z",
+                     *       "stored_at": "2026-01-01T12:00:00Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -11176,7 +11188,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11214,7 +11226,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11250,7 +11262,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11264,7 +11276,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "id": "ckpt_01jy0000000000000000000018",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -11294,7 +11306,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11310,26 +11322,26 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *           "id": "ckpt_01jy0000000000000000000018",
                      *           "kind": "checkpoint",
                      *           "name": "secret plan step 1",
                      *           "state": "STORED",
                      *           "checkpoint_kind": "training"
                      *         },
                      *         {
-                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "id": "run_01jy0000000000000000000015",
                      *           "kind": "run",
                      *           "name": "secret plan",
                      *           "status": "STARTING"
                      *         },
                      *         {
-                     *           "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "id": "dsv_01jy0000000000000000000003",
                      *           "kind": "dataset_version",
                      *           "name": "sums@1",
                      *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de"
                      *         },
                      *         {
-                     *           "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "id": "bm_01jy0000000000000000000004",
                      *           "kind": "base_model",
                      *           "name": "tiny",
                      *           "sha256": ""
@@ -11337,18 +11349,18 @@ export interface operations {
                      *       ],
                      *       "edges": [
                      *         {
-                     *           "from": "bm_01m81znfvaba56fbwczvg84yz0",
-                     *           "to": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "from": "bm_01jy0000000000000000000004",
+                     *           "to": "run_01jy0000000000000000000015",
                      *           "kind": "starts_from"
                      *         },
                      *         {
-                     *           "from": "dsv_01m81znfhz6kwyc1e18936tz7f",
-                     *           "to": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "from": "dsv_01jy0000000000000000000003",
+                     *           "to": "run_01jy0000000000000000000015",
                      *           "kind": "trained_on"
                      *         },
                      *         {
-                     *           "from": "run_01m81zngq0pmr44ezw5q5pce2w",
-                     *           "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *           "from": "run_01jy0000000000000000000015",
+                     *           "to": "ckpt_01jy0000000000000000000018",
                      *           "kind": "left"
                      *         }
                      *       ],
@@ -11382,7 +11394,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ckpt_01m81znhajjgsk9qc8h6f29gq8 */
+                /** @example ckpt_01jy0000000000000000000018 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11405,9 +11417,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxem5oYWpqZ3NrOXFjOGg2ZjI5Z3E4IiwxNzk1MzY2NzA2LCJ1c3JfMDFtODF6bjltdGJhcnNlbWE2ZDhkczJmdm0iLCJ0b2tfMDFtODF6bjluOTEyOXg3d2pqd2NxYTczcmEiXQ:1xV9xS:szqfLmg6cTLZisC_KYEuoBkojSba0Y4eZlI3Kchnbsc",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgxem5oYWpqZ3NrOXFjOGg2ZjI5Z3E4IiwxNzk1MzY2NzA2LCJ1c3JfMDFtODF6bjltdGJhcnNlbWE2ZDhkczJmdm0iLCJ0b2tfMDFtODF6bjluOTEyOXg3d2pqd2NxYTczcmEiXQ:1xV9xS:szqfLmg6cTLZisC_KYEuoBkojSba0Y4eZlI3Kchnbsc/files",
-                     *       "expires_at": "2026-11-22T16:58:26.155Z",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMDVuenh4YjJ0MTNnNnB5Nmp3YzYxIiwxNzk1MzY3MjI4LCJ1c3JfMDFtODIwNWt3bTF0bjg4cHByOXA3Mmdhc2YiLCJ0b2tfMDFtODIwNWt3cHE0bWFia3N3NXJrM3llNHciXQ:1xVA5s:jrQz68P59r814qLJDkx5VGv5AEFBpjwrRTegI9CtuNg",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMDVuenh4YjJ0MTNnNnB5Nmp3YzYxIiwxNzk1MzY3MjI4LCJ1c3JfMDFtODIwNWt3bTF0bjg4cHByOXA3Mmdhc2YiLCJ0b2tfMDFtODIwNWt3cHE0bWFia3N3NXJrM3llNHciXQ:1xVA5s:jrQz68P59r814qLJDkx5VGv5AEFBpjwrRTegI9CtuNg/files",
+                     *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
                      *     }
@@ -11454,9 +11466,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *       "id": "ckpt_01jy0000000000000000000018",
                      *       "run": {
-                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *         "id": "run_01jy0000000000000000000015",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11477,7 +11489,7 @@ export interface operations {
                      *       ],
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
-                     *       "stored_at": "2026-11-22T15:58:16.508Z",
+                     *       "stored_at": "2026-01-01T12:00:00Z",
                      *       "freed_at": null
                      *     }
                      */
@@ -11519,8 +11531,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "0e4af79edbe87caa54f3392614dc7c22a331223f914449ef0387d0e5a450622a",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=0e4af79edbe87caa54f3392614dc7c22a331223f914449ef0387d0e5a450622a"
+                     *       "sha256": "3679658a1bf41fc3e9020156d87d486eff5581b4f6ae35949fd3811bdc01644f",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=3679658a1bf41fc3e9020156d87d486eff5581b4f6ae35949fd3811bdc01644f"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -11625,10 +11637,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "dsval_01m81zngac964m9ywr9399spkx",
+                     *           "id": "dsval_01jy0000000000000000000009",
                      *           "state": "QUEUED",
                      *           "message": "",
-                     *           "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
+                     *           "upload_id": "upl_01jy0000000000000000000006",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -11654,14 +11666,14 @@ export interface operations {
                      *           "leaks": {},
                      *           "prompt_characters": {},
                      *           "delimiter": "",
-                     *           "created_at": "2026-11-22T15:58:14.860Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "dsval_01m81znf1ska0fr03cmzs8g0vd",
+                     *           "id": "dsval_01jy0000000000000000000090",
                      *           "state": "VALID",
                      *           "message": "",
-                     *           "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
+                     *           "upload_id": "upl_01jy0000000000000000000006",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -12014,8 +12026,8 @@ export interface operations {
                      *             "mean": 3.6875
                      *           },
                      *           "delimiter": "",
-                     *           "created_at": "2026-11-22T15:58:13.562Z",
-                     *           "ended_at": "2026-11-22T15:58:13.804Z"
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "ended_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -12055,7 +12067,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
+                 *       "upload_id": "upl_01jy0000000000000000000006",
                  *       "mapping": {
                  *         "prompt_column": "q",
                  *         "answer_column": "a"
@@ -12073,10 +12085,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01m81znwyx377bnfa85h57beec",
+                     *       "id": "dsval_01jy0000000000000000000091",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
+                     *       "upload_id": "upl_01jy0000000000000000000006",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -12110,7 +12122,7 @@ export interface operations {
                      *       "leaks": {},
                      *       "prompt_characters": {},
                      *       "delimiter": "",
-                     *       "created_at": "2026-11-22T15:58:27.806Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -12147,7 +12159,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsval_01m81zngac964m9ywr9399spkx */
+                /** @example dsval_01jy0000000000000000000009 */
                 validation_id: string;
             };
             cookie?: never;
@@ -12161,10 +12173,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01m81zngac964m9ywr9399spkx",
+                     *       "id": "dsval_01jy0000000000000000000009",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01m81znew7d5ke811g087p4x7k",
+                     *       "upload_id": "upl_01jy0000000000000000000006",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -12190,7 +12202,7 @@ export interface operations {
                      *       "leaks": {},
                      *       "prompt_characters": {},
                      *       "delimiter": "",
-                     *       "created_at": "2026-11-22T15:58:14.860Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -12218,7 +12230,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsval_01m81zngac964m9ywr9399spkx */
+                /** @example dsval_01jy0000000000000000000009 */
                 validation_id: string;
             };
             cookie?: never;
@@ -12254,7 +12266,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -12268,9 +12280,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *       "id": "dsv_01jy0000000000000000000003",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -12292,7 +12304,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:58:14.080Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12322,7 +12334,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -12350,9 +12362,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znx8y8a2gr7qpnpr6y86b",
+                     *       "id": "dsv_01jy0000000000000000000092",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12383,7 +12395,7 @@ export interface operations {
                      *         "seed": 7,
                      *         "stratify": null
                      *       },
-                     *       "created_at": "2026-11-22T15:58:28.127Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12396,9 +12408,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znx8y8a2gr7qpnpr6y86b",
+                     *       "id": "dsv_01jy0000000000000000000092",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12429,7 +12441,7 @@ export interface operations {
                      *         "seed": 7,
                      *         "stratify": null
                      *       },
-                     *       "created_at": "2026-11-22T15:58:28.127Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -12463,7 +12475,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -12519,7 +12531,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -12569,7 +12581,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -13004,7 +13016,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -13050,7 +13062,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01m81znfhz6kwyc1e18936tz7f */
+                /** @example dsv_01jy0000000000000000000003 */
                 version_id: string;
             };
             cookie?: never;
@@ -13074,12 +13086,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb",
+                     *       "id": "msr_01jy0000000000000000000093",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
+                     *       "version_id": "dsv_01jy0000000000000000000094",
                      *       "model": {
-                     *         "id": "mdl_01m81y7mzx5e9rj2k3c4v5b6nd",
+                     *         "id": "mdl_01jy0000000000000000000095",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -13101,7 +13113,7 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:01Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -13114,12 +13126,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb",
+                     *       "id": "msr_01jy0000000000000000000093",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
+                     *       "version_id": "dsv_01jy0000000000000000000094",
                      *       "model": {
-                     *         "id": "mdl_01m81y7mzx5e9rj2k3c4v5b6nd",
+                     *         "id": "mdl_01jy0000000000000000000095",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -13141,7 +13153,7 @@ export interface operations {
                      *       },
                      *       "completions": {},
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": "2026-01-01T12:00:01Z"
+                     *       "ended_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Measurement"];
@@ -13186,9 +13198,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *       "id": "dsv_01jy0000000000000000000003",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13210,7 +13222,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:58:14.080Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -13256,16 +13268,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *           "id": "ds_01jy0000000000000000000002",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:13.206Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *               "id": "dsv_01jy0000000000000000000003",
                      *               "dataset": {
-                     *                 "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *                 "id": "ds_01jy0000000000000000000002",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -13287,13 +13299,13 @@ export interface operations {
                      *                 "completion_column": null
                      *               },
                      *               "derived": null,
-                     *               "created_at": "2026-11-22T15:58:14.080Z"
+                     *               "created_at": "2026-01-01T12:00:00Z"
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *             "id": "dsv_01jy0000000000000000000003",
                      *             "dataset": {
-                     *               "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *               "id": "ds_01jy0000000000000000000002",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -13315,7 +13327,7 @@ export interface operations {
                      *               "completion_column": null
                      *             },
                      *             "derived": null,
-                     *             "created_at": "2026-11-22T15:58:14.080Z"
+                     *             "created_at": "2026-01-01T12:00:00Z"
                      *           },
                      *           "aliases": {
                      *             "gold": 1
@@ -13374,11 +13386,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01m81znxvj8sxjt6q1gch8c0ps",
+                     *       "id": "ds_01jy0000000000000000000096",
                      *       "name": "letters",
                      *       "description": "Sums of letters.",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:28.722Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [],
                      *       "latest": null,
                      *       "aliases": {}
@@ -13412,7 +13424,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
+                /** @example ds_01jy0000000000000000000002 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13426,16 +13438,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *       "id": "ds_01jy0000000000000000000002",
                      *       "name": "sums",
                      *       "description": "",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:13.206Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "id": "dsv_01jy0000000000000000000003",
                      *           "dataset": {
-                     *             "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *             "id": "ds_01jy0000000000000000000002",
                      *             "name": "sums"
                      *           },
                      *           "number": 1,
@@ -13457,13 +13469,13 @@ export interface operations {
                      *             "completion_column": null
                      *           },
                      *           "derived": null,
-                     *           "created_at": "2026-11-22T15:58:14.080Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "latest": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "dataset": {
-                     *           "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *           "id": "ds_01jy0000000000000000000002",
                      *           "name": "sums"
                      *         },
                      *         "number": 1,
@@ -13485,7 +13497,7 @@ export interface operations {
                      *           "completion_column": null
                      *         },
                      *         "derived": null,
-                     *         "created_at": "2026-11-22T15:58:14.080Z"
+                     *         "created_at": "2026-01-01T12:00:00Z"
                      *       },
                      *       "aliases": {
                      *         "gold": 1
@@ -13521,7 +13533,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
+                /** @example ds_01jy0000000000000000000002 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13538,15 +13550,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "dataset": {
-                     *             "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *             "id": "ds_01jy0000000000000000000002",
                      *             "name": "sums"
                      *           },
                      *           "name": "gold",
-                     *           "version_id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version_id": "dsv_01jy0000000000000000000003",
                      *           "number": 1,
                      *           "ref": "sums@1",
                      *           "updated_by": "alice",
-                     *           "updated_at": "2026-11-22T15:58:14.200Z"
+                     *           "updated_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -13579,7 +13591,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
+                /** @example ds_01jy0000000000000000000002 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13603,15 +13615,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "name": "gold",
-                     *       "version_id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *       "version_id": "dsv_01jy0000000000000000000003",
                      *       "number": 1,
                      *       "ref": "sums@1",
                      *       "updated_by": "alice",
-                     *       "updated_at": "2026-11-22T15:58:29.090Z"
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["DatasetAlias"];
@@ -13644,7 +13656,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
+                /** @example ds_01jy0000000000000000000002 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13685,7 +13697,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ds_01m81znepnjxva2emrbd5f43t0 */
+                /** @example ds_01jy0000000000000000000002 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13709,9 +13721,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *       "id": "dsv_01jy0000000000000000000003",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13733,7 +13745,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:58:14.080Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -13746,9 +13758,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *       "id": "dsv_01jy0000000000000000000003",
                      *       "dataset": {
-                     *         "id": "ds_01m81znepnjxva2emrbd5f43t0",
+                     *         "id": "ds_01jy0000000000000000000002",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13770,7 +13782,7 @@ export interface operations {
                      *         "completion_column": null
                      *       },
                      *       "derived": null,
-                     *       "created_at": "2026-11-22T15:58:14.080Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Version"];
@@ -13801,7 +13813,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fnv_01m81zng2bxrc14xf3n24x7nqz */
+                /** @example fnv_01jy0000000000000000000007 */
                 function_version_id: string;
             };
             cookie?: never;
@@ -13851,9 +13863,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
+                     *       "id": "fnv_01jy0000000000000000000007",
                      *       "function": {
-                     *         "id": "fn_01m81zng082hprpe1sc6vrhph5",
+                     *         "id": "fn_01jy0000000000000000000005",
                      *         "name": "one"
                      *       },
                      *       "kind": "reward",
@@ -13864,7 +13876,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:14.604Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -13910,17 +13922,17 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "fn_01m81zng082hprpe1sc6vrhph5",
+                     *           "id": "fn_01jy0000000000000000000005",
                      *           "name": "one",
                      *           "kind": "reward",
                      *           "description": "",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:14.537Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
+                     *               "id": "fnv_01jy0000000000000000000007",
                      *               "function": {
-                     *                 "id": "fn_01m81zng082hprpe1sc6vrhph5",
+                     *                 "id": "fn_01jy0000000000000000000005",
                      *                 "name": "one"
                      *               },
                      *               "kind": "reward",
@@ -13931,7 +13943,7 @@ export interface operations {
                      *               "options": [],
                      *               "any_option": false,
                      *               "created_by": "alice",
-                     *               "created_at": "2026-11-22T15:58:14.604Z"
+                     *               "created_at": "2026-01-01T12:00:00Z"
                      *             }
                      *           ]
                      *         }
@@ -13990,9 +14002,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81znyj76xm4nd57vqhyt0xf",
+                     *       "id": "fnv_01jy0000000000000000000097",
                      *       "function": {
-                     *         "id": "fn_01m81znygskcqjbgg87nm9thxm",
+                     *         "id": "fn_01jy0000000000000000000098",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -14003,7 +14015,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:29.447Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -14016,9 +14028,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01m81znyj76xm4nd57vqhyt0xf",
+                     *       "id": "fnv_01jy0000000000000000000097",
                      *       "function": {
-                     *         "id": "fn_01m81znygskcqjbgg87nm9thxm",
+                     *         "id": "fn_01jy0000000000000000000098",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -14029,7 +14041,7 @@ export interface operations {
                      *       "options": [],
                      *       "any_option": false,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:29.447Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["FunctionVersion"];
@@ -14060,7 +14072,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fn_01m81zng082hprpe1sc6vrhph5 */
+                /** @example fn_01jy0000000000000000000005 */
                 function_id: string;
             };
             cookie?: never;
@@ -14074,17 +14086,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fn_01m81zng082hprpe1sc6vrhph5",
+                     *       "id": "fn_01jy0000000000000000000005",
                      *       "name": "one",
                      *       "kind": "reward",
                      *       "description": "",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:14.537Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "fnv_01m81zng2bxrc14xf3n24x7nqz",
+                     *           "id": "fnv_01jy0000000000000000000007",
                      *           "function": {
-                     *             "id": "fn_01m81zng082hprpe1sc6vrhph5",
+                     *             "id": "fn_01jy0000000000000000000005",
                      *             "name": "one"
                      *           },
                      *           "kind": "reward",
@@ -14095,7 +14107,7 @@ export interface operations {
                      *           "options": [],
                      *           "any_option": false,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:14.604Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ]
                      *     }
@@ -14136,7 +14148,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39497. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:38027. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -14185,14 +14197,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "inv_01m81znkyyjqkpfj3ywkmhjkh8",
+                     *           "id": "inv_01jy0000000000000000000026",
                      *           "level": "project",
                      *           "role": "viewer",
                      *           "note": "",
                      *           "status": "open",
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:18.590Z",
-                     *           "expires_at": "2026-11-29T15:58:18.590Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "expires_at": "2026-01-01T12:00:00Z",
                      *           "accepted_by": null
                      *         }
                      *       ],
@@ -14250,14 +14262,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "inv_01m81znyvz74bn9y9qq4sk91z0",
+                     *       "id": "inv_01jy0000000000000000000099",
                      *       "level": "project",
                      *       "role": "editor",
                      *       "note": "for the new colleague",
                      *       "status": "open",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:29.749Z",
-                     *       "expires_at": "2026-11-29T15:58:29.749Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "accepted_by": null,
                      *       "link": "http://testserver/invite#oolinvite_…"
                      *     }
@@ -14290,7 +14302,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example inv_01m81znkyyjqkpfj3ywkmhjkh8 */
+                /** @example inv_01jy0000000000000000000026 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -14352,17 +14364,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01m81y7mzx5e9rj2k3c4v5b6n8",
+                     *         "id": "team_01jy0000000000000000000100",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81y7mzx5e9rj2k3c4v5b6n7",
+                     *         "id": "prj_01jy0000000000000000000101",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
                      *       "role": "editor",
                      *       "invited_by": "alice",
-                     *       "expires_at": "2026-01-08T12:00:00Z",
+                     *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "username": "dana",
                      *       "token": "ool_…"
                      *     }
@@ -14413,17 +14425,17 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01m81y7mzx5e9rj2k3c4v5b6n8",
+                     *         "id": "team_01jy0000000000000000000100",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81y7mzx5e9rj2k3c4v5b6n7",
+                     *         "id": "prj_01jy0000000000000000000101",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
                      *       "role": "editor",
                      *       "invited_by": "alice",
-                     *       "expires_at": "2026-01-08T12:00:00Z"
+                     *       "expires_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Invited"];
@@ -14463,15 +14475,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *         "id": "usr_01jy0000000000000000000033",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *         "id": "prj_01jy0000000000000000000044",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -14545,70 +14557,70 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81zn9sdxheqpsmekbh9ew4g",
+                     *           "id": "usr_01jy0000000000000000000103",
                      *           "username": "admin",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9v9thav065bb7nmv0hx",
+                     *           "id": "usr_01jy0000000000000000000025",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9td0a6bs678y4tg4nxa",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *           "id": "usr_01jy0000000000000000000033",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9qhv9y2syy8vpkvs5w7",
+                     *           "id": "usr_01jy0000000000000000000105",
                      *           "username": "editor",
                      *           "role": "editor",
                      *           "project_role": "editor",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81znayx176gb9jm7n740kg1",
+                     *           "id": "usr_01jy0000000000000000000106",
                      *           "username": "expired",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9rhvb15bkkn1cnyksqr",
+                     *           "id": "usr_01jy0000000000000000000107",
                      *           "username": "operator",
                      *           "role": "operator",
                      *           "project_role": "operator",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81znazqvzwknhnt9c9r8me5",
+                     *           "id": "usr_01jy0000000000000000000108",
                      *           "username": "revoked",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81znb1sa04ajdr3a4yhse91",
+                     *           "id": "usr_01jy0000000000000000000109",
                      *           "username": "switched off",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9p8gkaz9qp5t56a3hn0",
+                     *           "id": "usr_01jy0000000000000000000110",
                      *           "username": "viewer",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
@@ -14667,7 +14679,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81zn9sdxheqpsmekbh9ew4g",
+                     *       "id": "usr_01jy0000000000000000000103",
                      *       "username": "admin",
                      *       "role": "admin",
                      *       "project_role": "admin",
@@ -14702,7 +14714,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
+                /** @example usr_01jy0000000000000000000025 */
                 user_id: string;
             };
             cookie?: never;
@@ -14740,19 +14752,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
+                /** @example usr_01jy0000000000000000000025 */
                 user_id: string;
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "role": "editor"
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedRoleRequest"];
+                "application/json": components["schemas"]["RoleRequest"];
             };
         };
         responses: {
@@ -14763,7 +14775,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81zn9v9thav065bb7nmv0hx",
+                     *       "id": "usr_01jy0000000000000000000025",
                      *       "username": "admin of the installation",
                      *       "role": "admin",
                      *       "project_role": "editor",
@@ -15680,19 +15692,19 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *           "id": "imp_01jy0000000000000000000022",
                      *           "name": "secret plan",
                      *           "hub": "https://hub.test",
                      *           "hub_model": "a/b",
                      *           "revision": "main",
                      *           "commit": "",
                      *           "message": "",
-                     *           "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *           "node_id": "node_01jy0000000000000000000001",
                      *           "bytes_done": 0,
                      *           "bytes_total": 0,
                      *           "state": "RUNNING",
                      *           "model": null,
-                     *           "created_at": "2026-11-22T15:58:18.492Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -15750,19 +15762,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "id": "imp_01jy0000000000000000000022",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:58:18.492Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15776,19 +15788,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "id": "imp_01jy0000000000000000000022",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:58:18.492Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15820,7 +15832,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -15834,19 +15846,19 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "id": "imp_01jy0000000000000000000022",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "",
-                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "RUNNING",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:58:18.492Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -15874,7 +15886,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01m81znkvw8zb896yxxwtpdnm8 */
+                /** @example imp_01jy0000000000000000000022 */
                 import_id: string;
             };
             cookie?: never;
@@ -15888,20 +15900,20 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01m81znkvw8zb896yxxwtpdnm8",
+                     *       "id": "imp_01jy0000000000000000000022",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
                      *       "message": "cancelled",
-                     *       "node_id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
                      *       "state": "CANCELLED",
                      *       "model": null,
-                     *       "created_at": "2026-11-22T15:58:18.492Z",
-                     *       "ended_at": "2026-11-22T15:58:30.415Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ModelImport"];
@@ -15950,7 +15962,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "id": "bm_01jy0000000000000000000004",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -15972,7 +15984,7 @@ export interface operations {
                      *           "dtypes": {},
                      *           "tokens": null,
                      *           "prompt": "",
-                     *           "created_at": "2026-11-22T15:58:14.378Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -16028,7 +16040,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81znzrzby9jwddpeacaxrkh",
+                     *       "id": "bm_01jy0000000000000000000111",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -16050,7 +16062,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:58:30.688Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -16063,7 +16075,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81znzrzby9jwddpeacaxrkh",
+                     *       "id": "bm_01jy0000000000000000000111",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -16085,7 +16097,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:58:30.688Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -16121,7 +16133,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example bm_01m81znfvaba56fbwczvg84yz0 */
+                /** @example bm_01jy0000000000000000000004 */
                 model_id: string;
             };
             cookie?: never;
@@ -16135,7 +16147,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *       "id": "bm_01jy0000000000000000000004",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -16157,7 +16169,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:58:14.378Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -16184,7 +16196,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example bm_01m81znfvaba56fbwczvg84yz0 */
+                /** @example bm_01jy0000000000000000000004 */
                 model_id: string;
             };
             cookie?: never;
@@ -16236,7 +16248,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *       "id": "bm_01jy0000000000000000000004",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -16258,7 +16270,7 @@ export interface operations {
                      *       "dtypes": {},
                      *       "tokens": null,
                      *       "prompt": "",
-                     *       "created_at": "2026-11-22T15:58:14.378Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Model"];
@@ -16303,14 +16315,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "pg_01m81znk159p9phm70evz0769s",
+                     *           "id": "pg_01jy0000000000000000000021",
                      *           "open": true,
                      *           "sides": [
                      *             {
-                     *               "run": "run_01m81znk1dqeswtz8q8c82cw3w",
+                     *               "run": "run_01jy0000000000000000000040",
                      *               "model": {
                      *                 "kind": "base_model",
-                     *                 "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *                 "id": "bm_01jy0000000000000000000004",
                      *                 "name": "tiny"
                      *               },
                      *               "status": "QUEUED",
@@ -16318,11 +16330,11 @@ export interface operations {
                      *               "waiting_why": "",
                      *               "reason": "",
                      *               "reason_message": "",
-                     *               "base_url": "/api/v1/runs/run_01m81znk1dqeswtz8q8c82cw3w/playground"
+                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000040/playground"
                      *             }
                      *           ],
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:17.523Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -16381,14 +16393,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01m81zp0bv66vj72pdmc9ryfaj",
+                     *       "id": "pg_01jy0000000000000000000112",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01m81zp0bxr03g1y105fmq6nsb",
+                     *           "run": "run_01jy0000000000000000000113",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *             "id": "bm_01jy0000000000000000000004",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16396,11 +16408,11 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01m81zp0bxr03g1y105fmq6nsb/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000113/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:31.159Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Playground"];
@@ -16431,7 +16443,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01m81znk159p9phm70evz0769s */
+                /** @example pg_01jy0000000000000000000021 */
                 playground_id: string;
             };
             cookie?: never;
@@ -16445,14 +16457,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01m81znk159p9phm70evz0769s",
+                     *       "id": "pg_01jy0000000000000000000021",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01m81znk1dqeswtz8q8c82cw3w",
+                     *           "run": "run_01jy0000000000000000000040",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *             "id": "bm_01jy0000000000000000000004",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16460,11 +16472,11 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01m81znk1dqeswtz8q8c82cw3w/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000040/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.523Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Playground"];
@@ -16491,7 +16503,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01m81znk159p9phm70evz0769s */
+                /** @example pg_01jy0000000000000000000021 */
                 playground_id: string;
             };
             cookie?: never;
@@ -16542,7 +16554,7 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "node_01m81zneamjkrb6q1gv0w6z19x",
+                     *           "id": "node_01jy0000000000000000000114",
                      *           "name": "another node",
                      *           "status": "READY",
                      *           "hostname": "another node",
@@ -16556,11 +16568,11 @@ export interface operations {
                      *           "job_isolation": "none",
                      *           "job_isolation_reason": "",
                      *           "slots": 0,
-                     *           "enrolled_at": "2026-11-22T15:58:12.820Z",
-                     *           "last_seen_at": "2026-11-22T15:58:12.909Z"
+                     *           "enrolled_at": "2026-01-01T12:00:00Z",
+                     *           "last_seen_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *           "id": "node_01jy0000000000000000000001",
                      *           "name": "node",
                      *           "status": "READY",
                      *           "hostname": "node",
@@ -16574,16 +16586,16 @@ export interface operations {
                      *           "job_isolation": "none",
                      *           "job_isolation_reason": "",
                      *           "slots": 2,
-                     *           "enrolled_at": "2026-11-22T15:58:09.562Z",
-                     *           "last_seen_at": "2026-11-22T15:58:12.379Z"
+                     *           "enrolled_at": "2026-01-01T12:00:00Z",
+                     *           "last_seen_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "slots": [
                      *         {
-                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh:cpu-0",
+                     *           "id": "node_01jy0000000000000000000001:cpu-0",
                      *           "name": "cpu-0",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "device": "cpu",
@@ -16592,16 +16604,16 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "run_id": "run_01jy0000000000000000000015",
                      *             "run_name": "secret plan",
                      *             "job": "trainer"
                      *           }
                      *         },
                      *         {
-                     *           "id": "node_01m81znb4sfs6s0fnetxffgrrh:cpu-1",
+                     *           "id": "node_01jy0000000000000000000001:cpu-1",
                      *           "name": "cpu-1",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "device": "cpu",
@@ -16610,7 +16622,7 @@ export interface operations {
                      *           "state": "held",
                      *           "reason": "",
                      *           "held_by": {
-                     *             "run_id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "run_id": "run_01jy0000000000000000000015",
                      *             "run_name": "secret plan",
                      *             "job": "rollout-0"
                      *           }
@@ -16618,7 +16630,7 @@ export interface operations {
                      *       ],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *           "id": "team_01jy0000000000000000000102",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
@@ -16626,22 +16638,22 @@ export interface operations {
                      *       },
                      *       "queue": [
                      *         {
-                     *           "run_id": "run_01m81znjsgmc00mpbyccfaj4ec",
+                     *           "run_id": "run_01jy0000000000000000000042",
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
                      *           "why": "not looked at yet",
                      *           "position": 1,
-                     *           "submitted_at": "2026-11-22T15:58:17.294Z"
+                     *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "run_id": "run_01m81znk1dqeswtz8q8c82cw3w",
+                     *           "run_id": "run_01jy0000000000000000000040",
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
                      *           "why": "not looked at yet",
                      *           "position": 2,
-                     *           "submitted_at": "2026-11-22T15:58:17.523Z"
+                     *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ]
                      *     }
@@ -16685,7 +16697,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "token": "oolenrol_…",
-                     *       "expires_at": "2026-11-22T16:13:31.834Z"
+                     *       "expires_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["EnrolmentToken"];
@@ -16718,7 +16730,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
+                /** @example node_01jy0000000000000000000001 */
                 node_id: string;
             };
             cookie?: never;
@@ -16732,7 +16744,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
                      *       "status": "CORDONED",
                      *       "hostname": "node",
@@ -16746,8 +16758,8 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
-                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16780,7 +16792,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
+                /** @example node_01jy0000000000000000000001 */
                 node_id: string;
             };
             cookie?: never;
@@ -16794,7 +16806,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
                      *       "status": "DRAINING",
                      *       "hostname": "node",
@@ -16808,8 +16820,8 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
-                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16842,7 +16854,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example node_01m81znb4sfs6s0fnetxffgrrh */
+                /** @example node_01jy0000000000000000000001 */
                 node_id: string;
             };
             cookie?: never;
@@ -16856,7 +16868,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
                      *       "status": "READY",
                      *       "hostname": "node",
@@ -16870,8 +16882,8 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
-                     *       "enrolled_at": "2026-11-22T15:58:09.562Z",
-                     *       "last_seen_at": "2026-11-22T15:58:12.379Z"
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Node"];
@@ -16903,14 +16915,14 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "limit_slots": 8
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedQuotaChangeRequest"];
+                "application/json": components["schemas"]["QuotaChangeRequest"];
             };
         };
         responses: {
@@ -16922,7 +16934,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "limit_slots": 8,
@@ -16979,25 +16991,25 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "since": "2026-10-23T15:58:32.309Z",
-                     *       "until": "2026-11-22T15:58:32.309Z",
+                     *       "since": "2026-01-01T12:00:00Z",
+                     *       "until": "2026-01-01T12:00:00Z",
                      *       "by": "run",
                      *       "data": [
                      *         {
                      *           "team": {
-                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *             "id": "team_01jy0000000000000000000102",
                      *             "name": "red"
                      *           },
                      *           "project": {
-                     *             "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *             "id": "prj_01jy0000000000000000000044",
                      *             "name": "default"
                      *           },
                      *           "run": {
-                     *             "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *             "id": "run_01jy0000000000000000000015",
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 33.718,
+                     *           "slot_seconds": 13.421,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
@@ -17005,7 +17017,7 @@ export interface operations {
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 29.718
+                     *             "other": 9.421
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17017,7 +17029,7 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 33.718,
+                     *         "slot_seconds": 13.421,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
@@ -17025,7 +17037,7 @@ export interface operations {
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 29.718
+                     *           "other": 9.421
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -17980,10 +17992,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *       "id": "prj_01jy0000000000000000000044",
                      *       "name": "default",
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -18027,7 +18039,7 @@ export interface operations {
                  *       "tested_rewards": false
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedProjectChangeRequest"];
+                "application/json": components["schemas"]["ProjectChangeRequest"];
             };
         };
         responses: {
@@ -18038,10 +18050,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *       "id": "prj_01jy0000000000000000000044",
                      *       "name": "letters",
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -18096,7 +18108,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "id": "pevt_000000000059",
-                     *           "at": "2026-11-22T15:58:17.117Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_gate",
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -18118,7 +18130,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *                 "version": "dsv_01jy0000000000000000000003"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -18143,6 +18155,7 @@ export interface operations {
                      *                 "max_prompt_tokens": 1024,
                      *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
+                     *                 "repeatable_sampling": false,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
                      *                 "engine_max_total_tokens": 131072,
@@ -18192,12 +18205,12 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "pevt_000000000058",
-                     *           "at": "2026-11-22T15:58:16.932Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_alias",
-                     *           "message": "prod → secret plan step 1 (ckpt_01m81znhajjgsk9qc8h6f29gq8)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000018)",
                      *           "data": {
-                     *             "to": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *             "to": "ckpt_01jy0000000000000000000018",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -18206,7 +18219,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "id": "pevt_000000000055",
-                     *           "at": "2026-11-22T15:58:14.200Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "dataset_alias",
                      *           "message": "sums@gold → sums@1",
@@ -18214,7 +18227,7 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01m81znepnjxva2emrbd5f43t0"
+                     *             "dataset": "ds_01jy0000000000000000000002"
                      *           }
                      *         }
                      *       ],
@@ -18264,20 +18277,20 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01m81zn9jwmmvrahk92h6rh1ny",
+                     *           "id": "prj_01jy0000000000000000000115",
                      *           "name": "other",
                      *           "team": {
-                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *             "id": "team_01jy0000000000000000000102",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         },
                      *         {
-                     *           "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *           "id": "prj_01jy0000000000000000000044",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *             "id": "team_01jy0000000000000000000102",
                      *             "name": "red"
                      *           },
                      *           "trainer_code": false,
@@ -18335,10 +18348,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01m81zp388zvbqmqvc5k22mhc5",
+                     *       "id": "prj_01jy0000000000000000000116",
                      *       "name": "research",
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "trainer_code": false,
@@ -18394,8 +18407,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "rwt_01m81znjvh15e1awphjxke9wdy",
-                     *           "run": "run_01m81znjsgmc00mpbyccfaj4ec",
+                     *           "id": "rwt_01jy0000000000000000000020",
+                     *           "run": "run_01jy0000000000000000000042",
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
@@ -18403,14 +18416,14 @@ export interface operations {
                      *           "reward": "exact_match",
                      *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *           "dataset": {
-                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *             "id": "dsv_01jy0000000000000000000003",
                      *             "ref": "sums@1"
                      *           },
                      *           "verdict": "",
                      *           "whole": true,
                      *           "report": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:17.294Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -18470,8 +18483,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01m81zp3jqnz4h9vz6x17x8ahb",
-                     *       "run": "run_01m81zp3ghbzech0dxyfsgnnch",
+                     *       "id": "rwt_01jy0000000000000000000117",
+                     *       "run": "run_01jy0000000000000000000118",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18479,14 +18492,14 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
                      *       "whole": true,
                      *       "report": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:34.413Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -18518,7 +18531,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example rwt_01m81znjvh15e1awphjxke9wdy */
+                /** @example rwt_01jy0000000000000000000020 */
                 reward_test_id: string;
             };
             cookie?: never;
@@ -18532,8 +18545,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01m81znjvh15e1awphjxke9wdy",
-                     *       "run": "run_01m81znjsgmc00mpbyccfaj4ec",
+                     *       "id": "rwt_01jy0000000000000000000020",
+                     *       "run": "run_01jy0000000000000000000042",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18541,14 +18554,14 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
                      *       "whole": true,
                      *       "report": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.294Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -18594,7 +18607,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
+                     *           "id": "tpl_01jy0000000000000000000011",
                      *           "name": "red-template",
                      *           "ref": "red-template@1",
                      *           "description": "",
@@ -18608,11 +18621,11 @@ export interface operations {
                      *               "spec": {
                      *                 "seed": 7
                      *               },
-                     *               "created_at": "2026-11-22T15:58:18.157Z"
+                     *               "created_at": "2026-01-01T12:00:00Z"
                      *             }
                      *           ],
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:18.157Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -18670,7 +18683,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81zp3tmj3wb5x0ts8rt02zh",
+                     *       "id": "tpl_01jy0000000000000000000119",
                      *       "name": "small-grpo",
                      *       "ref": "small-grpo@1",
                      *       "description": "A short run for trying things out.",
@@ -18684,11 +18697,11 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:58:34.834Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:34.834Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18719,7 +18732,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
+                /** @example tpl_01jy0000000000000000000011 */
                 template_id: string;
             };
             cookie?: never;
@@ -18733,7 +18746,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
+                     *       "id": "tpl_01jy0000000000000000000011",
                      *       "name": "red-template",
                      *       "ref": "red-template@1",
                      *       "description": "",
@@ -18747,11 +18760,11 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:58:18.157Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.157Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18778,7 +18791,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
+                /** @example tpl_01jy0000000000000000000011 */
                 template_id: string;
             };
             cookie?: never;
@@ -18819,7 +18832,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tpl_01m81znkhhxkddjsq4nhajtnca */
+                /** @example tpl_01jy0000000000000000000011 */
                 template_id: string;
             };
             cookie?: never;
@@ -18844,7 +18857,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01m81znkhhxkddjsq4nhajtnca",
+                     *       "id": "tpl_01jy0000000000000000000011",
                      *       "name": "red-template",
                      *       "ref": "red-template@2",
                      *       "description": "",
@@ -18858,18 +18871,18 @@ export interface operations {
                      *           "spec": {
                      *             "seed": 7
                      *           },
-                     *           "created_at": "2026-11-22T15:58:18.157Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
                      *           "number": 2,
                      *           "spec": {
                      *             "seed": 8
                      *           },
-                     *           "created_at": "2026-11-22T15:58:35.045Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.157Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Template"];
@@ -18918,7 +18931,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "view_01m81znkenmh6sv7kemgv063qs",
+                     *           "id": "view_01jy0000000000000000000010",
                      *           "name": "red view",
                      *           "query": {
                      *             "tag": [
@@ -18927,8 +18940,8 @@ export interface operations {
                      *           },
                      *           "shared": false,
                      *           "owner": "alice",
-                     *           "created_at": "2026-11-22T15:58:18.050Z",
-                     *           "updated_at": "2026-11-22T15:58:18.050Z"
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "updated_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -18986,7 +18999,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81zp481sn6a9qqm8nce8rwp",
+                     *       "id": "view_01jy0000000000000000000120",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -18995,8 +19008,8 @@ export interface operations {
                      *       },
                      *       "shared": true,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.254Z",
-                     *       "updated_at": "2026-11-22T15:58:35.254Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -19027,7 +19040,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81znkenmh6sv7kemgv063qs */
+                /** @example view_01jy0000000000000000000010 */
                 view_id: string;
             };
             cookie?: never;
@@ -19041,7 +19054,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81znkenmh6sv7kemgv063qs",
+                     *       "id": "view_01jy0000000000000000000010",
                      *       "name": "red view",
                      *       "query": {
                      *         "tag": [
@@ -19050,8 +19063,8 @@ export interface operations {
                      *       },
                      *       "shared": false,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.050Z",
-                     *       "updated_at": "2026-11-22T15:58:18.050Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -19078,7 +19091,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81znkenmh6sv7kemgv063qs */
+                /** @example view_01jy0000000000000000000010 */
                 view_id: string;
             };
             cookie?: never;
@@ -19116,7 +19129,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01m81znkenmh6sv7kemgv063qs */
+                /** @example view_01jy0000000000000000000010 */
                 view_id: string;
             };
             cookie?: never;
@@ -19128,7 +19141,7 @@ export interface operations {
                  *       "name": "Running now"
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedRunViewPatchRequest"];
+                "application/json": components["schemas"]["RunViewPatchRequest"];
             };
         };
         responses: {
@@ -19139,7 +19152,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01m81znkenmh6sv7kemgv063qs",
+                     *       "id": "view_01jy0000000000000000000010",
                      *       "name": "Running now",
                      *       "query": {
                      *         "tag": [
@@ -19148,8 +19161,8 @@ export interface operations {
                      *       },
                      *       "shared": false,
                      *       "owner": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.050Z",
-                     *       "updated_at": "2026-11-22T15:58:35.453Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["RunView"];
@@ -19180,6 +19193,8 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, ENGINES_WAITING, GAP, comma-separated */
+                condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;
                 /** @description RFC 3339, exclusive */
@@ -19228,11 +19243,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01m81znk1dqeswtz8q8c82cw3w",
+                     *           "id": "run_01jy0000000000000000000040",
                      *           "name": "chat with tiny",
                      *           "kind": "playground",
                      *           "status": "QUEUED",
-                     *           "status_at": "2026-11-22T15:58:17.523Z",
+                     *           "status_at": "2026-01-01T12:00:00Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -19275,7 +19290,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *               "base_model": "bm_01jy0000000000000000000004",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19319,6 +19334,7 @@ export interface operations {
                      *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 32768,
@@ -19424,13 +19440,14 @@ export interface operations {
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *             "id": "bm_01jy0000000000000000000004",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:17.523Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "started_at": null,
                      *           "ended_at": null,
+                     *           "paused_seconds": 0,
                      *           "live": {
                      *             "max_staleness": null,
                      *             "max_concurrent_groups": null,
@@ -19444,11 +19461,11 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01m81znjsgmc00mpbyccfaj4ec",
+                     *           "id": "run_01jy0000000000000000000042",
                      *           "name": "test of exact_match",
                      *           "kind": "bench",
                      *           "status": "QUEUED",
-                     *           "status_at": "2026-11-22T15:58:17.294Z",
+                     *           "status_at": "2026-01-01T12:00:00Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -19507,7 +19524,7 @@ export interface operations {
                      *               "max_error_share": 0.01
                      *             },
                      *             "model": {
-                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *               "base_model": "bm_01jy0000000000000000000004",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19526,7 +19543,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *               "version": "dsv_01jy0000000000000000000003"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19551,6 +19568,7 @@ export interface operations {
                      *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -19648,18 +19666,19 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *             "id": "dsv_01jy0000000000000000000003",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *             "id": "bm_01jy0000000000000000000004",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:17.294Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "started_at": null,
                      *           "ended_at": null,
+                     *           "paused_seconds": 0,
                      *           "live": {
                      *             "max_staleness": null,
                      *             "max_concurrent_groups": null,
@@ -19673,11 +19692,11 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *           "id": "run_01jy0000000000000000000015",
                      *           "name": "secret plan",
                      *           "kind": "rl",
                      *           "status": "STARTING",
-                     *           "status_at": "2026-11-22T15:58:15.449Z",
+                     *           "status_at": "2026-01-01T12:00:00Z",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "advice": "",
@@ -19720,7 +19739,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *               "base_model": "bm_01jy0000000000000000000004",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19739,7 +19758,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *               "version": "dsv_01jy0000000000000000000003"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19764,6 +19783,7 @@ export interface operations {
                      *               "max_prompt_tokens": 1024,
                      *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
+                     *               "repeatable_sampling": false,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -19861,18 +19881,19 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *             "id": "dsv_01jy0000000000000000000003",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *             "id": "bm_01jy0000000000000000000004",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:15.138Z",
-                     *           "started_at": "2026-11-22T15:58:15.449Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "started_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null,
+                     *           "paused_seconds": 0,
                      *           "live": {
                      *             "max_staleness": null,
                      *             "max_concurrent_groups": null,
@@ -19883,7 +19904,7 @@ export interface operations {
                      *           "tags": [],
                      *           "parent": null,
                      *           "latest_checkpoint": {
-                     *             "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *             "id": "ckpt_01jy0000000000000000000018",
                      *             "step": 1
                      *           },
                      *           "summary": {}
@@ -19950,11 +19971,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -19975,11 +19996,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -20023,6 +20044,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -20138,18 +20160,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -20169,7 +20192,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -20245,11 +20268,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -20270,11 +20293,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -20318,6 +20341,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -20433,18 +20457,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -20464,7 +20489,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -20562,7 +20587,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -20577,11 +20602,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 13,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
-                     *       "status_at": "2026-11-22T15:58:15.449Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -20624,7 +20649,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -20643,7 +20668,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -20668,6 +20693,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -20765,18 +20791,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -20787,68 +20814,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -20888,7 +20915,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -20929,7 +20956,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -20945,7 +20972,7 @@ export interface operations {
                  *       "priority": 600
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedRunPatchRequest"];
+                "application/json": components["schemas"]["RunPatchRequest"];
             };
         };
         responses: {
@@ -20957,11 +20984,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -20982,11 +21009,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -21030,6 +21057,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -21145,18 +21173,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -21176,7 +21205,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -21277,7 +21306,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -21320,7 +21349,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -21336,18 +21365,18 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01m81znh3d34qff0g9fjc74j3s",
+                     *           "id": "att_01jy0000000000000000000016",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "PLACED",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "reason": "",
                      *           "message": "",
                      *           "resume_checkpoint": null,
-                     *           "created_at": "2026-11-22T15:58:15.449Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "running_at": null,
                      *           "ended_at": null
                      *         }
@@ -21383,7 +21412,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -21399,11 +21428,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
-                     *       "status_at": "2026-11-22T15:58:36.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "cancelled_by_user",
                      *       "reason_message": "alice cancelled it",
                      *       "advice": "It ended without a last checkpoint; retry goes on from the newest one before, if there is one.",
@@ -21446,7 +21475,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21465,7 +21494,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21490,6 +21519,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -21587,18 +21617,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -21609,68 +21640,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -21716,7 +21747,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -21744,11 +21775,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
-                     *       "status_at": "2026-11-22T15:58:15.449Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -21791,7 +21822,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21810,7 +21841,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21835,6 +21866,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -21932,18 +21964,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": 2,
                      *         "max_concurrent_groups": null,
@@ -21954,68 +21987,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -22062,7 +22095,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22088,11 +22121,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 3,
-                     *       "id": "run_01m81zp6j2vprgxnf2p60qb4jm",
+                     *       "id": "run_01jy0000000000000000000122",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:37.508Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -22113,11 +22146,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -22161,6 +22194,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -22276,18 +22310,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:37.508Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -22297,7 +22332,7 @@ export interface operations {
                      *       "notes": "",
                      *       "tags": [],
                      *       "parent": {
-                     *         "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *         "id": "run_01jy0000000000000000000015",
                      *         "name": "secret plan",
                      *         "relation": "clone"
                      *       },
@@ -22311,7 +22346,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:37.508Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -22407,7 +22442,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22449,7 +22484,7 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22464,7 +22499,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "name": "ledger",
-                     *       "at": 1767225600,
+                     *       "at": 1767268800,
                      *       "value": {
                      *         "admitted_groups": 64,
                      *         "trained_groups": 48
@@ -22500,7 +22535,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22520,7 +22555,7 @@ export interface operations {
                      *           "kind": "checkpoint_stored",
                      *           "message": "checkpoint of step 1 stored",
                      *           "attempt_number": 1,
-                     *           "at": "2026-11-22T15:58:16.508Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "data": {}
                      *         },
                      *         {
@@ -22544,7 +22579,7 @@ export interface operations {
                      *           "kind": "status",
                      *           "message": "attempt 1 on node",
                      *           "attempt_number": 1,
-                     *           "at": "2026-11-22T15:58:15.449Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "data": {
                      *             "after": "STARTING",
                      *             "before": "QUEUED"
@@ -22555,7 +22590,7 @@ export interface operations {
                      *           "kind": "created",
                      *           "message": "submitted by alice",
                      *           "attempt_number": 0,
-                     *           "at": "2026-11-22T15:58:15.138Z",
+                     *           "at": "2026-01-01T12:00:00Z",
                      *           "data": {}
                      *         }
                      *       ],
@@ -22590,7 +22625,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22606,11 +22641,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPED",
-                     *       "status_at": "2026-11-22T15:58:38.150Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "forced_by_operator",
                      *       "reason_message": "alice ended it at once; 2 slots stay leased until node has ended its jobs",
                      *       "advice": "It was ended at once; its slots come free when its node says that its jobs are dead.",
@@ -22653,7 +22688,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -22672,7 +22707,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -22697,6 +22732,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -22794,18 +22830,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
-                     *       "ended_at": "2026-11-22T15:58:38.150Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": "2026-01-01T12:00:00Z",
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -22816,68 +22853,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "stopped",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
-                     *             "detail": "alice ended it at once"
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -22925,7 +22962,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22966,7 +23003,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -22982,13 +23019,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01m81znh3g22aaffrh82f26bha",
+                     *           "id": "job_01jy0000000000000000000030",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "slots": [],
@@ -23002,13 +23039,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81znh45qq18es3nz84d3axv",
+                     *           "id": "job_01jy0000000000000000000031",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "slots": [],
@@ -23022,13 +23059,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81znh46kw6ba346xk0gdg3h",
+                     *           "id": "job_01jy0000000000000000000032",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "slots": [
@@ -23044,13 +23081,13 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01m81znh4de2svvs94r059nf8m",
+                     *           "id": "job_01jy0000000000000000000017",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
                      *           "state": "pending",
                      *           "node": {
-                     *             "id": "node_01m81znb4sfs6s0fnetxffgrrh",
+                     *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
                      *           },
                      *           "slots": [
@@ -23103,7 +23140,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23149,7 +23186,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23200,7 +23237,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23244,7 +23281,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23331,7 +23368,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23361,8 +23398,8 @@ export interface operations {
                      *             0.5
                      *           ],
                      *           "at": [
-                     *             1700000001,
-                     *             1700000002
+                     *             1767268800,
+                     *             1767268800
                      *           ],
                      *           "min": null,
                      *           "max": null,
@@ -23403,7 +23440,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23418,11 +23455,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "PAUSING",
-                     *       "status_at": "2026-11-22T15:58:39.543Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "paused_by_user",
                      *       "reason_message": "pause was asked for",
                      *       "advice": "Resume it: it goes on from its last checkpoint.",
@@ -23465,7 +23502,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -23484,7 +23521,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -23509,6 +23546,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -23606,18 +23644,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -23628,68 +23667,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -23735,7 +23774,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -23750,11 +23789,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -23775,11 +23814,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -23823,6 +23862,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -23938,18 +23978,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -23969,7 +24010,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -24064,7 +24105,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -24079,11 +24120,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -24104,11 +24145,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -24152,6 +24193,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -24267,18 +24309,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -24298,7 +24341,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -24393,7 +24436,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -24408,11 +24451,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01m81zngq0pmr44ezw5q5pce2w",
+                     *       "id": "run_01jy0000000000000000000015",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
-                     *       "status_at": "2026-11-22T15:58:39.917Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "stopped_by_user",
                      *       "reason_message": "stop was asked for",
                      *       "advice": "Start a new run from its last checkpoint to go on.",
@@ -24455,7 +24498,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -24474,7 +24517,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f"
+                     *           "version": "dsv_01jy0000000000000000000003"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -24499,6 +24542,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -24596,18 +24640,19 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:15.138Z",
-                     *       "started_at": "2026-11-22T15:58:15.449Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -24618,68 +24663,68 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01m81znhajjgsk9qc8h6f29gq8",
+                     *         "id": "ckpt_01jy0000000000000000000018",
                      *         "step": 1
                      *       },
                      *       "summary": {},
                      *       "boot": {
                      *         "attempt_number": 1,
-                     *         "done": false,
+                     *         "done": true,
                      *         "stages": [
                      *           {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "done",
-                     *             "started_at": "2026-11-22T15:58:15.138Z",
-                     *             "ended_at": "2026-11-22T15:58:15.449Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "node",
                      *             "title": "Node takes the run",
-                     *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:15.449Z",
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "inputs",
                      *             "title": "Fetch inputs",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "engine",
                      *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "rollouts",
                      *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "batch",
                      *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           },
                      *           {
                      *             "name": "step",
                      *             "title": "Train the first step",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
                      *             "detail": ""
                      *           }
                      *         ]
@@ -24725,7 +24770,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -24740,11 +24785,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01m81zp4swbax4sz2k9f6ww5vc",
+                     *       "id": "run_01jy0000000000000000000121",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
-                     *       "status_at": "2026-11-22T15:58:35.691Z",
+                     *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
                      *       "reason_message": "",
                      *       "advice": "",
@@ -24765,11 +24810,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -24813,6 +24858,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -24928,18 +24974,19 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *         "id": "dsv_01jy0000000000000000000003",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *         "id": "bm_01jy0000000000000000000004",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:35.691Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "started_at": null,
                      *       "ended_at": null,
+                     *       "paused_seconds": 0,
                      *       "live": {
                      *         "max_staleness": null,
                      *         "max_concurrent_groups": null,
@@ -24959,7 +25006,7 @@ export interface operations {
                      *             "name": "queue",
                      *             "title": "Wait for slots",
                      *             "state": "active",
-                     *             "started_at": "2026-11-22T15:58:35.691Z",
+                     *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": null,
                      *             "detail": ""
                      *           },
@@ -25073,7 +25120,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
             };
             cookie?: never;
@@ -25093,7 +25140,7 @@ export interface operations {
                      *           "step": 1,
                      *           "group_id": "0-0-0",
                      *           "attempt": 1,
-                     *           "at": 1795363097.242682,
+                     *           "at": 1767268800,
                      *           "prompt": "p",
                      *           "answer": "a",
                      *           "completion": "c",
@@ -25141,7 +25188,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01m81zngq0pmr44ezw5q5pce2w */
+                /** @example run_01jy0000000000000000000015 */
                 run_id: string;
                 /** @example 1 */
                 trajectory_id: string;
@@ -25161,7 +25208,7 @@ export interface operations {
                      *       "step": 1,
                      *       "group_id": "0-0-0",
                      *       "attempt": 1,
-                     *       "at": 1795363097.242682,
+                     *       "at": 1767268800,
                      *       "prompt": "p",
                      *       "answer": "a",
                      *       "completion": "c",
@@ -25252,11 +25299,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -25300,6 +25347,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -25527,11 +25575,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01m81znfvaba56fbwczvg84yz0",
+                     *           "base_model": "bm_01jy0000000000000000000004",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01m81znfhz6kwyc1e18936tz7f",
+                     *           "version": "dsv_01jy0000000000000000000003",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -25575,6 +25623,7 @@ export interface operations {
                      *           "max_prompt_tokens": 1024,
                      *           "interruptible": true,
                      *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
                      *           "filter": {
                      *             "kind": "none",
                      *             "low": 0,
@@ -25740,9 +25789,9 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "50341712",
-                     *           "created_at": "2026-11-22T15:58:14.943Z",
-                     *           "updated_at": "2026-11-22T15:58:14.943Z",
+                     *           "fingerprint": "d3654098",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
                      *         }
                      *       ],
@@ -25806,9 +25855,9 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "8e457531",
-                     *       "created_at": "2026-11-22T15:58:41.192Z",
-                     *       "updated_at": "2026-11-22T15:58:41.192Z",
+                     *       "fingerprint": "b119bfe2",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
                      *     }
                      */
@@ -25827,9 +25876,9 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "8e457531",
-                     *       "created_at": "2026-11-22T15:58:41.192Z",
-                     *       "updated_at": "2026-11-22T15:58:41.192Z",
+                     *       "fingerprint": "b119bfe2",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
                      *     }
                      */
@@ -25917,39 +25966,39 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81znm3ke6j4kwh448v29ndx",
+                     *           "id": "usr_01jy0000000000000000000027",
                      *           "name": "ci",
                      *           "role": "editor",
                      *           "tokens": 0,
-                     *           "created_at": "2026-11-22T15:58:18.740Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zna95hfqe8vsyp4zg1amz",
+                     *           "id": "usr_01jy0000000000000000000123",
                      *           "name": "admin",
                      *           "role": "admin",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:58:08.678Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zna6xmtvdy2638aqs82pv",
+                     *           "id": "usr_01jy0000000000000000000124",
                      *           "name": "operator",
                      *           "role": "operator",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:58:08.606Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zna3e0m1zchmkqpk1wstp",
+                     *           "id": "usr_01jy0000000000000000000125",
                      *           "name": "editor",
                      *           "role": "editor",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:58:08.494Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zna13p7z949026sftexye",
+                     *           "id": "usr_01jy0000000000000000000126",
                      *           "name": "viewer",
                      *           "role": "viewer",
                      *           "tokens": 1,
-                     *           "created_at": "2026-11-22T15:58:08.419Z"
+                     *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -26004,11 +26053,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81zpa858bsbfj4g565yxxc1",
+                     *       "id": "usr_01jy0000000000000000000127",
                      *       "name": "nightly",
                      *       "role": "editor",
                      *       "tokens": 0,
-                     *       "created_at": "2026-11-22T15:58:41.413Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ServiceAccount"];
@@ -26039,7 +26088,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
+                /** @example usr_01jy0000000000000000000027 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -26077,19 +26126,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
+                /** @example usr_01jy0000000000000000000027 */
                 service_account_id: string;
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "role": "viewer"
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedRoleRequest"];
+                "application/json": components["schemas"]["RoleRequest"];
             };
         };
         responses: {
@@ -26100,11 +26149,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81znm3ke6j4kwh448v29ndx",
+                     *       "id": "usr_01jy0000000000000000000027",
                      *       "name": "ci",
                      *       "role": "viewer",
                      *       "tokens": 0,
-                     *       "created_at": "2026-11-22T15:58:18.740Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["ServiceAccount"];
@@ -26138,7 +26187,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example usr_01m81znm3ke6j4kwh448v29ndx */
+                /** @example usr_01jy0000000000000000000027 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -26164,13 +26213,13 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81zpajtfq4fwymyj6ean0md",
+                     *       "id": "tok_01jy0000000000000000000128",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_w8i4Y7",
+                     *       "prefix": "ool_oDtGpU",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
-                     *       "created_at": "2026-11-22T15:58:41.754Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": null,
                      *       "last_used_at": null,
                      *       "owner": "ci",
@@ -26228,15 +26277,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *         "id": "usr_01jy0000000000000000000033",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *         "id": "prj_01jy0000000000000000000044",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -26347,7 +26396,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "3vve9kMxwlxUoDzGsUlen8myB2R01q3AxjYUNORqrzNzxJSyC6g1GElm58ZmQwy8"
+                     *       "csrf_token": "IkFqjoM5q2jXNTFPMzh45Dx1rk34DcrbGg1lofGBSaw3x0eJ9gX2WCYultORHdsE"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -26431,15 +26480,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *         "id": "usr_01jy0000000000000000000033",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *         "id": "team_01jy0000000000000000000102",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01m81zn9jh6yc8bcb1qvdhp4ea",
+                     *         "id": "prj_01jy0000000000000000000044",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -26516,7 +26565,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "ticket": "tkt_…",
-                     *       "expires_at": "2026-01-01T12:01:00Z"
+                     *       "expires_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["StreamTicket"];
@@ -26564,7 +26613,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *           "id": "swp_01jy0000000000000000000012",
                      *           "name": "red sweep",
                      *           "status": "RUNNING",
                      *           "message": "",
@@ -26612,7 +26661,7 @@ export interface operations {
                      *           },
                      *           "best": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:18.288Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
                      *         }
                      *       ],
@@ -26690,7 +26739,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81zpbc5j1x877h9svcq7xwq",
+                     *       "id": "swp_01jy0000000000000000000129",
                      *       "name": "seeds",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -26740,7 +26789,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:42.072Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -26772,7 +26821,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
+                /** @example swp_01jy0000000000000000000012 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -26786,7 +26835,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *       "id": "swp_01jy0000000000000000000012",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -26834,7 +26883,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.288Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -26865,7 +26914,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
+                /** @example swp_01jy0000000000000000000012 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -26879,7 +26928,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *       "id": "swp_01jy0000000000000000000012",
                      *       "name": "red sweep",
                      *       "status": "CANCELLED",
                      *       "message": "cancelled by alice",
@@ -26927,8 +26976,8 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.288Z",
-                     *       "ended_at": "2026-11-22T15:58:42.921Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Sweep"];
@@ -26961,7 +27010,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
+                /** @example swp_01jy0000000000000000000012 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -26975,7 +27024,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *       "id": "swp_01jy0000000000000000000012",
                      *       "name": "red sweep",
                      *       "status": "PAUSED",
                      *       "message": "",
@@ -27023,7 +27072,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.288Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -27057,7 +27106,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
+                /** @example swp_01jy0000000000000000000012 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -27071,7 +27120,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01m81znksp8da87eqcc2wsqq2g",
+                     *       "id": "swp_01jy0000000000000000000012",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -27119,7 +27168,7 @@ export interface operations {
                      *       },
                      *       "best": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:18.288Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
                      */
@@ -27155,7 +27204,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example swp_01m81znksp8da87eqcc2wsqq2g */
+                /** @example swp_01jy0000000000000000000012 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -27221,7 +27270,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *       "id": "team_01jy0000000000000000000102",
                      *       "name": "red"
                      *     }
                      */
@@ -27254,14 +27303,14 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "name": "research"
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedNameRequest"];
+                "application/json": components["schemas"]["NameRequest"];
             };
         };
         responses: {
@@ -27272,7 +27321,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *       "id": "team_01jy0000000000000000000102",
                      *       "name": "research"
                      *     }
                      */
@@ -27318,21 +27367,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01m81zn9v9thav065bb7nmv0hx",
+                     *           "id": "usr_01jy0000000000000000000025",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9td0a6bs678y4tg4nxa",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01m81zn9mtbarsema6d8ds2fvm",
+                     *           "id": "usr_01jy0000000000000000000033",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -27391,7 +27440,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81zn9p8gkaz9qp5t56a3hn0",
+                     *       "id": "usr_01jy0000000000000000000110",
                      *       "username": "viewer",
                      *       "role": "viewer",
                      *       "project_role": "viewer",
@@ -27426,7 +27475,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
+                /** @example usr_01jy0000000000000000000025 */
                 user_id: string;
             };
             cookie?: never;
@@ -27464,19 +27513,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01m81zn9v9thav065bb7nmv0hx */
+                /** @example usr_01jy0000000000000000000025 */
                 user_id: string;
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "role": "editor"
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedRoleRequest"];
+                "application/json": components["schemas"]["RoleRequest"];
             };
         };
         responses: {
@@ -27487,7 +27536,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01m81zn9v9thav065bb7nmv0hx",
+                     *       "id": "usr_01jy0000000000000000000025",
                      *       "username": "admin of the installation",
                      *       "role": "editor",
                      *       "project_role": "viewer",
@@ -27540,11 +27589,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "team_01m81zn9jd41rg5rvqnh0b0qm8",
+                     *           "id": "team_01jy0000000000000000000130",
                      *           "name": "blue"
                      *         },
                      *         {
-                     *           "id": "team_01m81zn9hvteycxhcx8wzasc75",
+                     *           "id": "team_01jy0000000000000000000102",
                      *           "name": "red"
                      *         }
                      *       ],
@@ -27599,10 +27648,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01m81zpd85y8msydmacw915kzn",
+                     *       "id": "team_01jy0000000000000000000131",
                      *       "name": "vision",
                      *       "project": {
-                     *         "id": "prj_01m81zpd8wft774ax222kc119n",
+                     *         "id": "prj_01jy0000000000000000000132",
                      *         "name": "default"
                      *       }
                      *     }
@@ -27655,392 +27704,392 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01m81znaxna0ekbfvrtn37aq6v",
+                     *           "id": "tok_01jy0000000000000000000054",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_2cIjPu",
+                     *           "prefix": "ool_J3M8nT",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.333Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znawspaaqt6tfvesggzxc",
+                     *           "id": "tok_01jy0000000000000000000055",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_pZ-wZu",
+                     *           "prefix": "ool_UTMEh8",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.305Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znavxnkk7g8hq89xya5qh",
+                     *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_X2iDDG",
+                     *           "prefix": "ool_Tksnz-",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.277Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znav9pe962nhc8hfb7kxj",
+                     *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_hG5fpg",
+                     *           "prefix": "ool_UeR8Zg",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.257Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znatajmkwrtggh4p7xvzh",
+                     *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_uCG2iR",
+                     *           "prefix": "ool_o5c5nO",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.227Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znasq2sh8bgbn6pkhy147",
+                     *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_YUrdEE",
+                     *           "prefix": "ool_siHga4",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.207Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znas1szg7x8fjhd6qad3r",
+                     *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_jy2_Oq",
+                     *           "prefix": "ool_1E5LqZ",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.185Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znar2bc7yb6b0f0b5q92e",
+                     *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "project:read",
-                     *           "prefix": "ool_Pf4bjS",
+                     *           "prefix": "ool_D6dy1l",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.154Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaq26a7c75pqcfj4b5e7",
+                     *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_dnTPRc",
+                     *           "prefix": "ool_LCe-iC",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.123Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znap5cet69s53gbew9a0g",
+                     *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "members:write",
-                     *           "prefix": "ool_8p3wjD",
+                     *           "prefix": "ool_sbzlSq",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.093Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znanm4y8vv1qz4jwx02vb",
+                     *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:read",
-                     *           "prefix": "ool_UHyqXF",
+                     *           "prefix": "ool_T_Ajc3",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.076Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znan9ncmk7zbv7bw626tc",
+                     *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_8k5_N-",
+                     *           "prefix": "ool_pLkJMN",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.066Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znamnk26nzqb0eqssx1nb",
+                     *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_6TpWcY",
+                     *           "prefix": "ool_ZCU_dX",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.045Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znam560er0wyha1fqsp21",
+                     *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_EFtOMT",
+                     *           "prefix": "ool_KhGv0y",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.030Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znakn4p1xb8smy8yv46kz",
+                     *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_vOR9XH",
+                     *           "prefix": "ool_ieu7z3",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:09.013Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znajwh78dhgfmw8qxygs6",
+                     *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_ZqTpQG",
+                     *           "prefix": "ool_aFO4q-",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.989Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaj9ch1tbm3tr1hkpfrv",
+                     *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_ECF7Xe",
+                     *           "prefix": "ool_7c2iVm",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.970Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znahmb1aj068npdmc4vwx",
+                     *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_EY9B6b",
+                     *           "prefix": "ool_vXqoLC",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.948Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znagz9hy8tp7mj4pa3w6g",
+                     *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_UC5Shx",
+                     *           "prefix": "ool_yP5J-n",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.927Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaga8k1dk4zaz3ca8b3t",
+                     *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_voszjv",
+                     *           "prefix": "ool_HwbgR3",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.906Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaff5p4gqa4nms5f7gb3",
+                     *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_P950bL",
+                     *           "prefix": "ool_m3j1nc",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.879Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaehbtcy8zr0z6zavwqt",
+                     *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "models:write",
-                     *           "prefix": "ool_RuAwdB",
+                     *           "prefix": "ool_I0YbkI",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.850Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znadjp68sy7yryafke6df",
+                     *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "models:read",
-                     *           "prefix": "ool_vlZy_J",
+                     *           "prefix": "ool_hQE5wq",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.819Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znad7kk3d0qd0390e0swm",
+                     *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_acbP9K",
+                     *           "prefix": "ool_XycBt7",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.807Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaca9cmr9wqag8vfjbzm",
+                     *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_TRatys",
+                     *           "prefix": "ool_vr8Cl2",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.778Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znabhje6zq06t7stg63yb",
+                     *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_gTtbEu",
+                     *           "prefix": "ool_dMsrdL",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.753Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaawg6z4e8wwnmg7ggd7",
+                     *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_eSySdm",
+                     *           "prefix": "ool_I5xZis",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.732Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaaprbj9arp5azcxfnzd",
+                     *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "runs:write",
-                     *           "prefix": "ool__bN0T6",
+                     *           "prefix": "ool_qHJzX_",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.726Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81znaa9w9w4txwgakaw6qgs",
+                     *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_Re6jzx",
+                     *           "prefix": "ool_UUGu2a",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.713Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01m81zn9n9129x7wjjwcqa73ra",
+                     *           "id": "tok_01jy0000000000000000000024",
                      *           "name": "test",
-                     *           "prefix": "ool_dEFiu9",
+                     *           "prefix": "ool_gF1E3f",
                      *           "scopes": [
                      *             "*"
                      *           ],
-                     *           "created_at": "2026-11-22T15:58:08.042Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
-                     *           "last_used_at": "2026-11-22T15:58:13.134Z",
+                     *           "last_used_at": "2026-01-01T12:00:00Z",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         }
@@ -28100,14 +28149,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81zpdea652dj272rcehfh2p",
+                     *       "id": "tok_01jy0000000000000000000133",
                      *       "name": "ci",
-                     *       "prefix": "ool_wt1M4f",
+                     *       "prefix": "ool_mo0xfS",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
                      *       ],
-                     *       "created_at": "2026-11-22T15:58:44.683Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": null,
                      *       "last_used_at": null,
                      *       "owner": "alice",
@@ -28143,7 +28192,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tok_01m81zn9n9129x7wjjwcqa73ra */
+                /** @example tok_01jy0000000000000000000024 */
                 token_id: string;
             };
             cookie?: never;
@@ -28184,7 +28233,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tok_01m81zn9n9129x7wjjwcqa73ra */
+                /** @example tok_01jy0000000000000000000024 */
                 token_id: string;
             };
             cookie?: never;
@@ -28207,17 +28256,17 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01m81zn9n9129x7wjjwcqa73ra",
+                     *       "id": "tok_01jy0000000000000000000024",
                      *       "name": "test",
-                     *       "prefix": "ool_Pcb2dc",
+                     *       "prefix": "ool_Yjs1WB",
                      *       "scopes": [
                      *         "*"
                      *       ],
-                     *       "created_at": "2026-11-22T15:58:08.042Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": null,
-                     *       "last_used_at": "2026-11-22T15:58:13.134Z",
+                     *       "last_used_at": "2026-01-01T12:00:00Z",
                      *       "owner": "alice",
-                     *       "previous_until": "2026-11-22T16:58:44.751Z",
+                     *       "previous_until": "2026-01-01T12:00:00Z",
                      *       "token": "ool_…"
                      *     }
                      */
@@ -28275,7 +28324,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
+                     *       "id": "ups_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28283,7 +28332,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:58:44.867Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -28296,7 +28345,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
+                     *       "id": "ups_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28304,7 +28353,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:58:44.867Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -28335,7 +28384,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
+                /** @example ups_01jy0000000000000000000008 */
                 session_id: string;
             };
             cookie?: never;
@@ -28349,7 +28398,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81zng5qjwh99hp2a1t59k5b",
+                     *       "id": "ups_01jy0000000000000000000008",
                      *       "filename": "f",
                      *       "purpose": "dataset",
                      *       "bytes": 1,
@@ -28357,7 +28406,7 @@ export interface operations {
                      *       "part_count": 1,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:58:14.711Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -28384,7 +28433,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
+                /** @example ups_01jy0000000000000000000008 */
                 session_id: string;
             };
             cookie?: never;
@@ -28422,7 +28471,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
+                /** @example ups_01jy0000000000000000000008 */
                 session_id: string;
             };
             cookie?: never;
@@ -28436,12 +28485,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
+                     *       "id": "upl_01jy0000000000000000000135",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:58:45.047Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -28474,7 +28523,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example ups_01m81zng5qjwh99hp2a1t59k5b */
+                /** @example ups_01jy0000000000000000000008 */
                 session_id: string;
             };
             cookie?: never;
@@ -28492,7 +28541,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01m81zpdm2gaz2ccptmwnm1vde",
+                     *       "id": "ups_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28500,7 +28549,7 @@ export interface operations {
                      *       "part_count": 13,
                      *       "received_parts": [],
                      *       "upload": null,
-                     *       "created_at": "2026-11-22T15:58:44.867Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["UploadSession"];
@@ -28551,12 +28600,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
+                     *       "id": "upl_01jy0000000000000000000135",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:58:45.047Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -28607,12 +28656,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01m81zpdsqxsrc5wnddmx0zma5",
+                     *       "id": "upl_01jy0000000000000000000135",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
                      *       "sha256": "bc688faec0ebf2251bcd21adf89adfedd7ddc486351e8d708f0a9041be8f6ae1",
-                     *       "created_at": "2026-11-22T15:58:45.047Z"
+                     *       "created_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Upload"];
@@ -28643,7 +28692,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whd_01m81znkbmw1smraf5f55ghab5 */
+                /** @example whd_01jy0000000000000000000014 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -28657,12 +28706,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81znkbmw1smraf5f55ghab5",
-                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whd_01jy0000000000000000000014",
+                     *       "webhook": "whk_01jy0000000000000000000013",
                      *       "event": {
-                     *         "id": "msg_01m81znkbamqk66e392ybtm5zp",
+                     *         "id": "msg_01jy0000000000000000000136",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:58:17.958Z",
+                     *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -28670,8 +28719,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:58:17.958Z",
-                     *       "created_at": "2026-11-22T15:58:17.958Z",
+                     *       "next_at": "2026-01-01T12:00:00Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }
@@ -28703,7 +28752,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whd_01m81znkbmw1smraf5f55ghab5 */
+                /** @example whd_01jy0000000000000000000014 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -28717,12 +28766,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81znkbmw1smraf5f55ghab5",
-                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whd_01jy0000000000000000000014",
+                     *       "webhook": "whk_01jy0000000000000000000013",
                      *       "event": {
-                     *         "id": "msg_01m81znkbamqk66e392ybtm5zp",
+                     *         "id": "msg_01jy0000000000000000000136",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:58:17.958Z",
+                     *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -28730,8 +28779,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:58:17.958Z",
-                     *       "created_at": "2026-11-22T15:58:17.958Z",
+                     *       "next_at": "2026-01-01T12:00:00Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }
@@ -28781,7 +28830,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *           "id": "whk_01jy0000000000000000000013",
                      *           "name": "red hook",
                      *           "url": "https://192.0.9.1/red",
                      *           "events": [
@@ -28792,8 +28841,8 @@ export interface operations {
                      *           "failing_since": null,
                      *           "previous_secret_until": null,
                      *           "created_by": "alice",
-                     *           "created_at": "2026-11-22T15:58:17.832Z",
-                     *           "updated_at": "2026-11-22T15:58:17.832Z"
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "updated_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -28851,7 +28900,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whk_01jy0000000000000000000013",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -28860,11 +28909,11 @@ export interface operations {
                      *       "enabled": true,
                      *       "disabled_why": "",
                      *       "failing_since": null,
-                     *       "previous_secret_until": "2026-11-23T15:58:45.722Z",
+                     *       "previous_secret_until": "2026-01-01T12:00:00Z",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.832Z",
-                     *       "updated_at": "2026-11-22T15:58:45.722Z",
-                     *       "secret": "whsec_NGdyh+Xd3VhsYMVp6vGFqp5Kmqjjp3cx6WfhjJb7wAg="
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z",
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -28895,7 +28944,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -28909,7 +28958,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whk_01jy0000000000000000000013",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -28920,8 +28969,8 @@ export interface operations {
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.832Z",
-                     *       "updated_at": "2026-11-22T15:58:17.832Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Webhook"];
@@ -28948,7 +28997,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -28986,7 +29035,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -28998,7 +29047,7 @@ export interface operations {
                  *       "enabled": false
                  *     }
                  */
-                "application/json": components["schemas"]["PatchedWebhookPatchRequest"];
+                "application/json": components["schemas"]["WebhookPatchRequest"];
             };
         };
         responses: {
@@ -29009,7 +29058,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whk_01jy0000000000000000000013",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -29020,8 +29069,8 @@ export interface operations {
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.832Z",
-                     *       "updated_at": "2026-11-22T15:58:45.478Z"
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Webhook"];
@@ -29057,7 +29106,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29073,12 +29122,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whd_01m81znkbmw1smraf5f55ghab5",
-                     *           "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *           "id": "whd_01jy0000000000000000000014",
+                     *           "webhook": "whk_01jy0000000000000000000013",
                      *           "event": {
-                     *             "id": "msg_01m81znkbamqk66e392ybtm5zp",
+                     *             "id": "msg_01jy0000000000000000000136",
                      *             "type": "webhook.test",
-                     *             "at": "2026-11-22T15:58:17.958Z",
+                     *             "at": "2026-01-01T12:00:00Z",
                      *             "data": {
                      *               "asked_by": "alice"
                      *             }
@@ -29086,8 +29135,8 @@ export interface operations {
                      *           "state": "PENDING",
                      *           "message": "",
                      *           "tries": 0,
-                     *           "next_at": "2026-11-22T15:58:17.958Z",
-                     *           "created_at": "2026-11-22T15:58:17.958Z",
+                     *           "next_at": "2026-01-01T12:00:00Z",
+                     *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null,
                      *           "log": []
                      *         }
@@ -29123,7 +29172,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29137,7 +29186,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whk_01jy0000000000000000000013",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -29146,11 +29195,11 @@ export interface operations {
                      *       "enabled": true,
                      *       "disabled_why": "",
                      *       "failing_since": null,
-                     *       "previous_secret_until": "2026-11-23T15:58:45.722Z",
+                     *       "previous_secret_until": "2026-01-01T12:00:00Z",
                      *       "created_by": "alice",
-                     *       "created_at": "2026-11-22T15:58:17.832Z",
-                     *       "updated_at": "2026-11-22T15:58:45.722Z",
-                     *       "secret": "whsec_NGdyh+Xd3VhsYMVp6vGFqp5Kmqjjp3cx6WfhjJb7wAg="
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z",
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -29183,7 +29232,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01m81znk79nhh1kdvw5a9gvhx4 */
+                /** @example whk_01jy0000000000000000000013 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29197,12 +29246,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01m81zpej5s87kwns3xs747pt9",
-                     *       "webhook": "whk_01m81znk79nhh1kdvw5a9gvhx4",
+                     *       "id": "whd_01jy0000000000000000000137",
+                     *       "webhook": "whk_01jy0000000000000000000013",
                      *       "event": {
-                     *         "id": "msg_01m81zpej3041amaym0vvxjy9v",
+                     *         "id": "msg_01jy0000000000000000000138",
                      *         "type": "webhook.test",
-                     *         "at": "2026-11-22T15:58:45.826Z",
+                     *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
                      *           "asked_by": "alice"
                      *         }
@@ -29210,8 +29259,8 @@ export interface operations {
                      *       "state": "PENDING",
                      *       "message": "",
                      *       "tries": 0,
-                     *       "next_at": "2026-11-22T15:58:45.826Z",
-                     *       "created_at": "2026-11-22T15:58:45.826Z",
+                     *       "next_at": "2026-01-01T12:00:00Z",
+                     *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null,
                      *       "log": []
                      *     }

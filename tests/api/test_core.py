@@ -1,0 +1,51 @@
+"""A fast, fixed part of the fuzz for every run of the suite: the document is true of what is answered.
+
+Each operation gets one request that fits the document and one that breaks it in one place.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.fuzzing import ask_every_operation
+from tests.unit.control_plane.access.objects import World
+
+# Bodies that fit the schema and may be refused all the same, with what a schema cannot say.
+MAY_BE_REFUSED = {
+    "POST /agent/enrol": "the body is a message of the agents' protocol, which msgspec checks",
+    "POST /agent/heartbeat": "the body is a message of the agents' protocol, which msgspec checks",
+    "POST /agent/shipments": "bytes that begin with a line of JSON",
+    "PUT /agent/uploads/{upload_id}/parts/{number}": "the upload has fewer parts, or the part another size",
+    "PUT /agent/imports/{import_id}/parts/{number}": "the upload has fewer parts, or the part another size",
+    "PUT /upload-sessions/{session_id}/parts/{number}": "the upload has fewer parts, or the part another size",
+    "POST /checkpoint-gates": "an assertion is an expression",
+    "POST /dataset-versions/{version_id}/derive": "ratios of splits together are at most 1",
+    "POST /functions": "the source must be Python that defines the function",
+    "POST /members": "the user must be in the team",
+    "POST /team/members": "the user must exist",
+    "POST /models": "either an upload or a path",
+    "POST /playgrounds": "either a base model or a checkpoint",
+    "POST /reward-tests": "dataset, model and reward must exist",
+    "PATCH /run-views/{view_id}": "a change names something",
+    "POST /runs/{run_id}/changes": "a change names something",
+    "POST /runs": "the spec is checked as a whole: docs/reference/run-spec.md",
+    "POST /sweeps": "plan and spec are checked as a whole",
+    "POST /tokens": "scopes are those that the caller has",
+    "POST /service-accounts/{service_account_id}/tokens": "scopes are those that the role has",
+}
+
+
+MAY_BE_TAKEN = {"GET /checkpoints": "an empty filter (`kind=`) is no filter"}
+
+
+@pytest.mark.timeout(600)
+def test_the_document_is_true_of_what_every_operation_answers(world: World) -> None:
+    """Status codes, content types, headers and schemas; what fits is taken, what does not is refused."""
+    found = ask_every_operation(world, examples=1)
+    assert found.failures == [], "\n".join(found.failures)
+    refused = {name: found.notes[f"rejected {name}"] for name in set(found.rejected) - set(MAY_BE_REFUSED)}
+    assert refused == {}, "these fit the document: make the document or the check say the same"
+    taken = {name: found.notes[f"accepted {name}"] for name in set(found.accepted) - set(MAY_BE_TAKEN)}
+    assert taken == {}, "these break the document"
+    assert found.operations > 200 and found.requests > 350
+    assert len(found.answered[2]) > found.operations / 3, "too few handlers were reached"

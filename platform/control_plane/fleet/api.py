@@ -73,6 +73,10 @@ class CordonView(_IntentView):
     @idempotent
     @bodyless
     def post(self, request: Request, node_id: str) -> Response:
+        """Cordon a node.
+
+        Running jobs continue, no new jobs start.
+        """
         return self.set_intent(request, node_id)
 
 
@@ -89,6 +93,10 @@ class UncordonView(_IntentView):
     @idempotent
     @bodyless
     def post(self, request: Request, node_id: str) -> Response:
+        """Uncordon a node.
+
+        New jobs may start on it again.
+        """
         return self.set_intent(request, node_id)
 
 
@@ -106,4 +114,8 @@ class DrainView(_IntentView):
     @idempotent
     @bodyless
     def post(self, request: Request, node_id: str) -> Response:
+        """Drain a node.
+
+        No new jobs start; running jobs save a checkpoint and move elsewhere.
+        """
         return self.set_intent(request, node_id)

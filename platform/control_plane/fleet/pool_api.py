@@ -145,6 +145,10 @@ class PoolTeamsView(ApiView):
     )
     @idempotent
     def post(self, request: Request, pool_name: str) -> Response:
+        """Let a team use a pool.
+
+        The team's runs may be scheduled on its nodes, up to the quota when one is given.
+        """
         pool, named = _any_pool(pool_name), _body(BindTeamSerializer, request)["team"]
         team = Team.objects.filter(Q(pk=named) | Q(name=named)).first()
         if team is None:
@@ -228,6 +232,10 @@ class PoolAdminView(ApiView):
         responses={204: GONE},
     )
     def delete(self, request: Request, pool_name: str, user_id: str) -> Response:
+        """Remove an admin of a pool.
+
+        The user no longer manages its nodes and quotas.
+        """
         pools.remove_admin(_any_pool(pool_name), user_id)
         return Response(status=204)
 
@@ -244,6 +252,10 @@ class EnrolmentTokensView(ApiView):
     @idempotent(secret=True)
     @bodyless
     def post(self, request: Request, pool_name: str) -> Response:
+        """Create an enrollment token.
+
+        Enrolls one node within 15 minutes. It is shown once.
+        """
         pool = access.managed_pool(caller_of(request), pool_name)
         token, expires_at = services.create_enrolment_token(pool, now=clock.now())
         shown = {"pool": pool.name, "token": token, "expires_at": rfc3339(expires_at)}

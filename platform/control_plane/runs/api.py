@@ -60,6 +60,10 @@ class ValidateView(ApiView):
 
     @extend_schema(operation_id="validate_run", request=SpecSerializer, responses=ValidationSerializer)
     def post(self, request: Request) -> Response:
+        """Validate a spec.
+
+        Every error with a pointer to its field, and advice. Nothing is created.
+        """
         return Response(_validation(resolve_spec(caller_of(request), _spec_of(request, SpecSerializer))))
 
 
@@ -68,6 +72,11 @@ class PlanView(ApiView):
 
     @extend_schema(operation_id="plan_run", request=SpecSerializer, responses=PlanSerializer)
     def post(self, request: Request) -> Response:
+        """Estimate a run.
+
+        What the spec would take: jobs, slots, place in the queue, tokens and, by earlier runs, time. Nothing
+        is created.
+        """
         caller = caller_of(request)
         resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
         plan = None if resolved.errors else dry_run(caller, resolved, now=clock.now()).as_json()
@@ -79,6 +88,10 @@ class PresetsView(ApiView):
 
     @extend_schema(operation_id="list_presets", responses=page_of(PresetSerializer))
     def get(self, request: Request) -> Response:
+        """List presets.
+
+        Algorithm presets with the settings that each stands for.
+        """
         found = presets(settings.ENVIRONMENT.data_dir)
         broken = [
             {"name": name, "title": name, "description": "", "paper": "", "spec": {}, "fault": fault}
@@ -103,6 +116,11 @@ class RunsView(ApiView):
         responses=page_of(RunSerializer),
     )
     def get(self, request: Request) -> Response:
+        """List runs.
+
+        Runs of the project. Filter by text, status, kind, author, model, dataset, tag, time and bounds of
+        metrics.
+        """
         caller = caller_of(request)
         words = {name: request.query_params.getlist(name) for name in request.query_params}
         asked = {name: values for name, values in words.items() if name not in ("limit", "cursor", "view")}
@@ -126,6 +144,11 @@ class RunsView(ApiView):
     )
     @idempotent
     def post(self, request: Request) -> Response:
+        """Create a run.
+
+        Queues a run of the spec, or keeps it as a draft. With a `dedupe_key` the run of the same key and spec
+        is returned (200).
+        """
         caller, now = caller_of(request), clock.now()
         spec, draft = _spec_of(request, CreateRunSerializer), _wants_draft(request)
         if key := _dedupe_key(request):
@@ -144,11 +167,19 @@ class RunView(ApiView):
 
     @extend_schema(operation_id="get_run", parameters=WAIT_PARAMETERS, responses=RunDetailSerializer)
     def get(self, request: Request, run_id: str) -> Response:
+        """Get a run.
+
+        Its status, spec, progress, newest metrics and what may be done with it.
+        """
         return Response(run_detail_as_json(selectors.run_for(caller_of(request), run_id)))
 
     @extend_schema(operation_id="update_run", request=RunPatchSerializer, responses=RunDetailSerializer)
     @conditional
     def patch(self, request: Request, run_id: str) -> Response:
+        """Change a run's name, notes, tags or priority.
+
+        Of a draft also its spec.
+        """
         run = selectors.run_for(caller_of(request), run_id)
         fields = body_of(RunPatchSerializer, request)
         by, now = caller_of(request), clock.now()
@@ -163,6 +194,10 @@ class RunView(ApiView):
 
     @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="a draft is gone")})
     def delete(self, request: Request, run_id: str) -> Response:
+        """Delete a draft.
+
+        A submitted run is stopped or canceled, not deleted.
+        """
         drafts.delete_draft(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(status=204)
 
@@ -174,6 +209,10 @@ class EventsView(ApiView):
         operation_id="list_run_events", parameters=PAGE_PARAMETERS, responses=page_of(EventSerializer)
     )
     def get(self, request: Request, run_id: str) -> Response:
+        """List the events of a run.
+
+        Every change of its status with the reason, newest first.
+        """
         run = selectors.run_for(caller_of(request), run_id)
         return Response(paginate(selectors.events(run), read_page(request), event_as_json))
 
@@ -183,6 +222,10 @@ class AttemptsView(ApiView):
 
     @extend_schema(operation_id="list_run_attempts", responses=page_of(AttemptSerializer))
     def get(self, request: Request, run_id: str) -> Response:
+        """List the attempts of a run.
+
+        One entry for each time that the run was placed on nodes.
+        """
         run = selectors.run_for(caller_of(request), run_id)
         found = selectors.attempts(run).order_by("number")
         return Response(whole_page([attempt_as_json(attempt) for attempt in found]))
@@ -193,6 +236,10 @@ class JobsView(ApiView):
 
     @extend_schema(operation_id="list_run_jobs", responses=page_of(JobSerializer))
     def get(self, request: Request, run_id: str) -> Response:
+        """List the jobs of a run.
+
+        Controller, rollout workers, trainer and reward service of the newest attempt, with their state.
+        """
         run = selectors.run_for(caller_of(request), run_id)
         return Response(whole_page([job_as_json(job) for job in selectors.jobs(run)]))
 
@@ -210,7 +257,10 @@ class PoolView(ApiView):
         responses=PoolSerializer,
     )
     def get(self, request: Request) -> Response:
-        """One pool that your team may use: nodes, slots and who holds them, quota, queue."""
+        """Get the pool.
+
+        Nodes, slots, quotas and the queue.
+        """
         caller = caller_of(request)
         name = request.query_params.get("pool", "")
         pool = pool_for(caller, name) if name else first_pool(caller)

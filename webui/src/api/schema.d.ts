@@ -1850,28 +1850,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/pool/enrolment-tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Create an enrollment token
-         * @description Enrolls one node within 15 minutes. It is shown once.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        post: operations["create_enrolment_token"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/pool/nodes/{node_id}/cordon": {
         parameters: {
             query?: never;
@@ -1884,8 +1862,6 @@ export interface paths {
         /**
          * Cordon a node
          * @description Running jobs continue, no new jobs start.
-         *
-         *     Costs 2 units of the rate limit.
          */
         post: operations["cordon_node"];
         delete?: never;
@@ -1905,9 +1881,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description No new jobs start; running jobs save a checkpoint and move elsewhere.
-         *
-         *     Costs 2 units of the rate limit.
+         * @description Its runs take a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once nothing holds a slot of it.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1928,36 +1902,12 @@ export interface paths {
         /**
          * Uncordon a node
          * @description New jobs may start on it again.
-         *
-         *     Costs 2 units of the rate limit.
          */
         post: operations["uncordon_node"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
-        trace?: never;
-    };
-    "/api/v1/pool/quota": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Set the team's quota
-         * @description The most slots that the team's runs may use together; null is no limit.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        patch: operations["set_quota"];
         trace?: never;
     };
     "/api/v1/pool/usage": {
@@ -1975,6 +1925,184 @@ export interface paths {
          */
         get: operations["get_pool_usage"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pools
+         * @description Those that your team may use, and those that you manage.
+         */
+        get: operations["list_pools"];
+        put?: never;
+        /**
+         * Create a pool
+         * @description A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.
+         */
+        post: operations["create_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a pool
+         * @description Open it to all teams or close it; allow losses of users in it or forbid them.
+         */
+        patch: operations["change_pool"];
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/admins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the admins of a pool
+         * @description Admins of the installation manage every pool and are not listed.
+         */
+        get: operations["list_pool_admins"];
+        put?: never;
+        /**
+         * Appoint an admin of a pool
+         * @description Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people whom every team of the pool trusts.
+         */
+        post: operations["appoint_pool_admin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/admins/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove an admin of a pool
+         * @description The user no longer manages its nodes and quotas.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["remove_pool_admin"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/enrolment-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a token with which one node joins a pool
+         * @description Enrolls one node within 15 minutes. It is shown once.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["create_enrolment_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the teams of a pool
+         * @description Every team that may use the pool, what it holds and its quota.
+         */
+        get: operations["list_pool_teams"];
+        put?: never;
+        /**
+         * Let a team use a pool
+         * @description The team's runs may be scheduled on its nodes, up to the quota when one is given.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["bind_pool_team"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Take a pool from a team
+         * @description From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go back to the queue, where they wait until the team may use the pool again.
+         */
+        delete: operations["unbind_pool_team"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set or lift the quota of a team
+         * @description At most so many slots of the pool at once; null lifts the limit. What runs goes on.
+         */
+        put: operations["set_pool_quota"];
         post?: never;
         delete?: never;
         options?: never;
@@ -3842,6 +3970,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        AppointRequest: {
+            username: string;
+        };
         Attempt: {
             id: string;
             number: number;
@@ -3903,6 +4035,11 @@ export interface components {
         AxisEnum: "step" | "time";
         /** @enum {string} */
         BestModeEnum: "max" | "min";
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        BindTeamRequest: {
+            /** @description id or name of a team */
+            team: string;
+        };
         /** @enum {unknown} */
         BlankEnum: "";
         Boot: {
@@ -4050,6 +4187,12 @@ export interface components {
             row: string;
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        CreatePoolRequest: {
+            name: string;
+            all_teams?: boolean;
+            trainer_code?: boolean;
         };
         CreateRunRequest: {
             /** @description a RunSpec; its fields are in the RunSpec reference */
@@ -4367,6 +4510,8 @@ export interface components {
             protocol: number;
         };
         EnrolmentToken: {
+            /** @description the pool that the node joins */
+            pool: string;
             /** @description for one node, good for 15 minutes, shown this once */
             token: string;
             /** Format: date-time */
@@ -5032,6 +5177,7 @@ export interface components {
         Node: {
             id: string;
             name: string;
+            pool: string;
             status: components["schemas"]["NodeStatus"];
             hostname: string;
             agent_version: string;
@@ -5046,7 +5192,7 @@ export interface components {
             last_seen_at: string;
         };
         /** @enum {string} */
-        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "LOST";
+        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST";
         NullEnum: null;
         OidcButton: {
             /** @description what the button says */
@@ -5218,10 +5364,52 @@ export interface components {
             ttl_days?: number | null;
         };
         Pool: {
+            name: string;
+            /** @description every team may use it; otherwise only those bound to it */
+            all_teams: boolean;
+            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            trainer_code: boolean;
+            /** @description you enroll and drain its nodes and set its quotas */
+            may_manage: boolean;
+            /** @description why you do not manage the pool; empty when you do */
+            blocked_reason: string;
+            /** @description names of the pools that you see */
+            pools: string[];
             slots: components["schemas"]["Slot"][];
             nodes: components["schemas"]["Node"][];
             queue: components["schemas"]["QueueEntry"][];
             quota: components["schemas"]["Quota"];
+        };
+        PoolAdmin: {
+            /** @description of the user */
+            id: string;
+            username: string;
+            /** Format: date-time */
+            appointed_at: string;
+        };
+        PoolAdminPage: {
+            data: components["schemas"]["PoolAdmin"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        PoolChangeRequest: {
+            all_teams?: boolean;
+            trainer_code?: boolean;
+        };
+        PoolSettings: {
+            name: string;
+            /** @description every team may use it; otherwise only those bound to it */
+            all_teams: boolean;
+            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            trainer_code: boolean;
+            /** @description you enroll and drain its nodes and set its quotas */
+            may_manage: boolean;
+        };
+        PoolSettingsPage: {
+            data: components["schemas"]["PoolSettings"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         Preset: {
             name: string;
@@ -5259,15 +5447,12 @@ export interface components {
             id: string;
             name: string;
             team: components["schemas"]["Named"];
-            /** @description runs may bring losses, which run inside the trainer */
-            trainer_code: boolean;
             /** @description an rl run is taken only with a green test of its reward on its dataset version */
             tested_rewards: boolean;
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ProjectChangeRequest: {
             name?: string;
-            trainer_code?: boolean;
             tested_rewards?: boolean;
         };
         ProjectEvent: {
@@ -5312,7 +5497,13 @@ export interface components {
         };
         /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         QuotaChangeRequest: {
+            /** @description null lifts the limit */
             limit_slots: number | null;
+        };
+        QuotaPage: {
+            data: components["schemas"]["Quota"][];
+            next_cursor: string | null;
+            has_more: boolean;
         };
         /** @enum {string} */
         RelationEnum: "clone" | "fork" | "retry";
@@ -6410,6 +6601,7 @@ export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
 export type Alias = components['schemas']['Alias'];
 export type AliasChangeRequest = components['schemas']['AliasChangeRequest'];
 export type AliasPage = components['schemas']['AliasPage'];
+export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
 export type AuditActor = components['schemas']['AuditActor'];
@@ -6418,6 +6610,7 @@ export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
 export type BestModeEnum = components['schemas']['BestModeEnum'];
+export type BindTeamRequest = components['schemas']['BindTeamRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
 export type Boot = components['schemas']['Boot'];
 export type BootStage = components['schemas']['BootStage'];
@@ -6439,6 +6632,7 @@ export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
+export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type CreatedTeam = components['schemas']['CreatedTeam'];
@@ -6570,6 +6764,11 @@ export type PlaygroundRequestRequest = components['schemas']['PlaygroundRequestR
 export type PlaygroundSide = components['schemas']['PlaygroundSide'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Pool = components['schemas']['Pool'];
+export type PoolAdmin = components['schemas']['PoolAdmin'];
+export type PoolAdminPage = components['schemas']['PoolAdminPage'];
+export type PoolChangeRequest = components['schemas']['PoolChangeRequest'];
+export type PoolSettings = components['schemas']['PoolSettings'];
+export type PoolSettingsPage = components['schemas']['PoolSettingsPage'];
 export type Preset = components['schemas']['Preset'];
 export type PresetPage = components['schemas']['PresetPage'];
 export type Problem = components['schemas']['Problem'];
@@ -6583,6 +6782,7 @@ export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type Quota = components['schemas']['Quota'];
 export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
+export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
@@ -6724,7 +6924,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example att_01jy0000000000000000000016 */
+                /** @example att_01jy0000000000000000000017 */
                 attempt_id: string;
             };
             cookie?: never;
@@ -6752,7 +6952,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000028",
+                     *       "upload_id": "upl_01jy0000000000000000000029",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": false
@@ -6825,7 +7025,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "node_id": "node_01jy0000000000000000000029",
+                     *       "node_id": "node_01jy0000000000000000000030",
                      *       "credential": "oolnode_…",
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
@@ -6905,8 +7105,8 @@ export interface operations {
                      * @example {
                      *       "attempts": [
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000015",
-                     *           "attempt_id": "att_01jy0000000000000000000016",
+                     *           "run_id": "run_01jy0000000000000000000016",
+                     *           "attempt_id": "att_01jy0000000000000000000017",
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
@@ -6934,7 +7134,7 @@ export interface operations {
                      *             "name": "secret plan",
                      *             "seed": 1,
                      *             "model": {
-                     *               "base_model": "bm_01jy0000000000000000000004",
+                     *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -6953,7 +7153,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000003"
+                     *               "version": "dsv_01jy0000000000000000000004"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -7053,10 +7253,6 @@ export interface operations {
                      *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
                      *             },
-                     *             "placement": {
-                     *               "pool": "default",
-                     *               "priority": 500
-                     *             },
                      *             "staleness": {
                      *               "max": 4,
                      *               "on_straggler": null
@@ -7084,15 +7280,15 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 20861,
-                     *             "engine-0": 20862,
-                     *             "controller": 20860,
-                     *             "rendezvous": 20863
+                     *             "reward": 27901,
+                     *             "engine-0": 27902,
+                     *             "controller": 27900,
+                     *             "rendezvous": 27903
                      *           },
-                     *           "token": "gQWgcRiE7Aaku463Mj4DNyJzV4EeeJM9CfMMKYMVQJY",
+                     *           "token": "SfJAg7R2nqSWXn0fnGRyq1WS3fwaUeWgVrwDh_QTAmo",
                      *           "jobs": [
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000030",
+                     *               "job_id": "job_01jy0000000000000000000031",
                      *               "name": "controller",
                      *               "kind": "controller",
                      *               "index": 0,
@@ -7107,7 +7303,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000031",
+                     *               "job_id": "job_01jy0000000000000000000032",
                      *               "name": "reward",
                      *               "kind": "reward",
                      *               "index": 0,
@@ -7122,7 +7318,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000032",
+                     *               "job_id": "job_01jy0000000000000000000033",
                      *               "name": "rollout-0",
                      *               "kind": "rollout",
                      *               "index": 0,
@@ -7139,7 +7335,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000017",
+                     *               "job_id": "job_01jy0000000000000000000018",
                      *               "name": "trainer",
                      *               "kind": "trainer",
                      *               "index": 0,
@@ -7171,10 +7367,10 @@ export interface operations {
                      *       ],
                      *       "acknowledged": [],
                      *       "imports": [
-                     *         "imp_01jy0000000000000000000022"
+                     *         "imp_01jy0000000000000000000023"
                      *       ],
                      *       "model_checks": [
-                     *         "mchk_01jy0000000000000000000023"
+                     *         "mchk_01jy0000000000000000000024"
                      *       ],
                      *       "heartbeat_seconds": 10,
                      *       "revision": 0
@@ -7208,7 +7404,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -7222,7 +7418,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "import_id": "imp_01jy0000000000000000000022",
+                     *       "import_id": "imp_01jy0000000000000000000023",
                      *       "endpoint": "https://hub.test",
                      *       "model": "a/b",
                      *       "revision": "main",
@@ -7256,7 +7452,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -7303,7 +7499,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -7357,7 +7553,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
                 number: number;
             };
@@ -7405,7 +7601,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -7458,7 +7654,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -7483,7 +7679,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "imp_01jy0000000000000000000022",
+                     *       "upload_id": "imp_01jy0000000000000000000023",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -7523,7 +7719,7 @@ export interface operations {
             header?: never;
             path: {
                 incarnation: number;
-                /** @example job_01jy0000000000000000000017 */
+                /** @example job_01jy0000000000000000000018 */
                 job_id: string;
             };
             cookie?: never;
@@ -7583,7 +7779,7 @@ export interface operations {
             header?: never;
             path: {
                 file: string;
-                /** @example job_01jy0000000000000000000017 */
+                /** @example job_01jy0000000000000000000018 */
                 job_id: string;
             };
             cookie?: never;
@@ -7639,7 +7835,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example job_01jy0000000000000000000017 */
+                /** @example job_01jy0000000000000000000018 */
                 job_id: string;
             };
             cookie?: never;
@@ -7694,7 +7890,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000023 */
+                /** @example mchk_01jy0000000000000000000024 */
                 check_id: string;
             };
             cookie?: never;
@@ -7708,7 +7904,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "check_id": "mchk_01jy0000000000000000000023",
+                     *       "check_id": "mchk_01jy0000000000000000000024",
                      *       "path": "/models/tiny"
                      *     }
                      */
@@ -7739,7 +7935,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000023 */
+                /** @example mchk_01jy0000000000000000000024 */
                 check_id: string;
             };
             cookie?: never;
@@ -7799,7 +7995,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000023 */
+                /** @example mchk_01jy0000000000000000000024 */
                 check_id: string;
             };
             cookie?: never;
@@ -7894,7 +8090,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example upl_01jy0000000000000000000019 */
+                /** @example upl_01jy0000000000000000000020 */
                 upload_id: string;
             };
             cookie?: never;
@@ -7908,7 +8104,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000019",
+                     *       "upload_id": "upl_01jy0000000000000000000020",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": true
@@ -7944,7 +8140,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example upl_01jy0000000000000000000019 */
+                /** @example upl_01jy0000000000000000000020 */
                 upload_id: string;
             };
             cookie?: never;
@@ -7962,7 +8158,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000019",
+                     *       "upload_id": "upl_01jy0000000000000000000020",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -8026,20 +8222,20 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "aud_000000000066",
+                     *           "id": "aud_000000000095",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "service_account.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000034",
+                     *           "request_id": "req_01jy0000000000000000000035",
                      *           "target": {
                      *             "kind": "service_account",
-                     *             "id": "usr_01jy0000000000000000000027",
+                     *             "id": "usr_01jy0000000000000000000028",
                      *             "name": "ci"
                      *           },
                      *           "message": "",
@@ -8050,20 +8246,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000065",
+                     *           "id": "aud_000000000094",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "invitation.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000035",
+                     *           "request_id": "req_01jy0000000000000000000036",
                      *           "target": {
                      *             "kind": "invitation",
-                     *             "id": "inv_01jy0000000000000000000026",
+                     *             "id": "inv_01jy0000000000000000000027",
                      *             "name": ""
                      *           },
                      *           "message": "",
@@ -8075,20 +8271,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000064",
+                     *           "id": "aud_000000000093",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "sweep.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000036",
+                     *           "request_id": "req_01jy0000000000000000000037",
                      *           "target": {
                      *             "kind": "sweep",
-                     *             "id": "swp_01jy0000000000000000000012",
+                     *             "id": "swp_01jy0000000000000000000013",
                      *             "name": "red sweep"
                      *           },
                      *           "message": "",
@@ -8097,20 +8293,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000063",
+                     *           "id": "aud_000000000092",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "template.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000037",
+                     *           "request_id": "req_01jy0000000000000000000038",
                      *           "target": {
                      *             "kind": "template",
-                     *             "id": "tpl_01jy0000000000000000000011",
+                     *             "id": "tpl_01jy0000000000000000000012",
                      *             "name": "red-template"
                      *           },
                      *           "message": "",
@@ -8119,20 +8315,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000062",
+                     *           "id": "aud_000000000091",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "webhook.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000038",
+                     *           "request_id": "req_01jy0000000000000000000039",
                      *           "target": {
                      *             "kind": "webhook",
-                     *             "id": "whk_01jy0000000000000000000013",
+                     *             "id": "whk_01jy0000000000000000000014",
                      *             "name": "red hook"
                      *           },
                      *           "message": "",
@@ -8145,20 +8341,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000061",
+                     *           "id": "aud_000000000090",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000039",
+                     *           "request_id": "req_01jy0000000000000000000040",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000040",
+                     *             "id": "run_01jy0000000000000000000041",
                      *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
@@ -8169,20 +8365,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000060",
+                     *           "id": "aud_000000000089",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000041",
+                     *           "request_id": "req_01jy0000000000000000000042",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000042",
+                     *             "id": "run_01jy0000000000000000000043",
                      *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
@@ -8193,20 +8389,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000059",
+                     *           "id": "aud_000000000088",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.checkpoint_gate",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000043",
+                     *           "request_id": "req_01jy0000000000000000000044",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000044",
+                     *             "id": "prj_01jy0000000000000000000045",
                      *             "name": "default"
                      *           },
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -8228,7 +8424,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000003"
+                     *                 "version": "dsv_01jy0000000000000000000004"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -8277,7 +8473,9 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
-                     *                 "priority": 500
+                     *                 "device": null,
+                     *                 "priority": 500,
+                     *                 "min_gpu_memory_gib": null
                      *               },
                      *               "evaluation": {
                      *                 "split": "eval",
@@ -8304,25 +8502,25 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000058",
+                     *           "id": "aud_000000000087",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.checkpoint_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000045",
+                     *           "request_id": "req_01jy0000000000000000000046",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000044",
+                     *             "id": "prj_01jy0000000000000000000045",
                      *             "name": "default"
                      *           },
-                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000018)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000019)",
                      *           "data": {
-                     *             "to": "ckpt_01jy0000000000000000000018",
+                     *             "to": "ckpt_01jy0000000000000000000019",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -8332,20 +8530,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000057",
+                     *           "id": "aud_000000000086",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000046",
+                     *           "request_id": "req_01jy0000000000000000000047",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000015",
+                     *             "id": "run_01jy0000000000000000000016",
                      *             "name": "secret plan"
                      *           },
                      *           "message": "",
@@ -8356,26 +8554,26 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000056",
+                     *           "id": "aud_000000000085",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "secret.set",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000047",
+                     *           "request_id": "req_01jy0000000000000000000048",
                      *           "target": {
                      *             "kind": "secret",
-                     *             "id": "sec_01jy0000000000000000000048",
+                     *             "id": "sec_01jy0000000000000000000049",
                      *             "name": "HUB"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "d3654098",
+                     *             "after": "c967a367",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -8383,20 +8581,20 @@ export interface operations {
                      *           "sha256": ""
                      *         },
                      *         {
-                     *           "id": "aud_000000000055",
+                     *           "id": "aud_000000000084",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "action": "project.dataset_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000033",
+                     *             "id": "usr_01jy0000000000000000000034",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000024"
+                     *             "token_id": "tok_01jy0000000000000000000025"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000049",
+                     *           "request_id": "req_01jy0000000000000000000050",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000044",
+                     *             "id": "prj_01jy0000000000000000000045",
                      *             "name": "default"
                      *           },
                      *           "message": "sums@gold → sums@1",
@@ -8404,7 +8602,670 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01jy0000000000000000000002"
+                     *             "dataset": "ds_01jy0000000000000000000003"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000082",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "node.enrol",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "node",
+                     *             "id": "node_01jy0000000000000000000051",
+                     *             "name": "another node"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "own"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000079",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "pool.enrolment_token",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "pool",
+                     *             "id": "own",
+                     *             "name": "own"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "own"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000076",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "node.enrol",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "node",
+                     *             "id": "node_01jy0000000000000000000001",
+                     *             "name": "node"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "own"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000073",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "pool.enrolment_token",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "pool",
+                     *             "id": "own",
+                     *             "name": "own"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "pool": "own"
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000071",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000052",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "switched off",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000070",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000053",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "left the project",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000069",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000054",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "revoked",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000068",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000055",
+                     *             "name": "test"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "expired",
+                     *             "scopes": [
+                     *               "*"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000067",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000056",
+                     *             "name": "installation:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "installation:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000066",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000057",
+                     *             "name": "team:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "team:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000065",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000058",
+                     *             "name": "webhooks:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "webhooks:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000064",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000059",
+                     *             "name": "secrets:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "secrets:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000063",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000060",
+                     *             "name": "secrets:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "secrets:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000062",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000061",
+                     *             "name": "audit:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "audit:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000061",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000062",
+                     *             "name": "project:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "project:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000060",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000063",
+                     *             "name": "project:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "project:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000059",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000064",
+                     *             "name": "members:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000058",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000065",
+                     *             "name": "members:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000057",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000066",
+                     *             "name": "members:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "members:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000056",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000067",
+                     *             "name": "tokens:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000055",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000068",
+                     *             "name": "tokens:write"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:write"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000054",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000069",
+                     *             "name": "tokens:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "tokens:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000053",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000070",
+                     *             "name": "pool:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "pool:admin"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000052",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000071",
+                     *             "name": "pool:read"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "pool:read"
+                     *             ]
+                     *           },
+                     *           "number": null,
+                     *           "sha256": ""
+                     *         },
+                     *         {
+                     *           "id": "aud_000000000051",
+                     *           "at": "2026-01-01T12:00:00Z",
+                     *           "action": "token.create",
+                     *           "actor": {
+                     *             "kind": "system",
+                     *             "id": "",
+                     *             "name": "",
+                     *             "token_id": ""
+                     *           },
+                     *           "address": "",
+                     *           "request_id": "",
+                     *           "target": {
+                     *             "kind": "token",
+                     *             "id": "tok_01jy0000000000000000000072",
+                     *             "name": "checkpoints:admin"
+                     *           },
+                     *           "message": "",
+                     *           "data": {
+                     *             "user": "alice",
+                     *             "scopes": [
+                     *               "checkpoints:admin"
+                     *             ]
                      *           },
                      *           "number": null,
                      *           "sha256": ""
@@ -8423,14 +9284,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000050",
-                     *             "name": "test"
+                     *             "id": "tok_01jy0000000000000000000073",
+                     *             "name": "checkpoints:write"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "switched off",
+                     *             "user": "alice",
                      *             "scopes": [
-                     *               "*"
+                     *               "checkpoints:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8450,14 +9311,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000051",
-                     *             "name": "test"
+                     *             "id": "tok_01jy0000000000000000000074",
+                     *             "name": "checkpoints:read"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "left the project",
+                     *             "user": "alice",
                      *             "scopes": [
-                     *               "*"
+                     *               "checkpoints:read"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8477,14 +9338,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000052",
-                     *             "name": "test"
+                     *             "id": "tok_01jy0000000000000000000075",
+                     *             "name": "functions:write"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "revoked",
+                     *             "user": "alice",
                      *             "scopes": [
-                     *               "*"
+                     *               "functions:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8504,14 +9365,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000053",
-                     *             "name": "test"
+                     *             "id": "tok_01jy0000000000000000000076",
+                     *             "name": "functions:read"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "expired",
+                     *             "user": "alice",
                      *             "scopes": [
-                     *               "*"
+                     *               "functions:read"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8531,14 +9392,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000054",
-                     *             "name": "installation:admin"
+                     *             "id": "tok_01jy0000000000000000000077",
+                     *             "name": "models:write"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "installation:admin"
+                     *               "models:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8558,14 +9419,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000055",
-                     *             "name": "team:admin"
+                     *             "id": "tok_01jy0000000000000000000078",
+                     *             "name": "models:read"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "team:admin"
+                     *               "models:read"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8585,14 +9446,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000056",
-                     *             "name": "webhooks:admin"
+                     *             "id": "tok_01jy0000000000000000000079",
+                     *             "name": "datasets:write"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "webhooks:admin"
+                     *               "datasets:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8612,14 +9473,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000057",
-                     *             "name": "secrets:write"
+                     *             "id": "tok_01jy0000000000000000000080",
+                     *             "name": "datasets:read"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "secrets:write"
+                     *               "datasets:read"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8639,14 +9500,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000058",
-                     *             "name": "secrets:read"
+                     *             "id": "tok_01jy0000000000000000000081",
+                     *             "name": "sessions:write"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "secrets:read"
+                     *               "sessions:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8666,14 +9527,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000059",
-                     *             "name": "audit:read"
+                     *             "id": "tok_01jy0000000000000000000082",
+                     *             "name": "runs:admin"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "audit:read"
+                     *               "runs:admin"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8693,14 +9554,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000060",
-                     *             "name": "project:admin"
+                     *             "id": "tok_01jy0000000000000000000083",
+                     *             "name": "runs:write"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "project:admin"
+                     *               "runs:write"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8720,14 +9581,14 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000061",
-                     *             "name": "project:read"
+                     *             "id": "tok_01jy0000000000000000000084",
+                     *             "name": "runs:read"
                      *           },
                      *           "message": "",
                      *           "data": {
                      *             "user": "alice",
                      *             "scopes": [
-                     *               "project:read"
+                     *               "runs:read"
                      *             ]
                      *           },
                      *           "number": null,
@@ -8747,687 +9608,12 @@ export interface operations {
                      *           "request_id": "",
                      *           "target": {
                      *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000062",
-                     *             "name": "members:admin"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "members:admin"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000037",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000063",
-                     *             "name": "members:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "members:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000036",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000064",
-                     *             "name": "members:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "members:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000035",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000065",
-                     *             "name": "tokens:admin"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "tokens:admin"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000034",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000066",
-                     *             "name": "tokens:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "tokens:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000033",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000067",
-                     *             "name": "tokens:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "tokens:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000032",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000068",
-                     *             "name": "pool:admin"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "pool:admin"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000031",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000069",
-                     *             "name": "pool:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "pool:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000030",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000070",
-                     *             "name": "checkpoints:admin"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "checkpoints:admin"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000029",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000071",
-                     *             "name": "checkpoints:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "checkpoints:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000028",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000072",
-                     *             "name": "checkpoints:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "checkpoints:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000027",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000073",
-                     *             "name": "functions:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "functions:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000026",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000074",
-                     *             "name": "functions:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "functions:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000025",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000075",
-                     *             "name": "models:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "models:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000024",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000076",
-                     *             "name": "models:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "models:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000023",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000077",
-                     *             "name": "datasets:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "datasets:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000022",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000078",
-                     *             "name": "datasets:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "datasets:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000021",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000079",
-                     *             "name": "sessions:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "sessions:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000020",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000080",
-                     *             "name": "runs:admin"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "runs:admin"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000019",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000081",
-                     *             "name": "runs:write"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "runs:write"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000018",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000082",
-                     *             "name": "runs:read"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "alice",
-                     *             "scopes": [
-                     *               "runs:read"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000017",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000083",
-                     *             "name": "test"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "admin@prj_01jy0000000000000000000044",
-                     *             "scopes": [
-                     *               "*"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000015",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000084",
-                     *             "name": "test"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "operator@prj_01jy0000000000000000000044",
-                     *             "scopes": [
-                     *               "*"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000013",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
                      *             "id": "tok_01jy0000000000000000000085",
                      *             "name": "test"
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "editor@prj_01jy0000000000000000000044",
-                     *             "scopes": [
-                     *               "*"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000011",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000086",
-                     *             "name": "test"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "viewer@prj_01jy0000000000000000000044",
-                     *             "scopes": [
-                     *               "*"
-                     *             ]
-                     *           },
-                     *           "number": null,
-                     *           "sha256": ""
-                     *         },
-                     *         {
-                     *           "id": "aud_000000000007",
-                     *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "token.create",
-                     *           "actor": {
-                     *             "kind": "system",
-                     *             "id": "",
-                     *             "name": "",
-                     *             "token_id": ""
-                     *           },
-                     *           "address": "",
-                     *           "request_id": "",
-                     *           "target": {
-                     *             "kind": "token",
-                     *             "id": "tok_01jy0000000000000000000087",
-                     *             "name": "test"
-                     *           },
-                     *           "message": "",
-                     *           "data": {
-                     *             "user": "admin of the installation",
+                     *             "user": "admin@prj_01jy0000000000000000000045",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -9436,7 +9622,7 @@ export interface operations {
                      *           "sha256": ""
                      *         }
                      *       ],
-                     *       "next_cursor": "Nw",
+                     *       "next_cursor": "Mzg",
                      *       "has_more": true
                      *     }
                      */
@@ -9530,9 +9716,9 @@ export interface operations {
                      *         {
                      *           "name": "prod",
                      *           "checkpoint": {
-                     *             "id": "ckpt_01jy0000000000000000000018",
+                     *             "id": "ckpt_01jy0000000000000000000019",
                      *             "run": {
-                     *               "id": "run_01jy0000000000000000000015",
+                     *               "id": "run_01jy0000000000000000000016",
                      *               "name": "secret plan"
                      *             },
                      *             "attempt_number": 1,
@@ -9606,9 +9792,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "run": {
-                     *           "id": "run_01jy0000000000000000000015",
+                     *           "id": "run_01jy0000000000000000000016",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9674,7 +9860,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01jy0000000000000000000018",
+                 *       "checkpoint": "ckpt_01jy0000000000000000000019",
                  *       "protected": true
                  *     }
                  */
@@ -9691,9 +9877,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "run": {
-                     *           "id": "run_01jy0000000000000000000015",
+                     *           "id": "run_01jy0000000000000000000016",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -9842,7 +10028,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000018",
+                     *       "id": "ckpt_01jy0000000000000000000019",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -9906,7 +10092,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000003"
+                     *               "version": "dsv_01jy0000000000000000000004"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9955,7 +10141,9 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
-                     *               "priority": 500
+                     *               "device": null,
+                     *               "priority": 500,
+                     *               "min_gpu_memory_gib": null
                      *             },
                      *             "evaluation": {
                      *               "split": "eval",
@@ -10046,7 +10234,7 @@ export interface operations {
                      *       "alias": "prod",
                      *       "spec": {
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "reward": {
@@ -10124,6 +10312,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "seed": 1
@@ -10195,7 +10385,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -10244,7 +10434,9 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
-                     *           "priority": 500
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "evaluation": {
                      *           "split": "eval",
@@ -10347,7 +10539,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01jy0000000000000000000018"
+                 *       "checkpoint": "ckpt_01jy0000000000000000000019"
                  *     }
                  */
                 "application/json": components["schemas"]["GateRunRequest"];
@@ -10362,7 +10554,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000088",
+                     *       "id": "run_01jy0000000000000000000086",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
                      *       "status": "QUEUED",
@@ -10388,10 +10580,10 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000018"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -10558,6 +10750,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -10565,12 +10759,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "checkpoint",
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "name": "secret plan step 1"
                      *       },
                      *       "created_by": "alice",
@@ -10676,10 +10870,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "alias": "prod",
-                     *       "checkpoint": "ckpt_01jy0000000000000000000018",
+                     *       "checkpoint": "ckpt_01jy0000000000000000000019",
                      *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000018 as the gate of 'prod' says",
-                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000018",
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 as the gate of 'prod' says",
+                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000019",
                      *       "run": null,
                      *       "checks": []
                      *     }
@@ -10836,10 +11030,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000018",
+                     *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01jy0000000000000000000015 would go on from it",
+                     *             "the live run run_01jy0000000000000000000016 would go on from it",
                      *             "alias prod"
                      *           ]
                      *         }
@@ -10897,10 +11091,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000018",
+                     *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
                      *           "kept_because": [
-                     *             "the live run run_01jy0000000000000000000015 would go on from it",
+                     *             "the live run run_01jy0000000000000000000016 would go on from it",
                      *             "alias prod",
                      *             "last 5 of its run"
                      *           ]
@@ -10961,9 +11155,9 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000089",
+                     *           "id": "ckpt_01jy0000000000000000000087",
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000015",
+                     *             "id": "run_01jy0000000000000000000016",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -10986,9 +11180,9 @@ export interface operations {
                      *           "freed_at": null
                      *         },
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000018",
+                     *           "id": "ckpt_01jy0000000000000000000019",
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000015",
+                     *             "id": "run_01jy0000000000000000000016",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -11041,7 +11235,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11055,9 +11249,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000018",
+                     *       "id": "ckpt_01jy0000000000000000000019",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000015",
+                     *         "id": "run_01jy0000000000000000000016",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11109,7 +11303,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11132,9 +11326,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000018",
+                     *       "id": "ckpt_01jy0000000000000000000019",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000015",
+                     *         "id": "run_01jy0000000000000000000016",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11188,7 +11382,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11226,7 +11420,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11262,7 +11456,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11276,7 +11470,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000018",
+                     *       "id": "ckpt_01jy0000000000000000000019",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -11306,7 +11500,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11322,26 +11516,26 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000018",
+                     *           "id": "ckpt_01jy0000000000000000000019",
                      *           "kind": "checkpoint",
                      *           "name": "secret plan step 1",
                      *           "state": "STORED",
                      *           "checkpoint_kind": "training"
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000015",
+                     *           "id": "run_01jy0000000000000000000016",
                      *           "kind": "run",
                      *           "name": "secret plan",
                      *           "status": "STARTING"
                      *         },
                      *         {
-                     *           "id": "dsv_01jy0000000000000000000003",
+                     *           "id": "dsv_01jy0000000000000000000004",
                      *           "kind": "dataset_version",
                      *           "name": "sums@1",
                      *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de"
                      *         },
                      *         {
-                     *           "id": "bm_01jy0000000000000000000004",
+                     *           "id": "bm_01jy0000000000000000000005",
                      *           "kind": "base_model",
                      *           "name": "tiny",
                      *           "sha256": ""
@@ -11349,18 +11543,18 @@ export interface operations {
                      *       ],
                      *       "edges": [
                      *         {
-                     *           "from": "bm_01jy0000000000000000000004",
-                     *           "to": "run_01jy0000000000000000000015",
+                     *           "from": "bm_01jy0000000000000000000005",
+                     *           "to": "run_01jy0000000000000000000016",
                      *           "kind": "starts_from"
                      *         },
                      *         {
-                     *           "from": "dsv_01jy0000000000000000000003",
-                     *           "to": "run_01jy0000000000000000000015",
+                     *           "from": "dsv_01jy0000000000000000000004",
+                     *           "to": "run_01jy0000000000000000000016",
                      *           "kind": "trained_on"
                      *         },
                      *         {
-                     *           "from": "run_01jy0000000000000000000015",
-                     *           "to": "ckpt_01jy0000000000000000000018",
+                     *           "from": "run_01jy0000000000000000000016",
+                     *           "to": "ckpt_01jy0000000000000000000019",
                      *           "kind": "left"
                      *         }
                      *       ],
@@ -11394,7 +11588,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000018 */
+                /** @example ckpt_01jy0000000000000000000019 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -11417,8 +11611,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMDVuenh4YjJ0MTNnNnB5Nmp3YzYxIiwxNzk1MzY3MjI4LCJ1c3JfMDFtODIwNWt3bTF0bjg4cHByOXA3Mmdhc2YiLCJ0b2tfMDFtODIwNWt3cHE0bWFia3N3NXJrM3llNHciXQ:1xVA5s:jrQz68P59r814qLJDkx5VGv5AEFBpjwrRTegI9CtuNg",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMDVuenh4YjJ0MTNnNnB5Nmp3YzYxIiwxNzk1MzY3MjI4LCJ1c3JfMDFtODIwNWt3bTF0bjg4cHByOXA3Mmdhc2YiLCJ0b2tfMDFtODIwNWt3cHE0bWFia3N3NXJrM3llNHciXQ:1xVA5s:jrQz68P59r814qLJDkx5VGv5AEFBpjwrRTegI9CtuNg/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMGJ3NHg3ZHowOGdqZXYzeXY2aGI2IiwxNzk1MzY3NDM4LCJ1c3JfMDFtODIwYnBmNmhrYjN2ZWV6M3RidDBmM3EiLCJ0b2tfMDFtODIwYnBmbXFoNGZhZzNtZ3Nod3liemsiXQ:1xVA9G:U1jsnr-1AKWpVJIS1if5S7cMcMjv9dOGMYMg3EnjXV8",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMGJ3NHg3ZHowOGdqZXYzeXY2aGI2IiwxNzk1MzY3NDM4LCJ1c3JfMDFtODIwYnBmNmhrYjN2ZWV6M3RidDBmM3EiLCJ0b2tfMDFtODIwYnBmbXFoNGZhZzNtZ3Nod3liemsiXQ:1xVA9G:U1jsnr-1AKWpVJIS1if5S7cMcMjv9dOGMYMg3EnjXV8/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11466,9 +11660,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000018",
+                     *       "id": "ckpt_01jy0000000000000000000019",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000015",
+                     *         "id": "run_01jy0000000000000000000016",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -11531,8 +11725,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "3679658a1bf41fc3e9020156d87d486eff5581b4f6ae35949fd3811bdc01644f",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=3679658a1bf41fc3e9020156d87d486eff5581b4f6ae35949fd3811bdc01644f"
+                     *       "sha256": "6f5636367fa25db4108872bb475beb48a43473242d5d78ef75864d883092e57e",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=6f5636367fa25db4108872bb475beb48a43473242d5d78ef75864d883092e57e"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -11637,10 +11831,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "dsval_01jy0000000000000000000009",
+                     *           "id": "dsval_01jy0000000000000000000010",
                      *           "state": "QUEUED",
                      *           "message": "",
-                     *           "upload_id": "upl_01jy0000000000000000000006",
+                     *           "upload_id": "upl_01jy0000000000000000000007",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -11670,10 +11864,10 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "dsval_01jy0000000000000000000090",
+                     *           "id": "dsval_01jy0000000000000000000088",
                      *           "state": "VALID",
                      *           "message": "",
-                     *           "upload_id": "upl_01jy0000000000000000000006",
+                     *           "upload_id": "upl_01jy0000000000000000000007",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -12067,7 +12261,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "upload_id": "upl_01jy0000000000000000000006",
+                 *       "upload_id": "upl_01jy0000000000000000000007",
                  *       "mapping": {
                  *         "prompt_column": "q",
                  *         "answer_column": "a"
@@ -12085,10 +12279,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01jy0000000000000000000091",
+                     *       "id": "dsval_01jy0000000000000000000089",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01jy0000000000000000000006",
+                     *       "upload_id": "upl_01jy0000000000000000000007",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -12159,7 +12353,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsval_01jy0000000000000000000009 */
+                /** @example dsval_01jy0000000000000000000010 */
                 validation_id: string;
             };
             cookie?: never;
@@ -12173,10 +12367,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01jy0000000000000000000009",
+                     *       "id": "dsval_01jy0000000000000000000010",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01jy0000000000000000000006",
+                     *       "upload_id": "upl_01jy0000000000000000000007",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -12230,7 +12424,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsval_01jy0000000000000000000009 */
+                /** @example dsval_01jy0000000000000000000010 */
                 validation_id: string;
             };
             cookie?: never;
@@ -12266,7 +12460,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -12280,9 +12474,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000003",
+                     *       "id": "dsv_01jy0000000000000000000004",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -12334,7 +12528,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -12362,9 +12556,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000092",
+                     *       "id": "dsv_01jy0000000000000000000090",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12408,9 +12602,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000092",
+                     *       "id": "dsv_01jy0000000000000000000090",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -12475,7 +12669,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -12531,7 +12725,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -12581,7 +12775,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -13016,7 +13210,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -13062,7 +13256,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01jy0000000000000000000003 */
+                /** @example dsv_01jy0000000000000000000004 */
                 version_id: string;
             };
             cookie?: never;
@@ -13086,12 +13280,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01jy0000000000000000000093",
+                     *       "id": "msr_01jy0000000000000000000091",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01jy0000000000000000000094",
+                     *       "version_id": "dsv_01jy0000000000000000000092",
                      *       "model": {
-                     *         "id": "mdl_01jy0000000000000000000095",
+                     *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -13126,12 +13320,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "msr_01jy0000000000000000000093",
+                     *       "id": "msr_01jy0000000000000000000091",
                      *       "state": "DONE",
                      *       "message": "",
-                     *       "version_id": "dsv_01jy0000000000000000000094",
+                     *       "version_id": "dsv_01jy0000000000000000000092",
                      *       "model": {
-                     *         "id": "mdl_01jy0000000000000000000095",
+                     *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
@@ -13198,9 +13392,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000003",
+                     *       "id": "dsv_01jy0000000000000000000004",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13268,16 +13462,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01jy0000000000000000000002",
+                     *           "id": "ds_01jy0000000000000000000003",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01jy0000000000000000000003",
+                     *               "id": "dsv_01jy0000000000000000000004",
                      *               "dataset": {
-                     *                 "id": "ds_01jy0000000000000000000002",
+                     *                 "id": "ds_01jy0000000000000000000003",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -13303,9 +13497,9 @@ export interface operations {
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01jy0000000000000000000003",
+                     *             "id": "dsv_01jy0000000000000000000004",
                      *             "dataset": {
-                     *               "id": "ds_01jy0000000000000000000002",
+                     *               "id": "ds_01jy0000000000000000000003",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -13386,7 +13580,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01jy0000000000000000000096",
+                     *       "id": "ds_01jy0000000000000000000094",
                      *       "name": "letters",
                      *       "description": "Sums of letters.",
                      *       "created_by": "alice",
@@ -13424,7 +13618,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ds_01jy0000000000000000000002 */
+                /** @example ds_01jy0000000000000000000003 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13438,16 +13632,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01jy0000000000000000000002",
+                     *       "id": "ds_01jy0000000000000000000003",
                      *       "name": "sums",
                      *       "description": "",
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "dsv_01jy0000000000000000000003",
+                     *           "id": "dsv_01jy0000000000000000000004",
                      *           "dataset": {
-                     *             "id": "ds_01jy0000000000000000000002",
+                     *             "id": "ds_01jy0000000000000000000003",
                      *             "name": "sums"
                      *           },
                      *           "number": 1,
@@ -13473,9 +13667,9 @@ export interface operations {
                      *         }
                      *       ],
                      *       "latest": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "dataset": {
-                     *           "id": "ds_01jy0000000000000000000002",
+                     *           "id": "ds_01jy0000000000000000000003",
                      *           "name": "sums"
                      *         },
                      *         "number": 1,
@@ -13533,7 +13727,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example ds_01jy0000000000000000000002 */
+                /** @example ds_01jy0000000000000000000003 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13550,11 +13744,11 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "dataset": {
-                     *             "id": "ds_01jy0000000000000000000002",
+                     *             "id": "ds_01jy0000000000000000000003",
                      *             "name": "sums"
                      *           },
                      *           "name": "gold",
-                     *           "version_id": "dsv_01jy0000000000000000000003",
+                     *           "version_id": "dsv_01jy0000000000000000000004",
                      *           "number": 1,
                      *           "ref": "sums@1",
                      *           "updated_by": "alice",
@@ -13591,7 +13785,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01jy0000000000000000000002 */
+                /** @example ds_01jy0000000000000000000003 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13615,11 +13809,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "name": "gold",
-                     *       "version_id": "dsv_01jy0000000000000000000003",
+                     *       "version_id": "dsv_01jy0000000000000000000004",
                      *       "number": 1,
                      *       "ref": "sums@1",
                      *       "updated_by": "alice",
@@ -13656,7 +13850,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01jy0000000000000000000002 */
+                /** @example ds_01jy0000000000000000000003 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13697,7 +13891,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ds_01jy0000000000000000000002 */
+                /** @example ds_01jy0000000000000000000003 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -13721,9 +13915,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000003",
+                     *       "id": "dsv_01jy0000000000000000000004",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13758,9 +13952,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000003",
+                     *       "id": "dsv_01jy0000000000000000000004",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000002",
+                     *         "id": "ds_01jy0000000000000000000003",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -13813,7 +14007,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fnv_01jy0000000000000000000007 */
+                /** @example fnv_01jy0000000000000000000008 */
                 function_version_id: string;
             };
             cookie?: never;
@@ -13863,9 +14057,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000007",
+                     *       "id": "fnv_01jy0000000000000000000008",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000005",
+                     *         "id": "fn_01jy0000000000000000000006",
                      *         "name": "one"
                      *       },
                      *       "kind": "reward",
@@ -13922,7 +14116,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "fn_01jy0000000000000000000005",
+                     *           "id": "fn_01jy0000000000000000000006",
                      *           "name": "one",
                      *           "kind": "reward",
                      *           "description": "",
@@ -13930,9 +14124,9 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "fnv_01jy0000000000000000000007",
+                     *               "id": "fnv_01jy0000000000000000000008",
                      *               "function": {
-                     *                 "id": "fn_01jy0000000000000000000005",
+                     *                 "id": "fn_01jy0000000000000000000006",
                      *                 "name": "one"
                      *               },
                      *               "kind": "reward",
@@ -14002,9 +14196,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000097",
+                     *       "id": "fnv_01jy0000000000000000000095",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000098",
+                     *         "id": "fn_01jy0000000000000000000096",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -14028,9 +14222,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000097",
+                     *       "id": "fnv_01jy0000000000000000000095",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000098",
+                     *         "id": "fn_01jy0000000000000000000096",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -14072,7 +14266,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fn_01jy0000000000000000000005 */
+                /** @example fn_01jy0000000000000000000006 */
                 function_id: string;
             };
             cookie?: never;
@@ -14086,7 +14280,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fn_01jy0000000000000000000005",
+                     *       "id": "fn_01jy0000000000000000000006",
                      *       "name": "one",
                      *       "kind": "reward",
                      *       "description": "",
@@ -14094,9 +14288,9 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "fnv_01jy0000000000000000000007",
+                     *           "id": "fnv_01jy0000000000000000000008",
                      *           "function": {
-                     *             "id": "fn_01jy0000000000000000000005",
+                     *             "id": "fn_01jy0000000000000000000006",
                      *             "name": "one"
                      *           },
                      *           "kind": "reward",
@@ -14148,7 +14342,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:38027. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:44153. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -14197,7 +14391,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "inv_01jy0000000000000000000026",
+                     *           "id": "inv_01jy0000000000000000000027",
                      *           "level": "project",
                      *           "role": "viewer",
                      *           "note": "",
@@ -14262,7 +14456,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "inv_01jy0000000000000000000099",
+                     *       "id": "inv_01jy0000000000000000000097",
                      *       "level": "project",
                      *       "role": "editor",
                      *       "note": "for the new colleague",
@@ -14302,7 +14496,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example inv_01jy0000000000000000000026 */
+                /** @example inv_01jy0000000000000000000027 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -14364,11 +14558,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000100",
+                     *         "id": "team_01jy0000000000000000000098",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000101",
+                     *         "id": "prj_01jy0000000000000000000099",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -14425,11 +14619,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000100",
+                     *         "id": "team_01jy0000000000000000000098",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000101",
+                     *         "id": "prj_01jy0000000000000000000099",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -14475,15 +14669,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000033",
+                     *         "id": "usr_01jy0000000000000000000034",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000044",
+                     *         "id": "prj_01jy0000000000000000000045",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -14557,70 +14751,84 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000103",
+                     *           "id": "usr_01jy0000000000000000000100",
                      *           "username": "admin",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000025",
+                     *           "id": "usr_01jy0000000000000000000026",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000104",
+                     *           "id": "usr_01jy0000000000000000000101",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000033",
+                     *           "id": "usr_01jy0000000000000000000034",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "id": "usr_01jy0000000000000000000102",
                      *           "username": "editor",
                      *           "role": "editor",
                      *           "project_role": "editor",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000106",
+                     *           "id": "usr_01jy0000000000000000000103",
                      *           "username": "expired",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000107",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "operator",
                      *           "role": "operator",
                      *           "project_role": "operator",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000108",
+                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "username": "pool admin",
+                     *           "role": "viewer",
+                     *           "project_role": "viewer",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01jy0000000000000000000106",
+                     *           "username": "pool admin of another pool",
+                     *           "role": "viewer",
+                     *           "project_role": "viewer",
+                     *           "team_role": null
+                     *         },
+                     *         {
+                     *           "id": "usr_01jy0000000000000000000107",
                      *           "username": "revoked",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000109",
+                     *           "id": "usr_01jy0000000000000000000108",
                      *           "username": "switched off",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000110",
+                     *           "id": "usr_01jy0000000000000000000109",
                      *           "username": "viewer",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
@@ -14679,7 +14887,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000103",
+                     *       "id": "usr_01jy0000000000000000000100",
                      *       "username": "admin",
                      *       "role": "admin",
                      *       "project_role": "admin",
@@ -14714,7 +14922,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000025 */
+                /** @example usr_01jy0000000000000000000026 */
                 user_id: string;
             };
             cookie?: never;
@@ -14752,7 +14960,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000025 */
+                /** @example usr_01jy0000000000000000000026 */
                 user_id: string;
             };
             cookie?: never;
@@ -14775,7 +14983,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000025",
+                     *       "id": "usr_01jy0000000000000000000026",
                      *       "username": "admin of the installation",
                      *       "role": "admin",
                      *       "project_role": "editor",
@@ -15692,7 +15900,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "imp_01jy0000000000000000000022",
+                     *           "id": "imp_01jy0000000000000000000023",
                      *           "name": "secret plan",
                      *           "hub": "https://hub.test",
                      *           "hub_model": "a/b",
@@ -15762,7 +15970,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000022",
+                     *       "id": "imp_01jy0000000000000000000023",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -15788,7 +15996,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000022",
+                     *       "id": "imp_01jy0000000000000000000023",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -15832,7 +16040,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -15846,7 +16054,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000022",
+                     *       "id": "imp_01jy0000000000000000000023",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -15886,7 +16094,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000022 */
+                /** @example imp_01jy0000000000000000000023 */
                 import_id: string;
             };
             cookie?: never;
@@ -15900,7 +16108,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000022",
+                     *       "id": "imp_01jy0000000000000000000023",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -15962,7 +16170,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01jy0000000000000000000004",
+                     *           "id": "bm_01jy0000000000000000000005",
                      *           "name": "tiny",
                      *           "source": "path",
                      *           "number": 1,
@@ -16040,7 +16248,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000111",
+                     *       "id": "bm_01jy0000000000000000000110",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -16075,7 +16283,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000111",
+                     *       "id": "bm_01jy0000000000000000000110",
                      *       "name": "small",
                      *       "source": "path",
                      *       "number": null,
@@ -16133,7 +16341,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example bm_01jy0000000000000000000004 */
+                /** @example bm_01jy0000000000000000000005 */
                 model_id: string;
             };
             cookie?: never;
@@ -16147,7 +16355,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000004",
+                     *       "id": "bm_01jy0000000000000000000005",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -16196,7 +16404,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example bm_01jy0000000000000000000004 */
+                /** @example bm_01jy0000000000000000000005 */
                 model_id: string;
             };
             cookie?: never;
@@ -16248,7 +16456,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000004",
+                     *       "id": "bm_01jy0000000000000000000005",
                      *       "name": "tiny",
                      *       "source": "path",
                      *       "number": 1,
@@ -16315,14 +16523,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "pg_01jy0000000000000000000021",
+                     *           "id": "pg_01jy0000000000000000000022",
                      *           "open": true,
                      *           "sides": [
                      *             {
-                     *               "run": "run_01jy0000000000000000000040",
+                     *               "run": "run_01jy0000000000000000000041",
                      *               "model": {
                      *                 "kind": "base_model",
-                     *                 "id": "bm_01jy0000000000000000000004",
+                     *                 "id": "bm_01jy0000000000000000000005",
                      *                 "name": "tiny"
                      *               },
                      *               "status": "QUEUED",
@@ -16330,7 +16538,7 @@ export interface operations {
                      *               "waiting_why": "",
                      *               "reason": "",
                      *               "reason_message": "",
-                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000040/playground"
+                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
                      *             }
                      *           ],
                      *           "created_by": "alice",
@@ -16393,14 +16601,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01jy0000000000000000000112",
+                     *       "id": "pg_01jy0000000000000000000111",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000113",
+                     *           "run": "run_01jy0000000000000000000112",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01jy0000000000000000000004",
+                     *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16408,7 +16616,7 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000113/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000112/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -16443,7 +16651,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01jy0000000000000000000021 */
+                /** @example pg_01jy0000000000000000000022 */
                 playground_id: string;
             };
             cookie?: never;
@@ -16457,14 +16665,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01jy0000000000000000000021",
+                     *       "id": "pg_01jy0000000000000000000022",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000040",
+                     *           "run": "run_01jy0000000000000000000041",
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01jy0000000000000000000004",
+                     *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny"
                      *           },
                      *           "status": "QUEUED",
@@ -16472,7 +16680,7 @@ export interface operations {
                      *           "waiting_why": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000040/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -16503,7 +16711,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01jy0000000000000000000021 */
+                /** @example pg_01jy0000000000000000000022 */
                 playground_id: string;
             };
             cookie?: never;
@@ -16538,7 +16746,10 @@ export interface operations {
     };
     get_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description its name; `default`, or the first that you see, when left out */
+                pool?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -16552,93 +16763,29 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "nodes": [
-                     *         {
-                     *           "id": "node_01jy0000000000000000000114",
-                     *           "name": "another node",
-                     *           "status": "READY",
-                     *           "hostname": "another node",
-                     *           "agent_version": "0",
-                     *           "cpu_count": 2,
-                     *           "memory_bytes": 1,
-                     *           "disk_free_bytes": 1,
-                     *           "model_roots": [
-                     *             "/models"
-                     *           ],
-                     *           "job_isolation": "none",
-                     *           "job_isolation_reason": "",
-                     *           "slots": 0,
-                     *           "enrolled_at": "2026-01-01T12:00:00Z",
-                     *           "last_seen_at": "2026-01-01T12:00:00Z"
-                     *         },
-                     *         {
-                     *           "id": "node_01jy0000000000000000000001",
-                     *           "name": "node",
-                     *           "status": "READY",
-                     *           "hostname": "node",
-                     *           "agent_version": "0",
-                     *           "cpu_count": 2,
-                     *           "memory_bytes": 1,
-                     *           "disk_free_bytes": 1,
-                     *           "model_roots": [
-                     *             "/models"
-                     *           ],
-                     *           "job_isolation": "none",
-                     *           "job_isolation_reason": "",
-                     *           "slots": 2,
-                     *           "enrolled_at": "2026-01-01T12:00:00Z",
-                     *           "last_seen_at": "2026-01-01T12:00:00Z"
-                     *         }
+                     *       "name": "default",
+                     *       "all_teams": true,
+                     *       "trainer_code": false,
+                     *       "may_manage": true,
+                     *       "blocked_reason": "",
+                     *       "pools": [
+                     *         "default",
+                     *         "own",
+                     *         "theirs"
                      *       ],
-                     *       "slots": [
-                     *         {
-                     *           "id": "node_01jy0000000000000000000001:cpu-0",
-                     *           "name": "cpu-0",
-                     *           "node": {
-                     *             "id": "node_01jy0000000000000000000001",
-                     *             "name": "node"
-                     *           },
-                     *           "device": "cpu",
-                     *           "model": "",
-                     *           "memory_bytes": 0,
-                     *           "state": "held",
-                     *           "reason": "",
-                     *           "held_by": {
-                     *             "run_id": "run_01jy0000000000000000000015",
-                     *             "run_name": "secret plan",
-                     *             "job": "trainer"
-                     *           }
-                     *         },
-                     *         {
-                     *           "id": "node_01jy0000000000000000000001:cpu-1",
-                     *           "name": "cpu-1",
-                     *           "node": {
-                     *             "id": "node_01jy0000000000000000000001",
-                     *             "name": "node"
-                     *           },
-                     *           "device": "cpu",
-                     *           "model": "",
-                     *           "memory_bytes": 0,
-                     *           "state": "held",
-                     *           "reason": "",
-                     *           "held_by": {
-                     *             "run_id": "run_01jy0000000000000000000015",
-                     *             "run_name": "secret plan",
-                     *             "job": "rollout-0"
-                     *           }
-                     *         }
-                     *       ],
+                     *       "nodes": [],
+                     *       "slots": [],
                      *       "quota": {
                      *         "team": {
-                     *           "id": "team_01jy0000000000000000000102",
+                     *           "id": "team_01jy0000000000000000000002",
                      *           "name": "red"
                      *         },
                      *         "limit_slots": null,
-                     *         "used_slots": 2
+                     *         "used_slots": 0
                      *       },
                      *       "queue": [
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000042",
+                     *           "run_id": "run_01jy0000000000000000000043",
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
@@ -16647,7 +16794,7 @@ export interface operations {
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000040",
+                     *           "run_id": "run_01jy0000000000000000000041",
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
@@ -16664,51 +16811,6 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_enrolment_token: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "token": "oolenrol_…",
-                     *       "expires_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["EnrolmentToken"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -16746,6 +16848,7 @@ export interface operations {
                      * @example {
                      *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
+                     *       "pool": "own",
                      *       "status": "CORDONED",
                      *       "hostname": "node",
                      *       "agent_version": "0",
@@ -16808,6 +16911,7 @@ export interface operations {
                      * @example {
                      *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
+                     *       "pool": "own",
                      *       "status": "DRAINING",
                      *       "hostname": "node",
                      *       "agent_version": "0",
@@ -16870,6 +16974,7 @@ export interface operations {
                      * @example {
                      *       "id": "node_01jy0000000000000000000001",
                      *       "name": "node",
+                     *       "pool": "own",
                      *       "status": "READY",
                      *       "hostname": "node",
                      *       "agent_version": "0",
@@ -16895,62 +17000,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    set_quota: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "limit_slots": 8
-                 *     }
-                 */
-                "application/json": components["schemas"]["QuotaChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
-                     *         "name": "red"
-                     *       },
-                     *       "limit_slots": 8,
-                     *       "used_slots": 2
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Quota"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -16997,19 +17046,19 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "team": {
-                     *             "id": "team_01jy0000000000000000000102",
+                     *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
                      *           "project": {
-                     *             "id": "prj_01jy0000000000000000000044",
+                     *             "id": "prj_01jy0000000000000000000045",
                      *             "name": "default"
                      *           },
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000015",
+                     *             "id": "run_01jy0000000000000000000016",
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 13.421,
+                     *           "slot_seconds": 34.689,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
@@ -17017,7 +17066,7 @@ export interface operations {
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 9.421
+                     *             "other": 30.689
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17029,7 +17078,7 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 13.421,
+                     *         "slot_seconds": 34.689,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
@@ -17037,7 +17086,7 @@ export interface operations {
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 9.421
+                     *           "other": 30.689
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -17054,6 +17103,597 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "default",
+                     *           "all_teams": true,
+                     *           "trainer_code": false,
+                     *           "may_manage": true
+                     *         },
+                     *         {
+                     *           "name": "own",
+                     *           "all_teams": false,
+                     *           "trainer_code": false,
+                     *           "may_manage": true
+                     *         },
+                     *         {
+                     *           "name": "theirs",
+                     *           "all_teams": false,
+                     *           "trainer_code": false,
+                     *           "may_manage": true
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PoolSettingsPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_pool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "h100",
+                 *       "all_teams": false
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreatePoolRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "h100",
+                     *       "all_teams": false,
+                     *       "trainer_code": false,
+                     *       "may_manage": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PoolSettings"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "all_teams": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["PoolChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "own",
+                     *       "all_teams": true,
+                     *       "trainer_code": false,
+                     *       "may_manage": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PoolSettings"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pool_admins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "usr_01jy0000000000000000000026",
+                     *           "username": "admin of the installation",
+                     *           "appointed_at": "2026-01-01T12:00:00Z"
+                     *         },
+                     *         {
+                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "username": "pool admin",
+                     *           "appointed_at": "2026-01-01T12:00:00Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PoolAdminPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    appoint_pool_admin: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "username": "viewer"
+                 *     }
+                 */
+                "application/json": components["schemas"]["AppointRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "usr_01jy0000000000000000000109",
+                     *       "username": "viewer",
+                     *       "appointed_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PoolAdmin"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_pool_admin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example usr_01jy0000000000000000000026 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done; there is nothing to show */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_enrolment_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pool": "own",
+                     *       "token": "oolenrol_…",
+                     *       "expires_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EnrolmentToken"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pool_teams: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "team": {
+                     *             "id": "team_01jy0000000000000000000002",
+                     *             "name": "red"
+                     *           },
+                     *           "limit_slots": null,
+                     *           "used_slots": 2
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    bind_pool_team: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "team": "team_01jy0000000000000000000002"
+                 *     }
+                 */
+                "application/json": components["schemas"]["BindTeamRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "limit_slots": null,
+                     *       "used_slots": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unbind_pool_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done; there is nothing to show */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_pool_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "limit_slots": 8
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuotaChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "team": {
+                     *         "id": "team_01jy0000000000000000000002",
+                     *         "name": "red"
+                     *       },
+                     *       "limit_slots": 8,
+                     *       "used_slots": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -17992,13 +18632,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000044",
+                     *       "id": "prj_01jy0000000000000000000045",
                      *       "name": "default",
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
-                     *       "trainer_code": false,
                      *       "tested_rewards": false
                      *     }
                      */
@@ -18035,8 +18674,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "name": "letters",
-                 *       "tested_rewards": false
+                 *       "name": "letters"
                  *     }
                  */
                 "application/json": components["schemas"]["ProjectChangeRequest"];
@@ -18050,13 +18688,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000044",
+                     *       "id": "prj_01jy0000000000000000000045",
                      *       "name": "letters",
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
-                     *       "trainer_code": false,
                      *       "tested_rewards": false
                      *     }
                      */
@@ -18107,7 +18744,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "pevt_000000000059",
+                     *           "id": "pevt_000000000088",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_gate",
@@ -18130,7 +18767,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000003"
+                     *                 "version": "dsv_01jy0000000000000000000004"
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -18179,7 +18816,9 @@ export interface operations {
                      *               },
                      *               "placement": {
                      *                 "pool": "default",
-                     *                 "priority": 500
+                     *                 "device": null,
+                     *                 "priority": 500,
+                     *                 "min_gpu_memory_gib": null
                      *               },
                      *               "evaluation": {
                      *                 "split": "eval",
@@ -18204,13 +18843,13 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "pevt_000000000058",
+                     *           "id": "pevt_000000000087",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_alias",
-                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000018)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000019)",
                      *           "data": {
-                     *             "to": "ckpt_01jy0000000000000000000018",
+                     *             "to": "ckpt_01jy0000000000000000000019",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -18218,7 +18857,7 @@ export interface operations {
                      *           }
                      *         },
                      *         {
-                     *           "id": "pevt_000000000055",
+                     *           "id": "pevt_000000000084",
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "dataset_alias",
@@ -18227,7 +18866,7 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01jy0000000000000000000002"
+                     *             "dataset": "ds_01jy0000000000000000000003"
                      *           }
                      *         }
                      *       ],
@@ -18277,23 +18916,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01jy0000000000000000000115",
+                     *           "id": "prj_01jy0000000000000000000113",
                      *           "name": "other",
                      *           "team": {
-                     *             "id": "team_01jy0000000000000000000102",
+                     *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
-                     *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         },
                      *         {
-                     *           "id": "prj_01jy0000000000000000000044",
+                     *           "id": "prj_01jy0000000000000000000045",
                      *           "name": "default",
                      *           "team": {
-                     *             "id": "team_01jy0000000000000000000102",
+                     *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
-                     *           "trainer_code": false,
                      *           "tested_rewards": false
                      *         }
                      *       ],
@@ -18348,13 +18985,12 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000116",
+                     *       "id": "prj_01jy0000000000000000000114",
                      *       "name": "research",
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
-                     *       "trainer_code": false,
                      *       "tested_rewards": false
                      *     }
                      */
@@ -18407,8 +19043,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "rwt_01jy0000000000000000000020",
-                     *           "run": "run_01jy0000000000000000000042",
+                     *           "id": "rwt_01jy0000000000000000000021",
+                     *           "run": "run_01jy0000000000000000000043",
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
@@ -18416,7 +19052,7 @@ export interface operations {
                      *           "reward": "exact_match",
                      *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000003",
+                     *             "id": "dsv_01jy0000000000000000000004",
                      *             "ref": "sums@1"
                      *           },
                      *           "verdict": "",
@@ -18483,8 +19119,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01jy0000000000000000000117",
-                     *       "run": "run_01jy0000000000000000000118",
+                     *       "id": "rwt_01jy0000000000000000000115",
+                     *       "run": "run_01jy0000000000000000000116",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18492,7 +19128,7 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
@@ -18531,7 +19167,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example rwt_01jy0000000000000000000020 */
+                /** @example rwt_01jy0000000000000000000021 */
                 reward_test_id: string;
             };
             cookie?: never;
@@ -18545,8 +19181,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01jy0000000000000000000020",
-                     *       "run": "run_01jy0000000000000000000042",
+                     *       "id": "rwt_01jy0000000000000000000021",
+                     *       "run": "run_01jy0000000000000000000043",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -18554,7 +19190,7 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
@@ -18607,7 +19243,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tpl_01jy0000000000000000000011",
+                     *           "id": "tpl_01jy0000000000000000000012",
                      *           "name": "red-template",
                      *           "ref": "red-template@1",
                      *           "description": "",
@@ -18683,7 +19319,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000119",
+                     *       "id": "tpl_01jy0000000000000000000117",
                      *       "name": "small-grpo",
                      *       "ref": "small-grpo@1",
                      *       "description": "A short run for trying things out.",
@@ -18732,7 +19368,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01jy0000000000000000000011 */
+                /** @example tpl_01jy0000000000000000000012 */
                 template_id: string;
             };
             cookie?: never;
@@ -18746,7 +19382,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000011",
+                     *       "id": "tpl_01jy0000000000000000000012",
                      *       "name": "red-template",
                      *       "ref": "red-template@1",
                      *       "description": "",
@@ -18791,7 +19427,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01jy0000000000000000000011 */
+                /** @example tpl_01jy0000000000000000000012 */
                 template_id: string;
             };
             cookie?: never;
@@ -18832,7 +19468,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tpl_01jy0000000000000000000011 */
+                /** @example tpl_01jy0000000000000000000012 */
                 template_id: string;
             };
             cookie?: never;
@@ -18857,7 +19493,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000011",
+                     *       "id": "tpl_01jy0000000000000000000012",
                      *       "name": "red-template",
                      *       "ref": "red-template@2",
                      *       "description": "",
@@ -18931,7 +19567,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "view_01jy0000000000000000000010",
+                     *           "id": "view_01jy0000000000000000000011",
                      *           "name": "red view",
                      *           "query": {
                      *             "tag": [
@@ -18999,7 +19635,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000120",
+                     *       "id": "view_01jy0000000000000000000118",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -19040,7 +19676,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000010 */
+                /** @example view_01jy0000000000000000000011 */
                 view_id: string;
             };
             cookie?: never;
@@ -19054,7 +19690,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000010",
+                     *       "id": "view_01jy0000000000000000000011",
                      *       "name": "red view",
                      *       "query": {
                      *         "tag": [
@@ -19091,7 +19727,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000010 */
+                /** @example view_01jy0000000000000000000011 */
                 view_id: string;
             };
             cookie?: never;
@@ -19129,7 +19765,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000010 */
+                /** @example view_01jy0000000000000000000011 */
                 view_id: string;
             };
             cookie?: never;
@@ -19152,7 +19788,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000010",
+                     *       "id": "view_01jy0000000000000000000011",
                      *       "name": "Running now",
                      *       "query": {
                      *         "tag": [
@@ -19243,7 +19879,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01jy0000000000000000000040",
+                     *           "id": "run_01jy0000000000000000000041",
                      *           "name": "chat with tiny",
                      *           "kind": "playground",
                      *           "status": "QUEUED",
@@ -19290,7 +19926,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01jy0000000000000000000004",
+                     *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19412,7 +20048,9 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
-                     *               "priority": 0
+                     *               "device": null,
+                     *               "priority": 0,
+                     *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
                      *               "max": 4,
@@ -19440,7 +20078,7 @@ export interface operations {
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01jy0000000000000000000004",
+                     *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -19461,7 +20099,7 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000042",
+                     *           "id": "run_01jy0000000000000000000043",
                      *           "name": "test of exact_match",
                      *           "kind": "bench",
                      *           "status": "QUEUED",
@@ -19524,7 +20162,7 @@ export interface operations {
                      *               "max_error_share": 0.01
                      *             },
                      *             "model": {
-                     *               "base_model": "bm_01jy0000000000000000000004",
+                     *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19543,7 +20181,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000003"
+                     *               "version": "dsv_01jy0000000000000000000004"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19646,7 +20284,9 @@ export interface operations {
                      *             },
                      *             "placement": {
                      *               "pool": "default",
-                     *               "priority": 0
+                     *               "device": null,
+                     *               "priority": 0,
+                     *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
                      *               "max": 4,
@@ -19666,12 +20306,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000003",
+                     *             "id": "dsv_01jy0000000000000000000004",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01jy0000000000000000000004",
+                     *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -19692,7 +20332,7 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000015",
+                     *           "id": "run_01jy0000000000000000000016",
                      *           "name": "secret plan",
                      *           "kind": "rl",
                      *           "status": "STARTING",
@@ -19739,7 +20379,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "bench": null,
                      *             "model": {
-                     *               "base_model": "bm_01jy0000000000000000000004",
+                     *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -19758,7 +20398,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000003"
+                     *               "version": "dsv_01jy0000000000000000000004"
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -19860,8 +20500,10 @@ export interface operations {
                      *               "loss_constant_tokens": null
                      *             },
                      *             "placement": {
-                     *               "pool": "default",
-                     *               "priority": 500
+                     *               "pool": "own",
+                     *               "device": null,
+                     *               "priority": 500,
+                     *               "min_gpu_memory_gib": null
                      *             },
                      *             "staleness": {
                      *               "max": 4,
@@ -19881,12 +20523,12 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000003",
+                     *             "id": "dsv_01jy0000000000000000000004",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
                      *             "kind": "base_model",
-                     *             "id": "bm_01jy0000000000000000000004",
+                     *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny"
                      *           },
                      *           "created_by": "alice",
@@ -19904,7 +20546,7 @@ export interface operations {
                      *           "tags": [],
                      *           "parent": null,
                      *           "latest_checkpoint": {
-                     *             "id": "ckpt_01jy0000000000000000000018",
+                     *             "id": "ckpt_01jy0000000000000000000019",
                      *             "step": 1
                      *           },
                      *           "summary": {}
@@ -19971,7 +20613,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -19996,11 +20638,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -20153,6 +20795,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -20160,12 +20804,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -20268,7 +20912,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -20293,11 +20937,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -20450,6 +21094,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -20457,12 +21103,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -20587,7 +21233,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -20602,7 +21248,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 13,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
@@ -20649,7 +21295,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -20668,7 +21314,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -20770,8 +21416,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -20791,12 +21439,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -20814,7 +21462,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -20915,7 +21563,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -20956,7 +21604,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -20984,7 +21632,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -21009,11 +21657,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -21166,6 +21814,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -21173,12 +21823,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -21306,7 +21956,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -21349,7 +21999,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -21365,7 +22015,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01jy0000000000000000000016",
+                     *           "id": "att_01jy0000000000000000000017",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "PLACED",
@@ -21412,7 +22062,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -21428,7 +22078,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
@@ -21475,7 +22125,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21494,7 +22144,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21596,8 +22246,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -21617,12 +22269,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -21640,7 +22292,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -21747,7 +22399,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -21775,7 +22427,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
@@ -21822,7 +22474,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -21841,7 +22493,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -21943,8 +22595,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -21964,12 +22618,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -21987,7 +22641,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -22095,7 +22749,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -22121,7 +22775,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 3,
-                     *       "id": "run_01jy0000000000000000000122",
+                     *       "id": "run_01jy0000000000000000000120",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -22146,11 +22800,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -22302,7 +22956,9 @@ export interface operations {
                      *           "max_attempts": 3
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -22310,12 +22966,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -22332,7 +22988,7 @@ export interface operations {
                      *       "notes": "",
                      *       "tags": [],
                      *       "parent": {
-                     *         "id": "run_01jy0000000000000000000015",
+                     *         "id": "run_01jy0000000000000000000016",
                      *         "name": "secret plan",
                      *         "relation": "clone"
                      *       },
@@ -22442,7 +23098,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -22484,7 +23140,7 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -22535,7 +23191,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -22625,7 +23281,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -22641,7 +23297,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPED",
@@ -22688,7 +23344,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -22707,7 +23363,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -22809,8 +23465,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -22830,12 +23488,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -22853,7 +23511,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -22962,7 +23620,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23003,7 +23661,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23019,7 +23677,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01jy0000000000000000000030",
+                     *           "id": "job_01jy0000000000000000000031",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
@@ -23039,7 +23697,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000031",
+                     *           "id": "job_01jy0000000000000000000032",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
@@ -23059,7 +23717,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000032",
+                     *           "id": "job_01jy0000000000000000000033",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
@@ -23081,7 +23739,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000017",
+                     *           "id": "job_01jy0000000000000000000018",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
@@ -23140,7 +23798,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23186,7 +23844,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23237,7 +23895,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23281,7 +23939,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23368,7 +24026,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23440,7 +24098,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23455,7 +24113,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "PAUSING",
@@ -23502,7 +24160,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -23521,7 +24179,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -23623,8 +24281,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -23644,12 +24304,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -23667,7 +24327,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -23774,7 +24434,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -23789,7 +24449,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -23814,11 +24474,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -23971,6 +24631,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -23978,12 +24640,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -24105,7 +24767,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -24120,7 +24782,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -24145,11 +24807,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -24302,6 +24964,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -24309,12 +24973,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -24436,7 +25100,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -24451,7 +25115,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000015",
+                     *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
@@ -24498,7 +25162,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "bench": null,
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -24517,7 +25181,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000003"
+                     *           "version": "dsv_01jy0000000000000000000004"
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -24619,8 +25283,10 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
-                     *           "pool": "default",
-                     *           "priority": 500
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
                      *         },
                      *         "staleness": {
                      *           "max": 4,
@@ -24640,12 +25306,12 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -24663,7 +25329,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000018",
+                     *         "id": "ckpt_01jy0000000000000000000019",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -24770,7 +25436,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -24785,7 +25451,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000121",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -24810,11 +25476,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -24967,6 +25633,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -24974,12 +25642,12 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000003",
+                     *         "id": "dsv_01jy0000000000000000000004",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
                      *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000004",
+                     *         "id": "bm_01jy0000000000000000000005",
                      *         "name": "tiny"
                      *       },
                      *       "created_by": "alice",
@@ -25120,7 +25788,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
             };
             cookie?: never;
@@ -25188,7 +25856,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000015 */
+                /** @example run_01jy0000000000000000000016 */
                 run_id: string;
                 /** @example 1 */
                 trajectory_id: string;
@@ -25299,11 +25967,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -25456,6 +26124,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25488,7 +26158,7 @@ export interface operations {
                      *         "slots_needed": 2,
                      *         "placement": {
                      *           "starts_now": false,
-                     *           "why_not": "needs 2 slots on one node; 0 of 2 are free on node",
+                     *           "why_not": "no node has joined the pool",
                      *           "queue_position": 1
                      *         },
                      *         "groups": 6400,
@@ -25575,11 +26245,11 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000004",
+                     *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000003",
+                     *           "version": "dsv_01jy0000000000000000000004",
                      *           "split": "train"
                      *         },
                      *         "workflow": {
@@ -25732,6 +26402,8 @@ export interface operations {
                      *         },
                      *         "placement": {
                      *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
                      *           "priority": 500
                      *         },
                      *         "secrets": [],
@@ -25789,7 +26461,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "d3654098",
+                     *           "fingerprint": "c967a367",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -25855,7 +26527,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "b119bfe2",
+                     *       "fingerprint": "7b9e96cf",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -25876,7 +26548,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "b119bfe2",
+                     *       "fingerprint": "7b9e96cf",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -25966,35 +26638,35 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000027",
+                     *           "id": "usr_01jy0000000000000000000028",
                      *           "name": "ci",
                      *           "role": "editor",
                      *           "tokens": 0,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000123",
+                     *           "id": "usr_01jy0000000000000000000121",
                      *           "name": "admin",
                      *           "role": "admin",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000124",
+                     *           "id": "usr_01jy0000000000000000000122",
                      *           "name": "operator",
                      *           "role": "operator",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000125",
+                     *           "id": "usr_01jy0000000000000000000123",
                      *           "name": "editor",
                      *           "role": "editor",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000126",
+                     *           "id": "usr_01jy0000000000000000000124",
                      *           "name": "viewer",
                      *           "role": "viewer",
                      *           "tokens": 1,
@@ -26053,7 +26725,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000127",
+                     *       "id": "usr_01jy0000000000000000000125",
                      *       "name": "nightly",
                      *       "role": "editor",
                      *       "tokens": 0,
@@ -26088,7 +26760,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000028 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -26126,7 +26798,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000028 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -26149,7 +26821,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000027",
+                     *       "id": "usr_01jy0000000000000000000028",
                      *       "name": "ci",
                      *       "role": "viewer",
                      *       "tokens": 0,
@@ -26187,7 +26859,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example usr_01jy0000000000000000000027 */
+                /** @example usr_01jy0000000000000000000028 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -26213,9 +26885,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000128",
+                     *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_oDtGpU",
+                     *       "prefix": "ool_OaCr1C",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -26277,15 +26949,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000033",
+                     *         "id": "usr_01jy0000000000000000000034",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000044",
+                     *         "id": "prj_01jy0000000000000000000045",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -26396,7 +27068,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "IkFqjoM5q2jXNTFPMzh45Dx1rk34DcrbGg1lofGBSaw3x0eJ9gX2WCYultORHdsE"
+                     *       "csrf_token": "bR2pbGW8MtcvjC7oK4C8DuuhiNyDq0zUYVfLeiCBTLmJG8BEyHP4JrrxGCnmyvd5"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -26480,15 +27152,15 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000033",
+                     *         "id": "usr_01jy0000000000000000000034",
                      *         "username": "alice"
                      *       },
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000102",
+                     *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000044",
+                     *         "id": "prj_01jy0000000000000000000045",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -26613,7 +27285,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "swp_01jy0000000000000000000012",
+                     *           "id": "swp_01jy0000000000000000000013",
                      *           "name": "red sweep",
                      *           "status": "RUNNING",
                      *           "message": "",
@@ -26625,6 +27297,9 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "version": "sums@1"
+                     *             },
+                     *             "placement": {
+                     *               "pool": "own"
                      *             }
                      *           },
                      *           "plan": {
@@ -26739,7 +27414,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000129",
+                     *       "id": "swp_01jy0000000000000000000127",
                      *       "name": "seeds",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -26821,7 +27496,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example swp_01jy0000000000000000000012 */
+                /** @example swp_01jy0000000000000000000013 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -26835,7 +27510,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000012",
+                     *       "id": "swp_01jy0000000000000000000013",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -26847,6 +27522,9 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
                      *         }
                      *       },
                      *       "plan": {
@@ -26914,7 +27592,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000012 */
+                /** @example swp_01jy0000000000000000000013 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -26928,7 +27606,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000012",
+                     *       "id": "swp_01jy0000000000000000000013",
                      *       "name": "red sweep",
                      *       "status": "CANCELLED",
                      *       "message": "cancelled by alice",
@@ -26940,6 +27618,9 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
                      *         }
                      *       },
                      *       "plan": {
@@ -27010,7 +27691,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000012 */
+                /** @example swp_01jy0000000000000000000013 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -27024,7 +27705,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000012",
+                     *       "id": "swp_01jy0000000000000000000013",
                      *       "name": "red sweep",
                      *       "status": "PAUSED",
                      *       "message": "",
@@ -27036,6 +27717,9 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
                      *         }
                      *       },
                      *       "plan": {
@@ -27106,7 +27790,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000012 */
+                /** @example swp_01jy0000000000000000000013 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -27120,7 +27804,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000012",
+                     *       "id": "swp_01jy0000000000000000000013",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -27132,6 +27816,9 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "sums@1"
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own"
                      *         }
                      *       },
                      *       "plan": {
@@ -27204,7 +27891,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example swp_01jy0000000000000000000012 */
+                /** @example swp_01jy0000000000000000000013 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -27270,7 +27957,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01jy0000000000000000000102",
+                     *       "id": "team_01jy0000000000000000000002",
                      *       "name": "red"
                      *     }
                      */
@@ -27321,7 +28008,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01jy0000000000000000000102",
+                     *       "id": "team_01jy0000000000000000000002",
                      *       "name": "research"
                      *     }
                      */
@@ -27367,21 +28054,21 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000025",
+                     *           "id": "usr_01jy0000000000000000000026",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000104",
+                     *           "id": "usr_01jy0000000000000000000101",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000033",
+                     *           "id": "usr_01jy0000000000000000000034",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -27440,7 +28127,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000110",
+                     *       "id": "usr_01jy0000000000000000000109",
                      *       "username": "viewer",
                      *       "role": "viewer",
                      *       "project_role": "viewer",
@@ -27475,7 +28162,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000025 */
+                /** @example usr_01jy0000000000000000000026 */
                 user_id: string;
             };
             cookie?: never;
@@ -27513,7 +28200,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000025 */
+                /** @example usr_01jy0000000000000000000026 */
                 user_id: string;
             };
             cookie?: never;
@@ -27536,7 +28223,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000025",
+                     *       "id": "usr_01jy0000000000000000000026",
                      *       "username": "admin of the installation",
                      *       "role": "editor",
                      *       "project_role": "viewer",
@@ -27589,11 +28276,11 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "team_01jy0000000000000000000130",
+                     *           "id": "team_01jy0000000000000000000128",
                      *           "name": "blue"
                      *         },
                      *         {
-                     *           "id": "team_01jy0000000000000000000102",
+                     *           "id": "team_01jy0000000000000000000002",
                      *           "name": "red"
                      *         }
                      *       ],
@@ -27648,10 +28335,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01jy0000000000000000000131",
+                     *       "id": "team_01jy0000000000000000000129",
                      *       "name": "vision",
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000132",
+                     *         "id": "prj_01jy0000000000000000000130",
                      *         "name": "default"
                      *       }
                      *     }
@@ -27704,9 +28391,9 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tok_01jy0000000000000000000054",
+                     *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_J3M8nT",
+                     *           "prefix": "ool_GcOZ8I",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -27717,9 +28404,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000055",
+                     *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_UTMEh8",
+                     *           "prefix": "ool_gWLs72",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -27730,9 +28417,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000056",
+                     *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_Tksnz-",
+                     *           "prefix": "ool_Ig6TK5",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -27743,9 +28430,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000057",
+                     *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_UeR8Zg",
+                     *           "prefix": "ool_05ZGrS",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -27756,9 +28443,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000058",
+                     *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_o5c5nO",
+                     *           "prefix": "ool_9OF-Ww",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -27769,9 +28456,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000059",
+                     *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_siHga4",
+                     *           "prefix": "ool_4RGfxo",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -27782,9 +28469,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000060",
+                     *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_1E5LqZ",
+                     *           "prefix": "ool_wGPFqq",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -27795,9 +28482,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000061",
+                     *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_D6dy1l",
+                     *           "prefix": "ool_QPJV1U",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -27808,9 +28495,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000062",
+                     *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_LCe-iC",
+                     *           "prefix": "ool_JgoOvq",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -27821,9 +28508,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000063",
+                     *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_sbzlSq",
+                     *           "prefix": "ool_cMT4JG",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -27834,9 +28521,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000064",
+                     *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_T_Ajc3",
+                     *           "prefix": "ool_lzLRYn",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -27847,9 +28534,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000065",
+                     *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_pLkJMN",
+                     *           "prefix": "ool_rZabdE",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -27860,9 +28547,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000066",
+                     *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_ZCU_dX",
+                     *           "prefix": "ool_1I0p5U",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -27873,9 +28560,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000067",
+                     *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_KhGv0y",
+                     *           "prefix": "ool_7K0wxG",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -27886,9 +28573,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000068",
+                     *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_ieu7z3",
+                     *           "prefix": "ool_g7_e4a",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -27899,9 +28586,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000069",
+                     *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_aFO4q-",
+                     *           "prefix": "ool_yIrQUU",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -27912,9 +28599,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000070",
+                     *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_7c2iVm",
+                     *           "prefix": "ool_9WMIg4",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -27925,9 +28612,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000071",
+                     *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_vXqoLC",
+                     *           "prefix": "ool_HOybYJ",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -27938,9 +28625,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000072",
+                     *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_yP5J-n",
+                     *           "prefix": "ool_tEvnUt",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -27951,9 +28638,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000073",
+                     *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_HwbgR3",
+                     *           "prefix": "ool_rJvNEy",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -27964,9 +28651,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000074",
+                     *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_m3j1nc",
+                     *           "prefix": "ool_IC5czl",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -27977,9 +28664,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000075",
+                     *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_I0YbkI",
+                     *           "prefix": "ool_IiccBb",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -27990,9 +28677,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000076",
+                     *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_hQE5wq",
+                     *           "prefix": "ool__8Av6O",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -28003,9 +28690,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000077",
+                     *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_XycBt7",
+                     *           "prefix": "ool_xFhg1R",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -28016,9 +28703,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000078",
+                     *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_vr8Cl2",
+                     *           "prefix": "ool_tQ8rWd",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -28029,9 +28716,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000079",
+                     *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_dMsrdL",
+                     *           "prefix": "ool_fOBmA2",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -28042,9 +28729,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000080",
+                     *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_I5xZis",
+                     *           "prefix": "ool_To8Qlk",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -28055,9 +28742,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000081",
+                     *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_qHJzX_",
+                     *           "prefix": "ool_J3vEZK",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -28068,9 +28755,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000082",
+                     *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_UUGu2a",
+                     *           "prefix": "ool_GcKzuU",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -28081,9 +28768,9 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000024",
+                     *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_gF1E3f",
+                     *           "prefix": "ool_tEd4zm",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -28149,9 +28836,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000133",
+                     *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_mo0xfS",
+                     *       "prefix": "ool_UIfcD9",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -28192,7 +28879,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tok_01jy0000000000000000000024 */
+                /** @example tok_01jy0000000000000000000025 */
                 token_id: string;
             };
             cookie?: never;
@@ -28233,7 +28920,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tok_01jy0000000000000000000024 */
+                /** @example tok_01jy0000000000000000000025 */
                 token_id: string;
             };
             cookie?: never;
@@ -28256,9 +28943,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000024",
+                     *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_Yjs1WB",
+                     *       "prefix": "ool_QgZgKS",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -28324,7 +29011,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000134",
+                     *       "id": "ups_01jy0000000000000000000132",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28345,7 +29032,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000134",
+                     *       "id": "ups_01jy0000000000000000000132",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28384,7 +29071,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000008 */
+                /** @example ups_01jy0000000000000000000009 */
                 session_id: string;
             };
             cookie?: never;
@@ -28398,7 +29085,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000008",
+                     *       "id": "ups_01jy0000000000000000000009",
                      *       "filename": "f",
                      *       "purpose": "dataset",
                      *       "bytes": 1,
@@ -28433,7 +29120,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000008 */
+                /** @example ups_01jy0000000000000000000009 */
                 session_id: string;
             };
             cookie?: never;
@@ -28471,7 +29158,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000008 */
+                /** @example ups_01jy0000000000000000000009 */
                 session_id: string;
             };
             cookie?: never;
@@ -28485,7 +29172,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000135",
+                     *       "id": "upl_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -28523,7 +29210,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example ups_01jy0000000000000000000008 */
+                /** @example ups_01jy0000000000000000000009 */
                 session_id: string;
             };
             cookie?: never;
@@ -28541,7 +29228,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000134",
+                     *       "id": "ups_01jy0000000000000000000132",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -28600,7 +29287,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000135",
+                     *       "id": "upl_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -28656,7 +29343,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000135",
+                     *       "id": "upl_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -28692,7 +29379,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whd_01jy0000000000000000000014 */
+                /** @example whd_01jy0000000000000000000015 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -28706,10 +29393,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000014",
-                     *       "webhook": "whk_01jy0000000000000000000013",
+                     *       "id": "whd_01jy0000000000000000000015",
+                     *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000136",
+                     *         "id": "msg_01jy0000000000000000000134",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -28752,7 +29439,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whd_01jy0000000000000000000014 */
+                /** @example whd_01jy0000000000000000000015 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -28766,10 +29453,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000014",
-                     *       "webhook": "whk_01jy0000000000000000000013",
+                     *       "id": "whd_01jy0000000000000000000015",
+                     *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000136",
+                     *         "id": "msg_01jy0000000000000000000134",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -28830,7 +29517,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whk_01jy0000000000000000000013",
+                     *           "id": "whk_01jy0000000000000000000014",
                      *           "name": "red hook",
                      *           "url": "https://192.0.9.1/red",
                      *           "events": [
@@ -28900,7 +29587,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000013",
+                     *       "id": "whk_01jy0000000000000000000014",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -28944,7 +29631,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -28958,7 +29645,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000013",
+                     *       "id": "whk_01jy0000000000000000000014",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -28997,7 +29684,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29035,7 +29722,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29058,7 +29745,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000013",
+                     *       "id": "whk_01jy0000000000000000000014",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -29106,7 +29793,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29122,10 +29809,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whd_01jy0000000000000000000014",
-                     *           "webhook": "whk_01jy0000000000000000000013",
+                     *           "id": "whd_01jy0000000000000000000015",
+                     *           "webhook": "whk_01jy0000000000000000000014",
                      *           "event": {
-                     *             "id": "msg_01jy0000000000000000000136",
+                     *             "id": "msg_01jy0000000000000000000134",
                      *             "type": "webhook.test",
                      *             "at": "2026-01-01T12:00:00Z",
                      *             "data": {
@@ -29172,7 +29859,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29186,7 +29873,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000013",
+                     *       "id": "whk_01jy0000000000000000000014",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -29232,7 +29919,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01jy0000000000000000000013 */
+                /** @example whk_01jy0000000000000000000014 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -29246,10 +29933,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000137",
-                     *       "webhook": "whk_01jy0000000000000000000013",
+                     *       "id": "whd_01jy0000000000000000000135",
+                     *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000138",
+                     *         "id": "msg_01jy0000000000000000000136",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {

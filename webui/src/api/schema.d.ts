@@ -5420,6 +5420,8 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
+            /** @description why its file cannot be used, with the file's name; else empty */
+            fault: string;
         };
         PresetPage: {
             data: components["schemas"]["Preset"][];
@@ -7280,12 +7282,12 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 27901,
-                     *             "engine-0": 27902,
-                     *             "controller": 27900,
-                     *             "rendezvous": 27903
+                     *             "reward": 30101,
+                     *             "engine-0": 30102,
+                     *             "controller": 30100,
+                     *             "rendezvous": 30103
                      *           },
-                     *           "token": "SfJAg7R2nqSWXn0fnGRyq1WS3fwaUeWgVrwDh_QTAmo",
+                     *           "token": "6qxIog77C_WCEwv-BOBgjDLG2B7IfIw-PJemxTiONro",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -8573,7 +8575,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "c967a367",
+                     *             "after": "8bb83f4d",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11611,8 +11613,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMGJ3NHg3ZHowOGdqZXYzeXY2aGI2IiwxNzk1MzY3NDM4LCJ1c3JfMDFtODIwYnBmNmhrYjN2ZWV6M3RidDBmM3EiLCJ0b2tfMDFtODIwYnBmbXFoNGZhZzNtZ3Nod3liemsiXQ:1xVA9G:U1jsnr-1AKWpVJIS1if5S7cMcMjv9dOGMYMg3EnjXV8",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMGJ3NHg3ZHowOGdqZXYzeXY2aGI2IiwxNzk1MzY3NDM4LCJ1c3JfMDFtODIwYnBmNmhrYjN2ZWV6M3RidDBmM3EiLCJ0b2tfMDFtODIwYnBmbXFoNGZhZzNtZ3Nod3liemsiXQ:1xVA9G:U1jsnr-1AKWpVJIS1if5S7cMcMjv9dOGMYMg3EnjXV8/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMHZlczJzZjliaGVra3RjdnFyN3BhIiwxNzk1MzY3OTM5LCJ1c3JfMDFtODIwdmR6M21keXplcDl4dHhhZHp6NTYiLCJ0b2tfMDFtODIwdmR6NDRkOXJnY3hkc2dwcXFleTEiXQ:1xVAHL:P1kb96XjZ7OmNj45R4EWvHaUpZPyp-y1MOVTttPk5tg",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMHZlczJzZjliaGVra3RjdnFyN3BhIiwxNzk1MzY3OTM5LCJ1c3JfMDFtODIwdmR6M21keXplcDl4dHhhZHp6NTYiLCJ0b2tfMDFtODIwdmR6NDRkOXJnY3hkc2dwcXFleTEiXQ:1xVAHL:P1kb96XjZ7OmNj45R4EWvHaUpZPyp-y1MOVTttPk5tg/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11725,8 +11727,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "6f5636367fa25db4108872bb475beb48a43473242d5d78ef75864d883092e57e",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=6f5636367fa25db4108872bb475beb48a43473242d5d78ef75864d883092e57e"
+                     *       "sha256": "02a310f676ca2c51ce3b03580e3a7fed31ef4c7ffd834bc3c3139e48f95046aa",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=02a310f676ca2c51ce3b03580e3a7fed31ef4c7ffd834bc3c3139e48f95046aa"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -14342,7 +14344,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:44153. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:42739. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17058,15 +17060,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 34.689,
+                     *           "slot_seconds": 3.899,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 4,
+                     *             "train": 1.949,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 30.689
+                     *             "other": 1.949
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17078,15 +17080,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 34.689,
+                     *         "slot_seconds": 3.899,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 4,
+                     *           "train": 1.949,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 30.689
+                     *           "other": 1.949
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -17752,7 +17754,8 @@ export interface operations {
                      *               "stop_at_greedy_accuracy": 0.95,
                      *               "required_greedy_accuracy": 0.85
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "letter-sum-rl",
@@ -17805,7 +17808,8 @@ export interface operations {
                      *               "split": "eval",
                      *               "prompts": 256
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "areal-paper",
@@ -17880,7 +17884,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "tokens"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "areal-8-gpus",
@@ -17955,7 +17960,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "tokens"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "grpo",
@@ -18006,7 +18012,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "sequences"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "dr-grpo",
@@ -18051,7 +18058,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "constant"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "rloo",
@@ -18097,7 +18105,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "constant"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "reinforce-plus-plus",
@@ -18149,7 +18158,8 @@ export interface operations {
                      *                 "place": "reward"
                      *               }
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "ppo",
@@ -18202,7 +18212,8 @@ export interface operations {
                      *                 "alone_steps": 10
                      *               }
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "dapo",
@@ -18265,7 +18276,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "tokens"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "gspo",
@@ -18319,7 +18331,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "sequences"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "cispo",
@@ -18372,7 +18385,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "tokens"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "lite-ppo",
@@ -18417,7 +18431,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "tokens"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "sapo",
@@ -18467,7 +18482,8 @@ export interface operations {
                      *               },
                      *               "loss_normalisation": "sequences"
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "m2po",
@@ -18515,7 +18531,8 @@ export interface operations {
                      *                 "std": "group"
                      *               }
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "a-3po",
@@ -18561,7 +18578,8 @@ export interface operations {
                      *                 "std": "group"
                      *               }
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         },
                      *         {
                      *           "name": "sft",
@@ -18590,7 +18608,8 @@ export interface operations {
                      *               "stop_at_greedy_accuracy": null,
                      *               "required_greedy_accuracy": null
                      *             }
-                     *           }
+                     *           },
+                     *           "fault": ""
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -26461,7 +26480,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "c967a367",
+                     *           "fingerprint": "8bb83f4d",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -26527,7 +26546,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "7b9e96cf",
+                     *       "fingerprint": "55b3b70e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26548,7 +26567,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "7b9e96cf",
+                     *       "fingerprint": "55b3b70e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26887,7 +26906,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_OaCr1C",
+                     *       "prefix": "ool_iO4Wjl",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -27068,7 +27087,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "bR2pbGW8MtcvjC7oK4C8DuuhiNyDq0zUYVfLeiCBTLmJG8BEyHP4JrrxGCnmyvd5"
+                     *       "csrf_token": "h9kvqMYkxjg5FyE8vys3ct2vlXBWJ6hNkSZzgEhWfnEeuvXOfYiLu4q87UrkxKoF"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -28393,7 +28412,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_GcOZ8I",
+                     *           "prefix": "ool_2mX1kA",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -28406,7 +28425,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_gWLs72",
+                     *           "prefix": "ool_i6VK3S",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -28419,7 +28438,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_Ig6TK5",
+                     *           "prefix": "ool_KUmMt9",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -28432,7 +28451,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_05ZGrS",
+                     *           "prefix": "ool_KV6eHN",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -28445,7 +28464,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_9OF-Ww",
+                     *           "prefix": "ool_6nSrct",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -28458,7 +28477,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_4RGfxo",
+                     *           "prefix": "ool_m95eW-",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -28471,7 +28490,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_wGPFqq",
+                     *           "prefix": "ool_-2dv4v",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -28484,7 +28503,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_QPJV1U",
+                     *           "prefix": "ool_oKb883",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -28497,7 +28516,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_JgoOvq",
+                     *           "prefix": "ool_dbYAmg",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -28510,7 +28529,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_cMT4JG",
+                     *           "prefix": "ool_woktGt",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -28523,7 +28542,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_lzLRYn",
+                     *           "prefix": "ool_jGjYx2",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -28536,7 +28555,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_rZabdE",
+                     *           "prefix": "ool_WxLn2l",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -28549,7 +28568,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_1I0p5U",
+                     *           "prefix": "ool_RNLPn_",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -28562,7 +28581,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_7K0wxG",
+                     *           "prefix": "ool_NqqA8E",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -28575,7 +28594,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_g7_e4a",
+                     *           "prefix": "ool_L4paqD",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -28588,7 +28607,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_yIrQUU",
+                     *           "prefix": "ool_PeguoH",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -28601,7 +28620,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_9WMIg4",
+                     *           "prefix": "ool_QNMIq1",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -28614,7 +28633,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_HOybYJ",
+                     *           "prefix": "ool_o_qnz5",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -28627,7 +28646,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_tEvnUt",
+                     *           "prefix": "ool_F1q_ss",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -28640,7 +28659,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_rJvNEy",
+                     *           "prefix": "ool_8jcV2u",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -28653,7 +28672,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_IC5czl",
+                     *           "prefix": "ool_utUXEf",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -28666,7 +28685,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_IiccBb",
+                     *           "prefix": "ool_pNINPV",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -28679,7 +28698,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool__8Av6O",
+                     *           "prefix": "ool_o2HgwE",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -28692,7 +28711,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_xFhg1R",
+                     *           "prefix": "ool_oN4q8u",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -28705,7 +28724,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_tQ8rWd",
+                     *           "prefix": "ool_FHOa3Y",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -28718,7 +28737,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_fOBmA2",
+                     *           "prefix": "ool_rJEkyg",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -28731,7 +28750,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_To8Qlk",
+                     *           "prefix": "ool_eDPnCB",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -28744,7 +28763,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_J3vEZK",
+                     *           "prefix": "ool_JIvx43",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -28757,7 +28776,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_GcKzuU",
+                     *           "prefix": "ool_fUEvQx",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -28770,7 +28789,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_tEd4zm",
+                     *           "prefix": "ool_dAFahX",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -28838,7 +28857,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_UIfcD9",
+                     *       "prefix": "ool_Il-tzQ",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -28945,7 +28964,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_QgZgKS",
+                     *       "prefix": "ool_qeetCc",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -29600,7 +29619,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_RfEr0E+yaiZIuM+UwxWmwqZcampziE966bwTiXRGw+k="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -29886,7 +29905,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_RfEr0E+yaiZIuM+UwxWmwqZcampziE966bwTiXRGw+k="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

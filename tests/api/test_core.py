@@ -26,6 +26,8 @@ MAY_BE_REFUSED = {
     "POST /pools/{pool_name}/admins": "the user must exist",
     "POST /pools/{pool_name}/teams": "the team must exist",
     "PATCH /pools/{pool_name}": "a change names something",
+    "POST /runs/{run_id}/clone": "an earlier request may have taken the run's pool from the team",
+    "POST /runs/{run_id}/retry": "an earlier request may have taken the run's pool from the team",
     "POST /models": "either an upload or a path",
     "POST /playgrounds": "either a base model or a checkpoint",
     "POST /reward-tests": "dataset, model and reward must exist",

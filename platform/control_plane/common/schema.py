@@ -86,7 +86,7 @@ class ProblemAwareSchema(AutoSchema):
     def get_summary(self) -> str | None:
         return (inspect.getdoc(self._handler()) or "").partition("\n")[0].rstrip(".") or None
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
         text = (inspect.getdoc(self._handler()) or "").partition("\n")[2].strip()
         units = cost_of(self.method, self.path)
         weight = (
@@ -162,9 +162,9 @@ class ProblemAwareSchema(AutoSchema):
 
 def add_problem_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Postprocessing: the responses that operations refer to, written once."""
-    responses = {}
+    responses: dict[str, Any] = {}
     for status, (name, description) in PROBLEMS.items():
-        headers = {
+        headers: dict[str, Any] = {
             header: {**said, "schema": {"type": "string"}}
             for header, said in _RATE_HEADERS.items()
             if status == "429"

@@ -7282,12 +7282,12 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 30101,
-                     *             "engine-0": 30102,
-                     *             "controller": 30100,
-                     *             "rendezvous": 30103
+                     *             "reward": 26561,
+                     *             "engine-0": 26562,
+                     *             "controller": 26560,
+                     *             "rendezvous": 26563
                      *           },
-                     *           "token": "6qxIog77C_WCEwv-BOBgjDLG2B7IfIw-PJemxTiONro",
+                     *           "token": "28obC26iD6wFToZGTjV95bYCsJ-8OLpZnkqfLn4mKQc",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -8575,7 +8575,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "8bb83f4d",
+                     *             "after": "d0087be2",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11613,8 +11613,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMHZlczJzZjliaGVra3RjdnFyN3BhIiwxNzk1MzY3OTM5LCJ1c3JfMDFtODIwdmR6M21keXplcDl4dHhhZHp6NTYiLCJ0b2tfMDFtODIwdmR6NDRkOXJnY3hkc2dwcXFleTEiXQ:1xVAHL:P1kb96XjZ7OmNj45R4EWvHaUpZPyp-y1MOVTttPk5tg",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMHZlczJzZjliaGVra3RjdnFyN3BhIiwxNzk1MzY3OTM5LCJ1c3JfMDFtODIwdmR6M21keXplcDl4dHhhZHp6NTYiLCJ0b2tfMDFtODIwdmR6NDRkOXJnY3hkc2dwcXFleTEiXQ:1xVAHL:P1kb96XjZ7OmNj45R4EWvHaUpZPyp-y1MOVTttPk5tg/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMWc2MHZiMzZwYnIwMXZkdmt5czRyIiwxNzk1MzY4NjE4LCJ1c3JfMDFtODIxZzUyOHNjMDdlZGM2cWJta3NtaHIiLCJ0b2tfMDFtODIxZzUyYm5wNWRiZjhxYmFzNHJuOHEiXQ:1xVASI:ruBNw1Bn33UQuXfX_h4YrcRtFiahl3wotNgPIC8j6Lk",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMWc2MHZiMzZwYnIwMXZkdmt5czRyIiwxNzk1MzY4NjE4LCJ1c3JfMDFtODIxZzUyOHNjMDdlZGM2cWJta3NtaHIiLCJ0b2tfMDFtODIxZzUyYm5wNWRiZjhxYmFzNHJuOHEiXQ:1xVASI:ruBNw1Bn33UQuXfX_h4YrcRtFiahl3wotNgPIC8j6Lk/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11727,8 +11727,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "02a310f676ca2c51ce3b03580e3a7fed31ef4c7ffd834bc3c3139e48f95046aa",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=02a310f676ca2c51ce3b03580e3a7fed31ef4c7ffd834bc3c3139e48f95046aa"
+                     *       "sha256": "b807acdda28f53ca72b56a3cefe39845c19cc4b43910dcc15abcc3bdb2ff1431",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=b807acdda28f53ca72b56a3cefe39845c19cc4b43910dcc15abcc3bdb2ff1431"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -14344,7 +14344,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:42739. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:42251. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -14713,7 +14713,12 @@ export interface operations {
                      *         "tokens:read",
                      *         "tokens:write",
                      *         "webhooks:admin"
-                     *       ]
+                     *       ],
+                     *       "token": {
+                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "name": "test",
+                     *         "expires_at": null
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -17060,15 +17065,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 3.899,
+                     *           "slot_seconds": 3.866,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 1.949,
+                     *             "train": 1.933,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 1.949
+                     *             "other": 1.933
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17080,15 +17085,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 3.899,
+                     *         "slot_seconds": 3.866,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 1.949,
+                     *           "train": 1.933,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 1.949
+                     *           "other": 1.933
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -26480,7 +26485,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "8bb83f4d",
+                     *           "fingerprint": "d0087be2",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -26546,7 +26551,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "55b3b70e",
+                     *       "fingerprint": "d0a33c22",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26567,7 +26572,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "55b3b70e",
+                     *       "fingerprint": "d0a33c22",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26906,12 +26911,12 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_iO4Wjl",
+                     *       "prefix": "ool_b6CcoI",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "expires_at": null,
+                     *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
                      *       "owner": "ci",
                      *       "previous_until": null,
@@ -27010,7 +27015,12 @@ export interface operations {
                      *         "tokens:read",
                      *         "tokens:write",
                      *         "webhooks:admin"
-                     *       ]
+                     *       ],
+                     *       "token": {
+                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "name": "test",
+                     *         "expires_at": null
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -27087,7 +27097,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "h9kvqMYkxjg5FyE8vys3ct2vlXBWJ6hNkSZzgEhWfnEeuvXOfYiLu4q87UrkxKoF"
+                     *       "csrf_token": "nJBux3XyHImTqYQRt8ooc68dkSQOawnu7T4Tzq9darEz1ufLOBOwAuZOJ8HrqKUj"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -27213,7 +27223,12 @@ export interface operations {
                      *         "tokens:read",
                      *         "tokens:write",
                      *         "webhooks:admin"
-                     *       ]
+                     *       ],
+                     *       "token": {
+                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "name": "test",
+                     *         "expires_at": null
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -28412,7 +28427,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_2mX1kA",
+                     *           "prefix": "ool_Z2Xs4Q",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -28425,7 +28440,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_i6VK3S",
+                     *           "prefix": "ool_E8uAU_",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -28438,7 +28453,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_KUmMt9",
+                     *           "prefix": "ool_rtdmLG",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -28451,7 +28466,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_KV6eHN",
+                     *           "prefix": "ool_cAf48a",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -28464,7 +28479,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_6nSrct",
+                     *           "prefix": "ool_93Mix9",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -28477,7 +28492,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_m95eW-",
+                     *           "prefix": "ool_BiyxY3",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -28490,7 +28505,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_-2dv4v",
+                     *           "prefix": "ool_GPs-rH",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -28503,7 +28518,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_oKb883",
+                     *           "prefix": "ool_-258LR",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -28516,7 +28531,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_dbYAmg",
+                     *           "prefix": "ool_XRjsIX",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -28529,7 +28544,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_woktGt",
+                     *           "prefix": "ool_5t6bSr",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -28542,7 +28557,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_jGjYx2",
+                     *           "prefix": "ool_mrlPCm",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -28555,7 +28570,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_WxLn2l",
+                     *           "prefix": "ool_veCB2X",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -28568,7 +28583,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_RNLPn_",
+                     *           "prefix": "ool_oDQ2b9",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -28581,7 +28596,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_NqqA8E",
+                     *           "prefix": "ool_kqq7sF",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -28594,7 +28609,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_L4paqD",
+                     *           "prefix": "ool_YEgmCe",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -28607,7 +28622,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_PeguoH",
+                     *           "prefix": "ool_racGHp",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -28620,7 +28635,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_QNMIq1",
+                     *           "prefix": "ool_My80dp",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -28633,7 +28648,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_o_qnz5",
+                     *           "prefix": "ool_Xt7ZGT",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -28646,7 +28661,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_F1q_ss",
+                     *           "prefix": "ool_irLn9a",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -28659,7 +28674,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_8jcV2u",
+                     *           "prefix": "ool_FQhYjV",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -28672,7 +28687,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_utUXEf",
+                     *           "prefix": "ool_yRne1i",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -28685,7 +28700,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_pNINPV",
+                     *           "prefix": "ool_oyfTvc",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -28698,7 +28713,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_o2HgwE",
+                     *           "prefix": "ool_j2GyP1",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -28711,7 +28726,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_oN4q8u",
+                     *           "prefix": "ool_CVcopF",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -28724,7 +28739,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_FHOa3Y",
+                     *           "prefix": "ool_1yfhGy",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -28737,7 +28752,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_rJEkyg",
+                     *           "prefix": "ool_6xfpJ-",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -28750,7 +28765,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_eDPnCB",
+                     *           "prefix": "ool_73ilhv",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -28763,7 +28778,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_JIvx43",
+                     *           "prefix": "ool_IakIIH",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -28776,7 +28791,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_fUEvQx",
+                     *           "prefix": "ool__c0oqo",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -28789,7 +28804,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_dAFahX",
+                     *           "prefix": "ool_AvegIh",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -28857,13 +28872,13 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_Il-tzQ",
+                     *       "prefix": "ool_4WHXWi",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
                      *       ],
                      *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "expires_at": null,
+                     *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
                      *       "owner": "alice",
                      *       "previous_until": null,
@@ -28964,7 +28979,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_qeetCc",
+                     *       "prefix": "ool_96_-2j",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -29619,7 +29634,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_RfEr0E+yaiZIuM+UwxWmwqZcampziE966bwTiXRGw+k="
+                     *       "secret": "whsec_…+jJE9AsevNQigIsP8X0/A="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -29905,7 +29920,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_RfEr0E+yaiZIuM+UwxWmwqZcampziE966bwTiXRGw+k="
+                     *       "secret": "whsec_…+jJE9AsevNQigIsP8X0/A="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

@@ -25,6 +25,7 @@ from control_plane.runs.models import PENDING, Attempt, Job, RewardTest, Run
 from control_plane.runs.observation import observe
 from control_plane.runs.progress import note_stored
 from control_plane.runs.resolve import function_places
+from control_plane.runs.spec_for_node import spec_for_node
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
@@ -59,18 +60,18 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         .order_by("pk")
     )  # fmt: skip
     slots = node.slots.filter(present=True, healthy=True).count() if attempts else 0
-    desired = [_desired(attempt, slots_of_node=slots) for attempt in attempts]
+    desired = [_desired(attempt, node, slots_of_node=slots) for attempt in attempts]
     return [attempt for attempt in desired if attempt.jobs]
 
 
-def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
+def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAttempt:
     run = attempt.run
     return DesiredAttempt(
         run_id=run.pk,
         attempt_id=attempt.pk,
         attempt_number=attempt.number,
         epoch=attempt.epoch,
-        spec=_told(run.spec),
+        spec=spec_for_node(run.spec, node),
         dataset=NO_ROWS if run.kind == "playground" else _dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
@@ -92,12 +93,6 @@ def _desired(attempt: Attempt, *, slots_of_node: int) -> DesiredAttempt:
         # On a node that the run fills, its controller need not wait for a slot that never comes.
         evaluators=run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
     )
-
-
-def _told(spec: dict[str, object]) -> dict[str, object]:
-    """Without the sections that are not used, and without the placement, which is decided here: an agent
-    of the version before refuses names that it does not know."""
-    return {name: value for name, value in spec.items() if value not in (None, []) and name != "placement"}
 
 
 def _sources(run: Run) -> dict[str, Artifact]:

@@ -25,7 +25,13 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
-from control_plane.runs.slot_requests import protocol_needed, request_of, runs_own_loss, slot_needs
+from control_plane.runs.slot_requests import (
+    protocol_needed,
+    request_of,
+    runs_own_loss,
+    slot_needs,
+    trainer_ranks,
+)
 from control_plane.runs.taking_back import take_slots_back, teams_to_spare
 from control_plane.runs.tested_rewards import untested_reward
 from oolong.contracts.lifecycle import EndReason, RunStatus
@@ -99,12 +105,12 @@ def fits_elsewhere(run: Run, node: Node, *, now: datetime) -> bool:
 
 def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetime) -> dict[str, Any]:
     """Where a run of this spec would stand if it were submitted now. Nothing is written."""
-    pool = spec.placement.pool
+    pool, document = spec.placement.pool, spec.model_dump(mode="json")
     asked = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now, protocol=protocol_needed(spec.kind, secrets=bool(spec.secrets)),
-        model_path=model_path, isolated=runs_own_loss(spec.model_dump()),
-        trainer_ranks=spec.trainer.ranks if spec.trains else 1, **slot_needs(spec.placement),
+        slots=spec.slots_needed, submitted_at=now, protocol=protocol_needed(spec.kind, document),
+        model_path=model_path, isolated=runs_own_loss(document),
+        trainer_ranks=trainer_ranks(document), **slot_needs(spec.placement),
     )  # fmt: skip
     ahead = [other for other in queue() if other.pool == pool]
     decided = plan(_snapshot(pool, ahead, asked, now=now))

@@ -7,7 +7,8 @@ from typing import Any
 
 from control_plane.fleet.scheduler import Request
 from control_plane.runs.models import Run
-from oolong.contracts.agent import OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
+from control_plane.runs.spec_for_node import uses_added_fields
+from oolong.contracts.agent import FIELDS_OF_6, OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
 from oolong.contracts.run_spec import PlacementSection
 
 
@@ -15,7 +16,7 @@ def request_of(run: Run) -> Request:
     return Request(
         id=run.pk, name=run.name, team=run.project.team_id, priority=run.priority, slots=run.slots_needed,
         submitted_at=run.created_at, not_before=run.not_before,
-        protocol=protocol_needed(run.kind, secrets=bool(run.spec.get("secrets"))),
+        protocol=protocol_needed(run.kind, run.spec),
         model_path=run.base_model.path if run.base_model is not None else "",
         isolated=runs_own_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
         **slot_needs(run.placement),
@@ -39,8 +40,11 @@ def slot_needs(placement: PlacementSection) -> dict[str, Any]:
     }
 
 
-def protocol_needed(kind: str, *, secrets: bool) -> int:
-    """An older agent would start jobs without the secrets, and ends at a kind of run that it does not know."""
+def protocol_needed(kind: str, spec: Mapping[str, Any]) -> int:
+    """An older agent would start jobs without the secrets, leave out what a newer field asks for, and end at a kind of
+    run that it does not know."""
+    if uses_added_fields(spec):
+        return FIELDS_OF_6
     if kind in ("bench", "playground"):
         return TESTS_AND_PLAYGROUNDS
-    return SECRETS_IN_JOBS if secrets else OLDEST_PROTOCOL
+    return SECRETS_IN_JOBS if spec.get("secrets") else OLDEST_PROTOCOL

@@ -16,11 +16,12 @@ from oolong.contracts.live_changes import LiveSettings
 # Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
 # agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
 # version before this one. docs/how-to/upgrade.md says in which order to upgrade.
-PROTOCOL = 5
+PROTOCOL = 6
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
 TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run bench and playground
 EVALUATORS = 5  # since when an agent starts evaluators (DesiredJob.evaluates)
+FIELDS_OF_6 = 6  # since when an agent knows the fields of a spec that runs.spec_for_node lists
 SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
 
 

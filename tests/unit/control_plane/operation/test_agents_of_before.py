@@ -191,3 +191,21 @@ async def test_the_agent_passes_the_way_out_on(monkeypatch: pytest.MonkeyPatch, 
     )
     with pytest.raises(EnrolmentError, match="426 agent_too_old: Upgrade the agent"):
         await enrol(settings)
+
+
+def test_a_field_that_an_old_agent_does_not_know_is_left_out_or_keeps_the_run_from_it(
+    alice: Person, clock: Clock, tick: Callable[..., None]
+) -> None:
+    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
+    agent = OldAgent()
+    agent.enrol(token)
+    plain = alice.run()
+    tick()
+    (attempt,) = agent.beat().attempts
+    assert attempt.run_id == plain["id"]
+    assert "std_of" not in attempt.spec["algorithm"]["advantage"]
+    assert attempt.spec["trainer"]["dtype"] == "float32"  # what a newer agent takes on a node without GPUs
+    newer = alice.run(algorithm={"advantage": {"std_of": "sample"}})
+    tick()
+    assert [found.run_id for found in agent.beat().attempts] == [plain["id"]]
+    assert "agent of a newer version" in alice.see(newer["id"])["waiting_why"]

@@ -96,6 +96,7 @@ async def test_an_untrusted_sender_is_counted_and_named_by_the_doctor(
         "services": [], "migrations": {}, "runs": {}, "slots": {}, "nodes": [{"status": "READY", "unhealthy": 0,
         "agent_version": "1"}], "disk": [], "dashboard": {"built": True}, "settings": {},
         "ticks": [{"name": "x", "age_seconds": 1.0, "failures": 0}], "untrusted_proxy": untrusted_sender(report),
+        "sandbox": "",
     }  # fmt: skip
     (advice,) = findings(nothing)
     assert sender in advice.what and "OOLONG_TRUSTED_PROXIES" in advice.do

@@ -18,7 +18,12 @@ from control_plane.common import clock
 from control_plane.fleet.models import Node, Pool
 from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Points
+
+SPEC = RunSpec.model_validate(
+    {"name": "run", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}}
+).model_dump(mode="json")
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def build_world(name: str = "one", **run: Any) -> World:
     )
     fields = {"status": RunStatus.RUNNING, "attempt_number": 1, "total_train_steps": 100, **run}
     run_row = Run.objects.create(
-        project=project, created_by=user, name=f"run {name}", kind="rl", spec={}, dataset_version=version,
+        project=project, created_by=user, name=f"run {name}", kind="rl", spec=SPEC, dataset_version=version,
         base_model=model, status_at=now, priority=500, slots_needed=2, created_at=now, **fields,
     )  # fmt: skip
     attempt = Attempt.objects.create(

@@ -33,7 +33,7 @@ LANES = (
     # The unit tests are two lanes: tests/conftest.py marks what asks for a PostgreSQL or a Valkey.
     Lane(
         "unit",
-        paths=("tests/unit",),
+        paths=("tests/unit", "tests/api/test_core.py"),
         ignored=("tests/unit/trainers",),
         # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
         beside=(

@@ -1,6 +1,7 @@
 # A node without a GPU: the agent, and the environment of trainers and engines on the CPU.
 #   docker build --file docker/agent-cpu.Dockerfile --tag oolong/agent-cpu .
 FROM python:3.11-slim-bookworm
+# torch is the public wheel, which computes on a CPU too.
 # Engines and trainers compile small kernels at run time.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends gcc g++ libnuma1 procps \
@@ -13,7 +14,8 @@ RUN python -m venv /app/.venv \
  && /app/.venv/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/platform.txt \
  && python -m venv /opt/node \
  && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node.txt \
- && /opt/node/bin/pip install --no-cache-dir --no-input --constraint /tmp/constraints/node-torch-constraints.txt --requirement /tmp/constraints/node-torch.txt \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-torch-cuda.txt \
+ && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-torch-libraries.txt \
  && /opt/node/bin/pip install --no-cache-dir --no-input --require-hashes --no-deps --requirement /tmp/constraints/node-nodeps.txt \
  && rm -rf /tmp/constraints
 WORKDIR /app

@@ -23,29 +23,22 @@ Say = Callable[[str], None]
 READY = ".oolong-ready.json"
 # With less than this free, pip keeps no second copy of what it downloads.
 ROOM_FOR_CACHE_BYTES = 16 * 10**9
+NOT_OFFERED = r"No matching distribution found|Could not find a version"  # of what pip says
 
 
 @dataclass(frozen=True)
 class Install:
-    """One call of pip: a list and how it is read."""
+    """One call of pip: a list of pinned files with their hashes, complete with what they depend on."""
 
     requirements: Path
-    hashed: bool = True
-    with_dependencies: bool = False
-    constraints: Path | None = None
+    instead: tuple[Install, ...] = ()  # where the package index has no file of this list
 
     def arguments(self) -> list[str]:
-        words = ["install", "--no-input", "--progress-bar", "off"]
-        if self.hashed:
-            words.append("--require-hashes")
-        if not self.with_dependencies:
-            words.append("--no-deps")
-        if self.constraints is not None:
-            words += ["--constraint", str(self.constraints)]
+        words = ["install", "--no-input", "--progress-bar", "off", "--require-hashes", "--no-deps"]
         return [*words, "--requirement", str(self.requirements)]
 
     def files(self) -> list[Path]:
-        return [self.requirements] + ([self.constraints] if self.constraints else [])
+        return [self.requirements, *(file for other in self.instead for file in other.files())]
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,6 @@ def key_of(installs: tuple[Install, ...]) -> str:
     """Hash of the lists and of how they are read, with the Python that reads them."""
     digest = hashlib.sha256(f"{sys.version_info[0]}.{sys.version_info[1]}".encode())
     for install in installs:
-        digest.update(repr((install.hashed, install.with_dependencies)).encode())
         for file in install.files():
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
@@ -102,10 +94,8 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
         )
         size = "about 6 GB to download, 13 GB on disk"
     else:
-        constraints = lists / "node-torch-constraints.txt"
-        torch = Install(
-            lists / "node-torch.txt", hashed=False, with_dependencies=True, constraints=constraints
-        )
+        public = (Install(lists / "node-torch-cuda.txt"), Install(lists / "node-torch-libraries.txt"))
+        torch = Install(lists / "node-torch-cpu.txt", instead=public)
         installs = (Install(lists / "node.txt"), torch, Install(lists / "node-nodeps.txt"))
         size = "about 0.6 GB to download, 2.5 GB on disk; with torch's CUDA build 3.5 GB and 6 GB"
     key = key_of(installs)
@@ -206,7 +196,12 @@ def _pip(environment: Environment, install: Install, *, log: Path, say: Say) -> 
         if _run_pip(environment, install.arguments(), log=log, wanted=wanted) == 0:
             break
         said = log.read_bytes()[before:].decode(errors="replace")
-        if attempt == ATTEMPTS or not connection_broke(said):
+        broke = connection_broke(said)
+        if install.instead and not broke and re.search(NOT_OFFERED, said):
+            for other in install.instead:
+                _pip(environment, other, log=log, say=say)
+            return
+        if attempt == ATTEMPTS or not broke:
             raise StackError(explain_pip_failure(log, what=install.requirements.name))
         say(f"  The connection to the package index broke; going on (attempt {attempt + 1} of {ATTEMPTS}).")
     say(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
@@ -281,7 +276,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "command again; it goes on where it stopped. A mirror is named by PIP_INDEX_URL.",
     ),
     (
-        r"No matching distribution found|Could not find a version",
+        NOT_OFFERED,
         "The package index in use has no such file for this machine. Is a mirror set in pip's configuration "
         "that lacks it? `python3 -m pip config list` shows it.",
     ),

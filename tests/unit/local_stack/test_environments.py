@@ -32,7 +32,9 @@ def test_the_key_changes_with_a_list_and_with_how_it_is_read(tmp_path):
     lists = tmp_path / "list.txt"
     lists.write_text("a==1\n")
     first = key_of((Install(lists),))
-    assert key_of((Install(lists, hashed=False),)) != first
+    other = tmp_path / "other.txt"
+    other.write_text("b==1\n")
+    assert key_of((Install(lists, instead=(Install(other),)),)) != first
     lists.write_text("a==2\n")
     assert key_of((Install(lists),)) != first
 
@@ -133,11 +135,55 @@ def test_what_venv_brings_is_pinned_too(checkout):
         assert f"\n{name}==" in text
 
 
-def test_every_list_but_that_of_the_cpu_torch_is_hashed(checkout):
-    for name in ("platform.txt", "node.txt", "node-nodeps.txt", "node-cuda.txt", "node-torch-cuda.txt"):
-        text = (checkout / "constraints" / name).read_text()
-        pins = [line for line in text.splitlines() if line and line[0].isalnum()]
-        assert all(line.endswith("\\") for line in pins), name
+def test_every_file_that_is_installed_has_a_hash(checkout):
+    places = places_here(checkout)
+    made = [environments.platform_environment(places)]
+    made += [environments.node_environment(places, device=device) for device in ("cpu", "cuda")]
+    files = {file for environment in made for install in environment.installs for file in install.files()}
+    assert len(files) == 7
+    for file in files:
+        pins = [line for line in file.read_text().splitlines() if line and line[0].isalnum()]
+        assert pins and all(line.endswith("\\") for line in pins), file.name
+
+
+def test_the_libraries_of_the_public_torch_are_those_of_a_gpu_machine(checkout):
+    of_gpus = (checkout / "constraints" / "node-cuda.txt").read_text()
+    text = (checkout / "constraints" / "node-torch-libraries.txt").read_text()
+    for pin in text.split("\n", 1)[1].rstrip().replace("\n    ", "").splitlines():
+        assert pin in of_gpus.replace("\n    ", ""), pin
+
+
+@pytest.mark.parametrize(
+    ("said", "installed"),
+    [
+        ("", ["first.txt"]),
+        ("ERROR: No matching distribution found for left-pad", ["first.txt", "second.txt", "third.txt"]),
+    ],
+    ids=["offered", "not offered"],
+)
+def test_a_build_that_the_index_does_not_offer_is_replaced_by_the_other(
+    tmp_path, monkeypatch, said, installed
+):
+    lists = [tmp_path / name for name in ("first.txt", "second.txt", "third.txt")]
+    for file in lists:
+        file.write_text("left-pad==1.0\n")
+    first, second, third = lists
+    install = Install(first, instead=(Install(second), Install(third)))
+    environment = Environment(name="test", path=tmp_path / "env", installs=(install,), size="nothing")
+    called: list[str] = []
+
+    def run_pip(_: Environment, words: list[str], *, log: Path, wanted: int) -> int:
+        called.append(Path(words[-1]).name)
+        if said and words[-1] == str(first):
+            log.write_text(said)
+            return 1
+        return 0
+
+    monkeypatch.setattr(environments, "_run_pip", run_pip)
+    log = tmp_path / "log"
+    log.write_text("")
+    environments._pip(environment, install, log=log, say=lambda _: None)
+    assert called == installed
 
 
 def test_what_both_environments_hold_has_one_version(checkout):

@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.isolation.node import ROOT, NodeIsolation
+from gpu_agents.agent.isolation.node import ROOT, TEMPORARY_MODE, NodeIsolation
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
 from gpu_agents.agent.records import JobRecord, write_json
 from gpu_agents.agent.settings import DataDirectory
@@ -270,6 +270,7 @@ def start(
     _make_folder(supervision)
     temporary = supervision / "tmp"
     _make_folder(temporary, owner=uid)
+    temporary.chmod(TEMPORARY_MODE)
     isolated = isolation.kind is not JobIsolation.NONE
     order = supervision / "order.json"
     place = JobPlace(attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots)

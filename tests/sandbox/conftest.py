@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.isolation.node import CODE, ROOT
-from gpu_agents.agent.isolation.view import View, command
+from gpu_agents.agent.isolation.node import CODE, ROOT, TEMPORARY_MODE
+from gpu_agents.agent.isolation.view import View, command, links_of
 from oolong.sandbox import Capabilities, Findings, Limits, Program, Sandbox, Status, examine
 from oolong.sandbox.parts import find_bubblewrap
 from tests.support.isolation import require_isolation, sandbox_or_skip
@@ -113,10 +113,11 @@ class InAJob(AsNormalUser):
         for path in (work, temporary):
             path.mkdir(parents=True)
             os.chown(path, NORMAL_UID, NORMAL_UID)
+        temporary.chmod(TEMPORARY_MODE)
         view = View(
             bubblewrap=find_bubblewrap(), python=Path(sys.executable), uid=NORMAL_UID, directory=work,
             read_only=(*CODE, ROOT / "tests", Path(sys.prefix), Path(sys.base_prefix)), writable=(work,),
-            temporary=temporary,
+            temporary=temporary, links=tuple(links_of(Path(sys.executable)).items()),
         )  # fmt: skip
         self._child = subprocess.Popen(
             command(view, [sys.executable, "-c", NORMAL_USER_PROGRAM]),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_agents.agent.isolation.uids import NoUid, UidClaims
-from gpu_agents.agent.isolation.view import View, aliases, command, is_below
+from gpu_agents.agent.isolation.view import View, aliases, command, is_below, links_of
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from gpu_agents.agent.untrusted import remove_tree
 from oolong import cuda_host
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[3]  # holds gpu_agents/, trainers/ and platform/
 CODE = tuple(ROOT / name for name in ("platform", "gpu_agents", "trainers"))
 PROBE_SECONDS = 60.0
+# Of what becomes a job's /tmp. A Python or checkout below the machine's /tmp is mounted below it, and `enter` starts as
+# a root without capabilities, who passes through no closed folder of others. Nobody else gets to this one.
+TEMPORARY_MODE = 0o711
 PROBE = """
 import json, os, sys
 open("written", "w").close()
@@ -52,6 +55,7 @@ class NodeIsolation:
     reason: str = ""  # why there is none
     bubblewrap: Path = Path()
     read_only: tuple[Path, ...] = ()  # what every job sees: code, Python environments, what the owner names
+    links: tuple[tuple[Path, str], ...] = ()  # from the names of the two Pythons to their files
     model_roots: tuple[str, ...] = ()
     with_gpus: bool = False
     uids: UidClaims | None = None  # set for JobIsolation.UID
@@ -98,6 +102,7 @@ class NodeIsolation:
                 ),
                 writable=(directory, root / "weights", root / "checkpoints", root / "home"),
                 temporary=temporary,
+                links=self.links,
                 with_gpus=self.with_gpus,
             ),
             job,
@@ -164,6 +169,7 @@ def _found(
         data=data,
         bubblewrap=find_bubblewrap(),
         read_only=tuple(sorted(shown)),
+        links=tuple({**links_of(Path(settings.node_python)), **links_of(Path(sys.executable))}.items()),
         model_roots=settings.model_roots,
         with_gpus=settings.device == "cuda",
         uids=uids,
@@ -188,13 +194,14 @@ def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
         work, temporary = folder / "work", folder / "tmp"
         uid = isolation.uids.claim(folder) if isolation.uids is not None else None
         for path in (work, temporary):
-            path.mkdir(mode=0o700)
+            path.mkdir(mode=TEMPORARY_MODE if path == temporary else 0o700)
             if uid is not None:
                 os.chown(path, uid, uid)
         hidden = [str(path) for path in (isolation.data.spool, isolation.data.cache, isolation.data.attempts)]
         view = View(
             bubblewrap=isolation.bubblewrap, python=Path(sys.executable), uid=uid, directory=work,
-            read_only=isolation.read_only, writable=(work,), temporary=temporary, with_gpus=isolation.with_gpus,
+            read_only=isolation.read_only, writable=(work,), temporary=temporary, links=isolation.links,
+            with_gpus=isolation.with_gpus,
         )  # fmt: skip
         _judge_probe(command(view, [settings.node_python, "-I", "-c", PROBE, *hidden]), uid)
     finally:

@@ -36,6 +36,9 @@ class View:
     read_only: tuple[Path, ...]
     writable: tuple[Path, ...]
     temporary: Path  # becomes /tmp
+    links: tuple[
+        tuple[Path, str], ...
+    ] = ()  # symbolic links with their targets, on the way to an interpreter
     with_gpus: bool = False
 
 
@@ -55,6 +58,16 @@ def command(view: View, job: list[str]) -> list[str]:
     # Without its capabilities root may be barred from the job's directory, so `enter` goes there as the job's user.
     enter = [str(view.python), "-I", "-S", "-B", str(ENTER), str(view.uid), str(view.directory)]
     return [*words, "--chdir", "/", "--", *enter, *job]
+
+
+def links_of(program: Path) -> dict[Path, str]:
+    """The chain of symbolic links from a program to its file: a Python is often linked from elsewhere."""
+    links: dict[Path, str] = {}
+    path = Path(os.path.abspath(program))
+    while path.is_symlink() and path not in links:
+        links[path] = os.readlink(path)
+        path = Path(os.path.normpath(path.parent / links[path]))
+    return links
 
 
 def aliases(path: Path) -> set[Path]:
@@ -94,14 +107,17 @@ def _paths(view: View) -> list[str]:
         binds |= dict.fromkeys(aliases(path), "--ro-bind")
     for path in view.writable:
         binds |= dict.fromkeys(aliases(path), "--bind")
+    links = {path: target for path, target in view.links if not is_below(path, [*binds, Path("/usr")])}
     words: list[str] = []
     made: set[Path] = {Path("/"), Path("/usr"), Path("/etc"), Path("/tmp"), Path("/dev")}
-    for path in sorted(binds, key=lambda path: path.parts):
-        if binds[path] == "--ro-bind" and path.is_relative_to("/usr"):
+    for path in sorted({**binds, **links}, key=lambda path: path.parts):
+        if binds.get(path) == "--ro-bind" and path.is_relative_to("/usr"):
             continue  # there already
         for parent in reversed(path.parents):
             if not is_below(parent, binds) and parent not in made and not parent.is_relative_to("/usr"):
                 made.add(parent)
                 words += ["--perms", "0755", "--dir", str(parent)]
-        words += [binds[path], str(path), str(path)]
+        words += (
+            ["--symlink", links[path], str(path)] if path in links else [binds[path], str(path), str(path)]
+        )
     return words

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpu_agents.agent.isolation.node import CODE, ROOT
-from gpu_agents.agent.isolation.view import View, command
+from gpu_agents.agent.isolation.view import View, command, links_of
 from oolong.sandbox.parts import find_bubblewrap
 from tests.support.isolation import REASON, kernel_refusal
 
@@ -33,7 +33,7 @@ def as_normal_user(folder: Path) -> list[str]:
     view = View(
         bubblewrap=find_bubblewrap(), python=Path(sys.executable), uid=NORMAL_UID, directory=folder,
         read_only=(*CODE, ROOT / "tests", Path(sys.prefix), Path(sys.base_prefix)), writable=(folder,),
-        temporary=temporary,
+        temporary=temporary, links=tuple(links_of(Path(sys.executable)).items()),
     )  # fmt: skip
     words = command(view, [])
     words.remove("--unshare-pid")
@@ -112,3 +112,24 @@ def test_its_files_are_removed_though_it_closed_them(report: dict[str, Any]) -> 
 def test_as_root_no_two_attempts_have_the_same_uid(report: dict[str, Any]) -> None:
     victim, hostile = report["uids"]
     assert (victim != hostile and 0 not in (victim, hostile)) == (report["isolation"] == "uid")
+
+
+@pytest.mark.skipif(bool(kernel_refusal()), reason=REASON)
+def test_a_python_that_is_linked_from_elsewhere_starts_in_the_view(tmp_path: Path) -> None:
+    """As tools that manage Pythons lay it: the environment's link leads to a folder that the view does not show."""
+    folder, shims, temporary = (tmp_path / name for name in ("work", "shims", "tmp"))
+    for path in (folder, shims, temporary):
+        path.mkdir()
+        path.chmod(0o777)
+    (shims / "python").symlink_to(Path(sys.executable).resolve())
+    (folder / "python").symlink_to(shims / "python")
+    links = links_of(folder / "python")
+    assert [*links][:2] == [folder / "python", shims / "python"]
+    view = View(
+        bubblewrap=find_bubblewrap(), python=Path(sys.executable), uid=NORMAL_UID if os.geteuid() == 0 else None,
+        directory=folder, read_only=(*CODE, Path(sys.prefix), Path(sys.base_prefix)), writable=(folder,),
+        temporary=temporary, links=tuple({**links, **links_of(Path(sys.executable))}.items()),
+    )  # fmt: skip
+    asked = [str(folder / "python"), "-I", "-S", "-c", "print('it runs')"]
+    ended = subprocess.run(command(view, asked), capture_output=True, text=True, timeout=SECONDS)
+    assert (ended.returncode, ended.stdout) == (0, "it runs\n"), ended.stderr

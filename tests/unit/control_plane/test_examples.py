@@ -21,6 +21,7 @@ from drf_spectacular.generators import SchemaGenerator
 from control_plane.common import schema as schema_module
 from control_plane.common.rate_limits import cost_of
 from control_plane.telemetry import services
+from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.telemetry import Points
 from tests.unit.control_plane.access.objects import World, api, build_world
 from tests.unit.control_plane.access.routes import NODE, OPEN, ROUTES
@@ -67,7 +68,7 @@ _INVITED = {
 BY_HAND: dict[str, Any] = {
     "agent_enrol": {
         "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9", "credential": "oolnode_…", "heartbeat_seconds": 10.0,
-        "lease_ttl_seconds": 45.0, "orphan_ttl_seconds": 4500.0, "protocol": 4,
+        "lease_ttl_seconds": 45.0, "orphan_ttl_seconds": 4500.0, "protocol": PROTOCOL,
     },
     "ship_pieces": {"pieces": [{"status": 200, "offset": 4096, "code": "", "detail": ""}]},
     "measure_dataset_version": {

@@ -7032,7 +7032,7 @@ export interface operations {
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
                      *       "orphan_ttl_seconds": 4500,
-                     *       "protocol": 4
+                     *       "protocol": 6
                      *     }
                      */
                     "application/json": components["schemas"]["EnrolReply"];
@@ -7089,7 +7089,8 @@ export interface operations {
                  *         ]
                  *       },
                  *       "jobs": [],
-                 *       "started_at": 1767225600
+                 *       "started_at": 1767225600,
+                 *       "protocol": 6
                  *     }
                  */
                 "application/json": {
@@ -7282,12 +7283,12 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 26561,
-                     *             "engine-0": 26562,
-                     *             "controller": 26560,
-                     *             "rendezvous": 26563
+                     *             "reward": 27201,
+                     *             "engine-0": 27202,
+                     *             "controller": 27200,
+                     *             "rendezvous": 27203
                      *           },
-                     *           "token": "28obC26iD6wFToZGTjV95bYCsJ-8OLpZnkqfLn4mKQc",
+                     *           "token": "vgCBzKCGHHT1J8XMwwDgolrr8vaIxnQeo_gHNBXpSdo",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -8575,7 +8576,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "d0087be2",
+                     *             "after": "6d65234d",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11613,8 +11614,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMWc2MHZiMzZwYnIwMXZkdmt5czRyIiwxNzk1MzY4NjE4LCJ1c3JfMDFtODIxZzUyOHNjMDdlZGM2cWJta3NtaHIiLCJ0b2tfMDFtODIxZzUyYm5wNWRiZjhxYmFzNHJuOHEiXQ:1xVASI:ruBNw1Bn33UQuXfX_h4YrcRtFiahl3wotNgPIC8j6Lk",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMWc2MHZiMzZwYnIwMXZkdmt5czRyIiwxNzk1MzY4NjE4LCJ1c3JfMDFtODIxZzUyOHNjMDdlZGM2cWJta3NtaHIiLCJ0b2tfMDFtODIxZzUyYm5wNWRiZjhxYmFzNHJuOHEiXQ:1xVASI:ruBNw1Bn33UQuXfX_h4YrcRtFiahl3wotNgPIC8j6Lk/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMmtta2d3bXc0NnBkNmpnZjRqN2ZwIiwxNzk1MzY5NzgwLCJ1c3JfMDFtODIya2tkOXZuYjN4Y3EzcHJiejNkYWQiLCJ0b2tfMDFtODIya2tkY3dzcjhjaHJoN2RqeTd0MWIiXQ:1xVAl2:FfOJJRfwK0B2iAGkeGQ3geSD3kFEUK170FEffLMDH9k",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMmtta2d3bXc0NnBkNmpnZjRqN2ZwIiwxNzk1MzY5NzgwLCJ1c3JfMDFtODIya2tkOXZuYjN4Y3EzcHJiejNkYWQiLCJ0b2tfMDFtODIya2tkY3dzcjhjaHJoN2RqeTd0MWIiXQ:1xVAl2:FfOJJRfwK0B2iAGkeGQ3geSD3kFEUK170FEffLMDH9k/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11727,8 +11728,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "b807acdda28f53ca72b56a3cefe39845c19cc4b43910dcc15abcc3bdb2ff1431",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=b807acdda28f53ca72b56a3cefe39845c19cc4b43910dcc15abcc3bdb2ff1431"
+                     *       "sha256": "63b4e4a391fdf1e95a2fcfbe381446a141b57f1ed1ffd6c18700c53dbc71db11",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=63b4e4a391fdf1e95a2fcfbe381446a141b57f1ed1ffd6c18700c53dbc71db11"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -14344,7 +14345,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:42251. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:38919. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17065,15 +17066,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 3.866,
+                     *           "slot_seconds": 4.731,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 1.933,
+                     *             "train": 2.365,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 1.933
+                     *             "other": 2.365
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17085,15 +17086,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 3.866,
+                     *         "slot_seconds": 4.731,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 1.933,
+                     *           "train": 2.365,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 1.933
+                     *           "other": 2.365
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -26485,7 +26486,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "d0087be2",
+                     *           "fingerprint": "6d65234d",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -26551,7 +26552,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "d0a33c22",
+                     *       "fingerprint": "dc2afb97",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26572,7 +26573,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "d0a33c22",
+                     *       "fingerprint": "dc2afb97",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26911,7 +26912,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_b6CcoI",
+                     *       "prefix": "ool_68sDV4",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -27097,7 +27098,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "nJBux3XyHImTqYQRt8ooc68dkSQOawnu7T4Tzq9darEz1ufLOBOwAuZOJ8HrqKUj"
+                     *       "csrf_token": "aezNm0w7jN5jzZrp6V1d0QhzAYCt5LMWNwswv3FSXPBnjNi04qED0P0wugUxpSPJ"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -28427,7 +28428,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_Z2Xs4Q",
+                     *           "prefix": "ool_El7PZ5",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -28440,7 +28441,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_E8uAU_",
+                     *           "prefix": "ool_SasEPM",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -28453,7 +28454,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_rtdmLG",
+                     *           "prefix": "ool_X3FYEt",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -28466,7 +28467,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_cAf48a",
+                     *           "prefix": "ool_wjU1tl",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -28479,7 +28480,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_93Mix9",
+                     *           "prefix": "ool_twDs89",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -28492,7 +28493,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_BiyxY3",
+                     *           "prefix": "ool_E9RZbq",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -28505,7 +28506,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_GPs-rH",
+                     *           "prefix": "ool_kSX26I",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -28518,7 +28519,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_-258LR",
+                     *           "prefix": "ool_msiX5G",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -28531,7 +28532,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_XRjsIX",
+                     *           "prefix": "ool_glV7Kz",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -28544,7 +28545,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_5t6bSr",
+                     *           "prefix": "ool_M3M0Ei",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -28557,7 +28558,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_mrlPCm",
+                     *           "prefix": "ool_XuajOp",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -28570,7 +28571,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_veCB2X",
+                     *           "prefix": "ool_1UOymO",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -28583,7 +28584,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_oDQ2b9",
+                     *           "prefix": "ool_cC2fdE",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -28596,7 +28597,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_kqq7sF",
+                     *           "prefix": "ool_04XJK-",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -28609,7 +28610,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_YEgmCe",
+                     *           "prefix": "ool_c032tS",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -28622,7 +28623,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_racGHp",
+                     *           "prefix": "ool_Rcdmho",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -28635,7 +28636,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_My80dp",
+                     *           "prefix": "ool_KLw_0e",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -28648,7 +28649,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_Xt7ZGT",
+                     *           "prefix": "ool__YeDVl",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -28661,7 +28662,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_irLn9a",
+                     *           "prefix": "ool_a8y6ce",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -28674,7 +28675,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_FQhYjV",
+                     *           "prefix": "ool_3kYfbL",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -28687,7 +28688,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_yRne1i",
+                     *           "prefix": "ool_WsqAh1",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -28700,7 +28701,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_oyfTvc",
+                     *           "prefix": "ool_0u6enN",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -28713,7 +28714,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_j2GyP1",
+                     *           "prefix": "ool_rYrODV",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -28726,7 +28727,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_CVcopF",
+                     *           "prefix": "ool_aywZoY",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -28739,7 +28740,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_1yfhGy",
+                     *           "prefix": "ool_iA9Bok",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -28752,7 +28753,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_6xfpJ-",
+                     *           "prefix": "ool_m3-OT6",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -28765,7 +28766,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_73ilhv",
+                     *           "prefix": "ool_Y8DmUx",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -28778,7 +28779,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_IakIIH",
+                     *           "prefix": "ool_v_Xeu8",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -28791,7 +28792,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool__c0oqo",
+                     *           "prefix": "ool_Tvoh2x",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -28804,7 +28805,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_AvegIh",
+                     *           "prefix": "ool_yyw0d8",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -28872,7 +28873,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_4WHXWi",
+                     *       "prefix": "ool_E9CIRi",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -28979,7 +28980,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_96_-2j",
+                     *       "prefix": "ool_YucXBw",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -29634,7 +29635,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+jJE9AsevNQigIsP8X0/A="
+                     *       "secret": "whsec_…+4lCXj0EbWQmE="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -29920,7 +29921,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+jJE9AsevNQigIsP8X0/A="
+                     *       "secret": "whsec_…+4lCXj0EbWQmE="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

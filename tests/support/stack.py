@@ -41,7 +41,9 @@ django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)  # with nothing to do, where the tables were copied
 from control_plane.accounts import services as accounts
+from control_plane.fleet.pools import default_pool
 project = accounts.init_embedded()
+default_pool()
 user = project.memberships.get().user
 print(json.dumps(accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1]))
 """

@@ -158,5 +158,7 @@ def _open_files(pid: int) -> Iterator[str]:
     for name in names:
         try:
             yield os.readlink(f"{folder}/{name}")
+        except PermissionError:  # it has closed itself to others since
+            return
         except (FileNotFoundError, ProcessLookupError):
             continue

@@ -8,7 +8,9 @@ token, gives the log-probabilities that were captured; and a train step on them 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,8 @@ async def agent(client: AsyncOpenAI, model: str, messages: list[Any], *, style: 
         )
 
 
-async def play(door: httpx.AsyncClient, done: asyncio.Event, *, style: int) -> None:
+async def play(door: httpx.AsyncClient, done: asyncio.Event, *, style: int, rewards: Iterator[int]) -> None:
+    """`rewards` are all different, so that every group has something to learn."""
     while not done.is_set():
         opened = await door.post("/sessions")
         if opened.status_code != 201:
@@ -62,7 +65,7 @@ async def play(door: httpx.AsyncClient, done: asyncio.Event, *, style: int) -> N
             base_url=session["base_url"], api_key=session["api_key"], max_retries=0
         ) as client:
             await agent(client, session["model"], session["messages"], style=style)
-        ended = await door.post(f"/sessions/{session['id']}/end", json={"reward": float(style)})
+        ended = await door.post(f"/sessions/{session['id']}/end", json={"reward": float(next(rewards))})
         assert ended.status_code == 200, ended.text
 
 
@@ -91,7 +94,8 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False
         ) as door:
-            agents = [asyncio.create_task(play(door, done, style=n % 4)) for n in range(12)]
+            rewards = itertools.count()
+            agents = [asyncio.create_task(play(door, done, style=n % 4, rewards=rewards)) for n in range(12)]
             await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
             version = 0
             while version < STEPS or (version < MOST_STEPS and not spans_versions(groups)):

@@ -29,6 +29,7 @@ SECONDS = 60.0
 
 
 def main(folder: Path, wanted: str) -> dict[str, object]:
+    os.umask(0o077)  # as an agent may have it
     data = DataDirectory(folder / "node")
     data.create()
     write_json(data.node, {"credential": CREDENTIAL})

@@ -194,9 +194,10 @@ def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
         work, temporary = folder / "work", folder / "tmp"
         uid = isolation.uids.claim(folder) if isolation.uids is not None else None
         for path in (work, temporary):
-            path.mkdir(mode=TEMPORARY_MODE if path == temporary else 0o700)
+            path.mkdir(mode=0o700)
             if uid is not None:
                 os.chown(path, uid, uid)
+        temporary.chmod(TEMPORARY_MODE)  # whatever the umask
         hidden = [str(path) for path in (isolation.data.spool, isolation.data.cache, isolation.data.attempts)]
         view = View(
             bubblewrap=isolation.bubblewrap, python=Path(sys.executable), uid=uid, directory=work,

@@ -31,6 +31,7 @@ from oolong.gpu_slots import visible_devices
 
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
 JOB_USER = "oolong-job"
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 SUPERVISOR_START_SECONDS = 60.0  # a machine may stand still for a while
 
 
@@ -224,7 +225,8 @@ def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -
 def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
     """The environment of a job as it is written down: nothing of the agent's own leaks in, and no secret is in it."""
     values = {
-        "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        # A job sees the system's programs, and not every folder that the agent's PATH may name.
+        "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *SYSTEM_PATH])).strip(":"),
         "HOME": str(data.attempt(record.attempt_id) / "home"),
         "USER": JOB_USER,  # the uid of an attempt has no entry in /etc/passwd, and libraries ask for a name
         "LOGNAME": JOB_USER,

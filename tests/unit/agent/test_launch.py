@@ -190,3 +190,25 @@ def test_servers_that_an_agent_refuses(url: str) -> None:
 def test_names_from_the_network_never_leave_the_data_directory(data: DataDirectory, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a file name"):
         data.attempt(name)
+
+
+def test_a_job_finds_the_programs_of_the_system_whatever_the_path_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine asks lscpu, and the agent's PATH may lead through folders that the job does not see."""
+    data = DataDirectory(tmp_path)
+    job = DesiredJob(job_id="job_1", name="trainer", kind=JobKind.TRAINER, index=0, slots=[], restarts=0)
+    record = new_record(attempt(), job)
+    monkeypatch.setenv("PATH", "/opt/links:/usr/bin")
+    assert environment(data, record, device="cpu")["PATH"].split(":") == [
+        "/opt/links",
+        "/usr/bin",
+        "/usr/local/bin",
+        "/bin",
+    ]
+    monkeypatch.delenv("PATH")
+    assert environment(data, record, device="cpu")["PATH"].split(":") == [
+        "/usr/local/bin",
+        "/usr/bin",
+        "/bin",
+    ]

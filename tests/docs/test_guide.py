@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.clone import Clone
+from tests.support.clone import Clone, running_clone
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(3600)]
 
@@ -28,15 +26,8 @@ def blocks(page: Path) -> list[str]:
 
 @pytest.fixture
 def clone() -> Iterator[Clone]:
-    folder = Path(tempfile.mkdtemp(prefix="oolong-guide-"))
-    folder.chmod(0o755)
-    made = Clone(folder, ROOT)
-    try:
-        made.manage("up")
+    with running_clone(ROOT) as made:
         yield made
-    finally:
-        made.manage("down", code=None)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_every_block_of_the_guide_works_as_typed(clone: Clone) -> None:

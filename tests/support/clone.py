@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from local_stack.files import read_json
@@ -48,3 +52,17 @@ class Clone:
 
     def agent_data(self) -> Path:
         return next((self.home / "clones").iterdir()) / "agent"
+
+
+@contextmanager
+def running_clone(checkout: Path) -> Iterator[Clone]:
+    """A clone whose stack is up, and gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="oolong-up-"))
+    folder.chmod(0o755)
+    made = Clone(folder, checkout)
+    try:
+        made.manage("up")
+        yield made
+    finally:
+        made.manage("down", code=None)
+        shutil.rmtree(folder, ignore_errors=True)

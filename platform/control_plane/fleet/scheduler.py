@@ -166,19 +166,18 @@ def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str
     if not any(capacity(node, request) for node in offering):
         return _no_such_slot(request, offering, snapshot)
     fitting = [
-        node
+        (node, slots)
         for node in offering
         if node.id in pool.free
         and node.id not in pool.reserved
         and node.protocol >= request.protocol
-        and allocate(pool.free[node.id], request) is not None
+        and (slots := allocate(pool.free[node.id], request)) is not None
     ]
     if fitting:
         # Best fit keeps the big holes whole.
-        node = min(
-            fitting, key=lambda candidate: (len(pool.free[candidate.id]), candidate.name, candidate.id)
+        node, taken = min(
+            fitting, key=lambda found: (len(pool.free[found[0].id]), found[0].name, found[0].id)
         )
-        taken = allocate(pool.free[node.id], request) or ()
         pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in taken]
         pool.used[request.team] = used + request.slots
         return Placement(request.id, node.id, tuple(slot.name for slot in taken))

@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from local_stack.identity import identity_of
-from tests.support.clone import Clone
+from tests.support.clone import Clone, running_clone
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -24,15 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def clone(checkout: Path) -> Iterator[Clone]:
-    folder = Path(tempfile.mkdtemp(prefix="oolong-up-"))
-    folder.chmod(0o755)
-    made = Clone(folder, checkout)
-    try:
-        made.manage("up")
+    with running_clone(checkout) as made:
         yield made
-    finally:
-        made.manage("down", code=None)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _dead(pid: int) -> bool:

@@ -21,11 +21,12 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
-from gpu_agents.agent.job_files import LONGEST_LINE, GrowingFile, outbox_files, whole_lines
+from gpu_agents.agent.job_files import GrowingFile, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import Untrusted, directory_below, remove_tree
 from oolong.client.directory_tar import DirectoryTar, FileChanged
+from oolong.contracts.agent import LONGEST_LINE
 from oolong.contracts.telemetry import CheckpointLine
 
 log = logging.getLogger(__name__)
@@ -209,6 +210,10 @@ class Uploader:
                 line = file.readline(LONGEST_LINE)
                 if not line:
                     break  # it was cut while it was read
+                if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                    offset = skip_line(file, offset, end)
+                    file.seek(offset)
+                    continue
                 offset += len(line)
                 if TAG in line:
                     found = _checkpoint_line(line)

@@ -12,11 +12,12 @@ from typing import BinaryIO
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import directory_below, open_file
+from oolong.contracts.agent import LONGEST_LINE
 from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
 
 MOST_OUTBOX_FILES = 256  # of one incarnation; a job writes one per process
-LONGEST_LINE = 1024 * 1024  # what ships in one piece
 READ_BYTES = 64 * 1024
+MOST_SEARCHED = 64 * 1024 * 1024  # bytes of a line that is too long in which its end is looked for
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,22 @@ def whole_lines(file: BinaryIO, size: int) -> int:
             return begin + newline + 1
         end = begin
     return least
+
+
+def skip_line(file: BinaryIO, begin: int, end: int) -> int:
+    """Where a line that begins at `begin` and is too long ends, its newline included.
+
+    `end` where no newline is in `MOST_SEARCHED` bytes or before `end`: a sparse file costs the job nothing, and must
+    not cost the agent the time to read it.
+    """
+    file.seek(begin)
+    at, last = begin, min(end, begin + MOST_SEARCHED)
+    while at < last:
+        read = file.read(min(READ_BYTES, last - at))
+        newline = read.find(b"\n")
+        if newline >= 0:
+            return at + newline + 1
+        if not read:
+            break  # it was cut while it was read
+        at += len(read)
+    return end

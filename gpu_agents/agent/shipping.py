@@ -23,11 +23,12 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.backoff import Backoff
-from gpu_agents.agent.job_files import LONGEST_LINE, GrowingFile, log_file, outbox_files, whole_lines
+from gpu_agents.agent.job_files import GrowingFile, log_file, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import Untrusted
 from oolong.contracts.agent import (
+    LONGEST_LINE,
     SHIPMENT_BYTES,
     SHIPMENT_PIECES,
     OutboxOffset,
@@ -45,6 +46,13 @@ CONCURRENT_SHIPMENTS = 4  # of outboxes, and as many of logs
 EMPTY_HEAD_BYTES = len(msgspec.json.encode(ShipmentHead(pieces=[])) + b"\n")
 REFUSED_RETRY_SECONDS = 30.0
 BROKEN_RETRY_SECONDS = 5.0  # after an error of the server that concerned this file alone
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """An outbox line that is not shipped. The server counts it and reports it; what follows it ships."""
+
+    length: int  # with its newline
 
 
 @dataclass
@@ -81,17 +89,17 @@ class Stream:
         self.unreadable = False
         return self.known_size
 
-    def read(self) -> bytes:
+    def read(self) -> bytes | TooLong:
         """The next chunk, ending at the end of a line where lines matter; empty when there is none."""
         limit = LOG_CHUNK_BYTES if self.is_log else OUTBOX_CHUNK_BYTES
         with self.file.open() as file:
             file.seek(self.shipped)
             chunk = file.read(min(limit, self.known_size - self.shipped))
-        if self.is_log:
-            return chunk
-        end = chunk.rfind(b"\n") + 1
-        if end == 0 and len(chunk) == limit:
-            raise LineTooLong(f"{self.path}: the line at offset {self.shipped} is longer than {limit} bytes")
+            if self.is_log:
+                return chunk
+            end = chunk.rfind(b"\n") + 1
+            if end == 0 and len(chunk) == limit:
+                return TooLong(skip_line(file, self.shipped, self.known_size) - self.shipped)
         return chunk[:end]
 
 
@@ -102,20 +110,19 @@ class Shipment:
     chunks: list[tuple[Stream, Piece, bytes]] = field(default_factory=list)
     size: int = EMPTY_HEAD_BYTES  # of the body
 
-    def add(self, stream: Stream, chunk: bytes) -> bool:
+    def add(self, stream: Stream, chunk: bytes | TooLong) -> bool:
         """False where there is no room for it. A chunk that is too large beside its head goes by itself: a proxy's
         limit may be that of the pieces."""
-        piece = Piece(job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk))
+        skipped, chunk = (chunk.length, b"") if isinstance(chunk, TooLong) else (0, chunk)
+        piece = Piece(
+            job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk), skipped=skipped
+        )
         size = self.size + len(msgspec.json.encode(piece)) + len(",") + len(chunk)
         if self.chunks and (len(self.chunks) == SHIPMENT_PIECES or size > SHIPMENT_BYTES):
             return False
         self.chunks.append((stream, piece, chunk))
         self.size = size
         return True
-
-
-class LineTooLong(Exception):
-    """An outbox line that cannot be shipped in one piece."""
 
 
 @dataclass
@@ -213,11 +220,13 @@ class Shipper:
             except OSError as error:
                 self._refuse(stream, f"it cannot be read: {error}")
                 continue
-            except LineTooLong as error:
-                self._refuse(stream, str(error))
-                continue
             if not chunk:
                 continue
+            if isinstance(chunk, TooLong):
+                log.error(
+                    "%s: the line at byte %d is skipped: %d bytes; a line has at most %d",
+                    stream.path, stream.shipped, chunk.length, LONGEST_LINE,
+                )  # fmt: skip
             if stream.alone or common is None or not common.add(stream, chunk):
                 if len(shipments) == CONCURRENT_SHIPMENTS:
                     break

@@ -11,7 +11,6 @@ Every request but the first counts as use. The bearer is the attempt's token: th
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone
+from gpu_agents.channel import CallRefused, Peer, PeerGone, has_token
 from gpu_agents.playground.chat import ChatRefused, engine_request, error_document
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
@@ -104,8 +103,7 @@ class PlaygroundDoor:
 
     @web.middleware
     async def _judge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+        if not has_token(request.headers.get("Authorization", ""), self._token):
             return _error(401, "the attempt's token is missing or wrong", code="unauthorised")
         looks_only = request.method == "GET" and request.path == "/playground"
         if not looks_only:

@@ -323,6 +323,9 @@ def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:
         closed.require()
 
 
+DOCKER = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …"
+
+
 @pytest.mark.parametrize(
     ("settings", "container", "command"),
     [
@@ -331,13 +334,15 @@ def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:
         ((100, 1, 1), False, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
         ((100, None, None, True), True, ENTER_WITHOUT_CHROOT),
         ((100, None, None), False, ENTER_WITHOUT_CHROOT),
-        ((100, None, None), True, "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …"),
+        ((100, None, None, False, True), False, DOCKER),
+        ((100, None, None), True, DOCKER),
     ],
 )  # fmt: skip
 def test_the_command_fits_what_forbids_it(settings: tuple, container: bool, command: str) -> None:
     read = KernelSettings(
         max_user_namespaces=settings[0], unprivileged_userns_clone=settings[1],
-        apparmor_restrict_unprivileged_userns=settings[2], in_chroot=len(settings) > 3,
+        apparmor_restrict_unprivileged_userns=settings[2], in_chroot=settings[3:4] == (True,),
+        filtered=settings[4:5] == (True,),
     )  # fmt: skip
     assert command_for_user_namespaces(read, in_container=container) == command
 

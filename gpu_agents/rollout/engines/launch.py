@@ -24,7 +24,7 @@ from oolong.log_tail import log_tail
 
 log = logging.getLogger(__name__)
 
-LOOPBACK_ONLY = Path(__file__).parent / "loopback_only"
+GUARDED_PORTS = Path(__file__).parent / "guarded_ports"
 STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
 BOOT_SECONDS = 300.0
 CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
@@ -96,10 +96,10 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
         "TRANSFORMERS_OFFLINE": "1",
     }
     if plan.device == "cpu":
-        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{LOOPBACK_ONLY}:{STAND_IN}"}
+        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{GUARDED_PORTS}:{STAND_IN}"}
     # SGLang compiles kernels with a bare `ninja`, which is installed beside the node environment's Python.
     path = os.pathsep.join([str(Path(plan.node_python).parent), kept.get("PATH", os.defpath)])
-    on_gpu = {"PYTHONPATH": str(LOOPBACK_ONLY), "PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
+    on_gpu = {"PYTHONPATH": str(GUARDED_PORTS), "PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
     return kept | cuda_host.environment(os.environ) | common | on_gpu
 
 

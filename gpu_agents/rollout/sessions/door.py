@@ -12,7 +12,6 @@ The bearer is the attempt's token (the relay has checked the user's), or the key
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import math
@@ -24,6 +23,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gpu_agents.channel import has_token
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.chat import (
     ChatRefused,
@@ -130,7 +130,7 @@ class SessionDoor:
                 accepted.append(self._desk.find(identity)[0].key)
             except NoSession:
                 log.debug("no session %s", identity)  # said to those who have the attempt's token
-        if not any(hmac.compare_digest(given.encode(), f"Bearer {one}".encode()) for one in accepted):
+        if not any(has_token(given, one) for one in accepted):
             raise web.HTTPUnauthorized(reason="send the session's api_key as bearer token")
 
     def _no_place(self, error: NoPlace) -> web.Response:

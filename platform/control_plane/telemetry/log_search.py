@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -71,10 +71,10 @@ def search(run: Run, wanted: Search) -> dict[str, Any]:
     found: list[LogLine] = []
     scanned = 0
     last: LogLine | None = None
-    budget = _Budget(REGEX_MILLISECONDS)
+    budget = Budget(REGEX_MILLISECONDS)
     for batch in _batches(_lines(run, wanted)):
         try:
-            matching = _matching(batch, wanted, budget)
+            hits = matching(batch, wanted, budget)
         except _TooSlow as slow:
             if last is None:
                 raise _bad_pattern(
@@ -83,7 +83,7 @@ def search(run: Run, wanted: Search) -> dict[str, Any]:
                     "a job or a time",
                 ) from slow
             return _page(found, last, scanned, has_more=True)
-        for line in matching:
+        for line in hits:
             found.append(line)
             if len(found) == wanted.limit:
                 return _page(found, line, scanned, has_more=True)
@@ -104,7 +104,6 @@ def _page(found: list[LogLine], last: LogLine | None, scanned: int, *, has_more:
 
 
 def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
-    """Lines of chunks. One that a piece cuts in two is put together with the piece behind it."""
     chunks = LogChunk.objects.filter(job__attempt__run=run).select_related("job__attempt").order_by("pk")
     if wanted.job:
         chunks = chunks.filter(Q(job_id=wanted.job) | Q(job__name=wanted.job))
@@ -115,9 +114,14 @@ def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
     if wanted.after:
         # From a little before, because the line behind the cursor may begin there.
         chunks = chunks.filter(pk__gte=wanted.after[0] - CHUNKS_BACK)
+    return lines_of(chunks.iterator(chunk_size=32), wanted)
+
+
+def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Iterator[LogLine]:
+    """Lines of chunks. One that a piece cuts in two is put together with the piece behind it."""
     unfinished: dict[tuple[str, int], LogChunk] = {}
     begun: dict[tuple[str, int], bytes] = {}
-    for chunk in chunks.iterator(chunk_size=32):
+    for chunk in chunks:
         key = (chunk.job_id, chunk.incarnation)
         before = begun.pop(key, b"")
         data = before + bytes(chunk.data)
@@ -129,7 +133,8 @@ def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
             offset += len(text) + 1
             within += len(text) + 1
         if len(rest) > LONGEST_LINE * 4:
-            yield _line(chunk, offset, within, rest)
+            if wanted.after is None or (chunk.pk, within) > wanted.after:
+                yield _line(chunk, offset, within, rest)
         elif rest:
             unfinished[key], begun[key] = chunk, rest
     for key, rest in begun.items():
@@ -175,7 +180,7 @@ def _batches(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
 
 
 @dataclass
-class _Budget:
+class Budget:
     """Of one request: what its batches may still take of the database."""
 
     milliseconds: float
@@ -185,7 +190,7 @@ class _TooSlow(Exception):
     """The budget is used up, and the batch was not searched."""
 
 
-def _matching(lines: list[LogLine], wanted: Search, budget: _Budget) -> list[LogLine]:
+def matching(lines: list[LogLine], wanted: Search, budget: Budget) -> list[LogLine]:
     if wanted.level:
         worse = LEVELS[LEVELS.index(wanted.level) :]
         lines = [line for line in lines if line.level in worse]

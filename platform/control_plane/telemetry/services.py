@@ -22,6 +22,7 @@ from control_plane.telemetry.lines import BadLine, ReadLine, read_lines
 from control_plane.telemetry.models import LogChunk, OutboxFile
 from control_plane.telemetry.storing import Taken, store
 from oolong.contracts import telemetry as contract
+from oolong.contracts.agent import LONGEST_LINE
 
 NOTED_BAD_LINES = 20  # per file; further ones are only counted
 LOCK_TIMEOUT = "3s"  # of who stores one piece, for each lock; an agent asks again
@@ -85,6 +86,29 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
             file.conflicts += len(conflicts)
             file.save(update_fields=["bad_lines", "conflicts"])
         transaction.on_commit(lambda: count(fresh_bytes, fresh_lines))
+        return end
+
+
+@busy_while_held()
+def receive_skipped(job_id: str, name: str, *, offset: int, skipped: int) -> int:
+    """Count and note a line of an outbox file that was too long for its agent to ship; returns the offset read so far.
+
+    Raises OffsetGap, Job.DoesNotExist, or Problem 503 while somebody else holds the run for long.
+    """
+    with transaction.atomic():
+        job = _locked_job(job_id)
+        file = _file(job, name, offset)
+        end = offset + skipped
+        if end <= file.offset:
+            return file.offset
+        line = BadLine(
+            file.offset, f"it has {skipped} bytes, and a line at most {LONGEST_LINE}; it was not shipped"
+        )
+        _note_bad_lines(job, file, [line])
+        file.offset, file.lines, file.bad_lines = end, file.lines + 1, file.bad_lines + 1
+        file.save(update_fields=["offset", "lines", "bad_lines"])
+        runs.record_read_offsets([(job, name, end)])
+        transaction.on_commit(lambda: metrics.INGEST_LINES.inc(1))
         return end
 
 

@@ -45,6 +45,7 @@ class Piece:
     name: str  # "output.log#<incarnation>" for a log, otherwise an outbox file's
     offset: int
     body: bytes
+    skipped: int = 0  # length of a line that was too long to ship, in place of a body
 
     @property
     def is_log(self) -> bool:
@@ -71,9 +72,15 @@ def read_shipment(body: bytes) -> list[Piece]:
     pieces: list[Piece] = []
     begin = len(line) + 1
     for n, one in enumerate(asked):
-        if one.offset < 0 or one.bytes < 0 or "\0" in one.job_id + one.file:
-            raise refused(f"pieces/{n}", f"{one}: offset and bytes are not negative, and names have no NUL")
-        pieces.append(Piece(one.job_id, one.file, one.offset, body[begin : begin + one.bytes]))
+        if min(one.offset, one.bytes, one.skipped) < 0 or "\0" in one.job_id + one.file:
+            raise refused(f"pieces/{n}", f"{one}: no number is negative, and names have no NUL")
+        if one.skipped and (
+            one.bytes or one.file.startswith(LOG_PREFIX) or one.offset + one.skipped >= 2**63
+        ):
+            raise refused(
+                f"pieces/{n}", f"{one}: skipped stands for one line of an outbox, in place of bytes"
+            )
+        pieces.append(Piece(one.job_id, one.file, one.offset, body[begin : begin + one.bytes], one.skipped))
         begin += one.bytes
     if begin != len(body):
         told = sum(one.bytes for one in asked)
@@ -95,7 +102,7 @@ def receive_shipment(node: Node, pieces: Sequence[Piece]) -> list[PieceReply]:
     ordinary = [
         n
         for n, piece in enumerate(pieces)
-        if piece.job_id in mine and piece.is_named_well and not piece.is_log
+        if piece.job_id in mine and piece.is_named_well and not piece.is_log and not piece.skipped
     ]
     replies: dict[int, PieceReply] = {}
     if len(ordinary) > 1:
@@ -152,6 +159,8 @@ def _store_alone(piece: Piece) -> int:
         raise unprocessable(
             "invalid", f"file={piece.name[:40]!r}: 1 to {LONGEST_FILE_NAME} characters without a slash"
         )
+    if piece.skipped:
+        return services.receive_skipped(piece.job_id, piece.name, offset=piece.offset, skipped=piece.skipped)
     if not piece.is_log:
         return services.receive_outbox(piece.job_id, piece.name, offset=piece.offset, body=piece.body)
     incarnation = piece.name.removeprefix(LOG_PREFIX)

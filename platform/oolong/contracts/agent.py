@@ -200,8 +200,10 @@ class Piece(Wire, frozen=True, kw_only=True):
     file: str  # as in OutboxOffset
     offset: int  # of the first byte in the file
     bytes: int
+    skipped: int = 0  # in place of bytes: the length of an outbox line that is too long to ship
 
 
+LONGEST_LINE = 1024 * 1024  # of an outbox; a longer one is counted and reported, and not shipped
 SHIPMENT_PIECES = 128
 SHIPMENT_BYTES = 1024 * 1024  # of all pieces
 SHIPMENT_HEAD_BYTES = 256 * 1024

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +25,7 @@ from tests.integration.rollout.conformance import (
     new_rid,
 )
 from tests.integration.rollout.conftest import RealEngine, TinyModel
+from tests.support import uninvited
 from tests.support.listening import beyond_loopback, listeners
 
 pytestmark = pytest.mark.engine
@@ -99,6 +102,17 @@ async def test_a_stop_token_is_among_the_returned_tokens(subject: Subject, real_
     else:
         pytest.fail("none of 20 completions of up to 600 tokens stopped")
     await subject.client.close()
+
+
+async def test_an_engine_answers_nothing_without_its_key(real_engine: RealEngine) -> None:
+    """Not its health, and no WebSocket: jobs of other attempts share the loopback interface."""
+    found = subprocess.run(
+        [sys.executable, uninvited.__file__, str(real_engine.port)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(found.stdout) == {}
 
 
 async def test_the_engine_listens_on_loopback_and_hides_its_key(real_engine: RealEngine) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpu_agents.agent.api import AgentApi, Unreachable
-from gpu_agents.agent.job_files import LONGEST_LINE, whole_lines
+from gpu_agents.agent.job_files import MOST_SEARCHED, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper
-from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_PIECES, PieceReply
+from oolong.contracts.agent import LONGEST_LINE, SHIPMENT_BYTES, SHIPMENT_PIECES, Piece, PieceReply
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
@@ -108,16 +108,54 @@ async def test_large_files_go_in_chunks_that_end_at_lines(
     assert max(control_plane.chunks) <= OUTBOX_CHUNK_BYTES
 
 
-async def test_one_file_that_is_refused_does_not_hold_up_the_others(
+async def test_a_line_that_is_too_long_is_skipped_and_holds_up_nothing(
     control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
 ) -> None:
     long, other = record("job_1", "controller"), record("job_2", "trainer")
     node = Node(data, long, other)
-    append(node.outbox(long), b"x" * (OUTBOX_CHUNK_BYTES + 1) + b"\n")
+    shipper = node.shipper(api)
+    append(node.outbox(long), b"{}\n" + b"x" * 3 * LONGEST_LINE + b"\n[]\n")
     append(node.outbox(other), b"{}\n")
-    await node.shipper(api).ship_once()
-    assert control_plane.content("job_1", "main-0.jsonl") == b""
+    await shipper.ship_once()
+    skipped = b"\0" * (3 * LONGEST_LINE + 1)
+    assert control_plane.content("job_1", "main-0.jsonl") == b"{}\n" + skipped + b"[]\n"
     assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n"
+    assert max(control_plane.chunks) <= OUTBOX_CHUNK_BYTES
+    [offset] = shipper.offsets("job_1")
+    assert offset.shipped == offset.bytes
+
+
+async def test_a_line_of_the_greatest_length_ships(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
+) -> None:
+    job = record()
+    node = Node(data, job)
+    longest = b"x" * (LONGEST_LINE - 1) + b"\n"
+    append(node.outbox(job), longest + b"x" + longest)
+    await node.shipper(api).ship_once()
+    assert control_plane.content("job_1", "main-0.jsonl") == longest + b"\0" * (LONGEST_LINE + 1)
+
+
+async def test_a_sparse_outbox_without_an_end_is_done_with_at_once(
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job makes such a file for nothing; reading it would take the agent hours."""
+    sent: list[Piece] = []
+
+    async def ship(pieces: list[Piece], bodies: list[bytes]) -> list[PieceReply]:
+        sent.extend(pieces)
+        return [PieceReply(status=200, offset=piece.offset + piece.bytes + piece.skipped) for piece in pieces]
+
+    monkeypatch.setattr(api, "ship", ship)
+    job = record()
+    node = Node(data, job)
+    with node.outbox(job).open("wb") as file:
+        file.truncate(1 << 40)
+    shipper = node.shipper(api)
+    await shipper.ship_once()
+    assert [(piece.bytes, piece.skipped) for piece in sent] == [(0, (1 << 40) - LONGEST_LINE)]
+    [offset] = shipper.offsets("job_1")
+    assert offset.shipped == offset.bytes
 
 
 @pytest.mark.parametrize(
@@ -322,3 +360,12 @@ def test_a_file_without_an_end_is_not_read_to_its_beginning(tmp_path: Path) -> N
     with (tmp_path / "sparse").open("w+b") as file:
         file.truncate(1 << 40)
         assert whole_lines(file, 1 << 40) == (1 << 40) - LONGEST_LINE
+
+
+def test_the_end_of_a_long_line_is_looked_for_so_far_and_no_farther() -> None:
+    content = b"a\n" + b"b" * 200_000 + b"\nc\n"
+    assert skip_line(io.BytesIO(content), 2, len(content)) == 200_003
+    assert skip_line(io.BytesIO(content), 2, 100_000) == 100_000
+    end = MOST_SEARCHED + 100
+    assert skip_line(io.BytesIO(b"b" * (MOST_SEARCHED + 1) + b"\n" * 99), 0, end) == end
+    assert skip_line(io.BytesIO(b"short"), 0, 1 << 40) == 1 << 40  # it was cut meanwhile

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,7 +14,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tokenizers import Tokenizer, models
 
+from control_plane.runs.models import Attempt, Job
+from control_plane.telemetry import log_search
+from control_plane.telemetry.models import LogChunk
 from gpu_agents import model_text
 from gpu_agents.rewards import code_compare, table
 from gpu_agents.rewards.code_rows import read_task
@@ -19,6 +26,7 @@ from gpu_agents.rewards.code_tests import extract_code, program_of
 from gpu_agents.rewards.math_answer import decide_quickly, why_unfit
 from gpu_agents.rewards.reward import Completion, NoScore
 from gpu_agents.rewards.user_function import read_result
+from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.sessions.capture import arguments_of
 from gpu_agents.rollout.sessions.chat import ChatRefused, parse_request, reply_of
 from gpu_agents.rollout.sessions.session import _GrowingText
@@ -78,6 +86,41 @@ def finders() -> Iterator[tuple[str, Parser]]:
             yield f"model_text.{name}", lambda text, f=function, more=more: drained(f(text, *more))  # type: ignore[misc]
 
 
+SPECIAL_TOKENS = ("<|im_start|>", "<|im_end|>", "<|end|>", "{", '"')
+
+
+@functools.cache
+def chat_template() -> ChatTemplate:
+    folder = Path(tempfile.mkdtemp(prefix="oolong-template-"))
+    try:
+        tokenizer = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+        tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+        tokenizer.save(str(folder / "tokenizer.json"))
+        (folder / "chat_template.jinja").write_text(
+            "{% for message in messages %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}"
+        )
+        return ChatTemplate(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def render_prompt(text: str) -> str:
+    """What users, tools and environments wrote becomes part of a prompt."""
+    return chat_template().render([{"role": "user", "content": text}], plain=True)
+
+
+def search_log(text: str) -> None:
+    """A completion that a job printed, as it lies in the database: in pieces that end anywhere."""
+    job = Job(pk="job", name="trainer", attempt=Attempt(number=1))
+    data = text.encode()
+    pieces = [
+        LogChunk(pk=at + 1, job=job, incarnation=0, offset=at, data=data[at : at + 4096])
+        for at in range(0, len(data), 4096)
+    ]
+    for wanted in (log_search.Search(text="never"), log_search.Search(level="ERROR", after=(1, 5))):
+        log_search.matching(list(log_search.lines_of(pieces, wanted)), wanted, log_search.Budget(0))
+
+
 def drained(found: object) -> None:
     if isinstance(found, Iterator):
         deque(found, maxlen=0)
@@ -111,6 +154,8 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("untrusted JSON", lambda text: untrusted.parse_json(text)),
     ("untrusted text", lambda text: untrusted.clean_text(text)),
     ("untrusted label", lambda text: untrusted.label_error(text)),
+    ("chat template", lambda text: render_prompt(text)),
+    ("log search: lines", lambda text: search_log(text)),
     ("redaction", lambda text: Redactor({"A": "a-secret-value"}).text(text)),
 )  # fmt: skip
 EXPECTED_ERRORS = (ValueError, NoScore, ChatRefused)  # RecursionError is none of them
@@ -171,6 +216,7 @@ COVERED = {
     "gpu_agents/rewards/math_answer.py": "math; what it hands to math-verify is bounded by why_unfit and by time",
     "gpu_agents/rewards/service.py": "parses nothing itself: runs a reward beside the loop",
     "gpu_agents/rewards/user_function.py": "a result of a user's reward",
+    "gpu_agents/rollout/chat_template.py": "chat template",
     "gpu_agents/rollout/sessions/capture.py": "chat: arguments",
     "gpu_agents/rollout/sessions/chat.py": "chat",
     "gpu_agents/rollout/sessions/session.py": "chat: a reply, chat: growing text",
@@ -180,7 +226,13 @@ COVERED = {
     "gpu_agents/rollout/workflows/tool_calls.py": "tool calls",
     "gpu_agents/playground/chat.py": "untrusted JSON",
     "gpu_agents/playground/door.py": "untrusted JSON",
+    "platform/control_plane/telemetry/log_search.py": "log search",
 }  # fmt: skip
+BESIDE = (
+    "gpu_agents/model_text.py",
+    "gpu_agents/rollout/chat_template.py",
+    "platform/control_plane/telemetry/log_search.py",
+)
 READERS = {"re", "json", "parse_json", "model_text"}
 
 
@@ -189,7 +241,7 @@ def test_every_module_that_reads_model_text_is_in_the_table(checkout: Path) -> N
     files = [file for folder in folders for file in (checkout / "gpu_agents" / folder).glob("*.py")]
     reading = {
         str(file.relative_to(checkout))
-        for file in (*files, checkout / "gpu_agents" / "model_text.py")
+        for file in (*files, *(checkout / file for file in BESIDE))
         if imported_names(file) & READERS
     }
     assert reading == set(COVERED)

@@ -12,7 +12,7 @@ from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.engines.errors import EngineConfigRejected, EngineGone
 from gpu_agents.rollout.engines.launch import (
     ENGINE_LOG,
-    LOOPBACK_ONLY,
+    GUARDED_PORTS,
     EngineProcess,
     LaunchPlan,
     command,
@@ -85,7 +85,7 @@ def test_an_engine_on_a_gpu_finds_the_machines_own_driver_and_sees_its_slots_alo
     assert {name: on_gpu[name] for name in of_the_machine} == of_the_machine
     assert on_gpu["CUDA_VISIBLE_DEVICES"] == "0"
     assert on_gpu["PYTHONPATH"] == str(
-        LOOPBACK_ONLY
+        GUARDED_PORTS
     )  # and nothing of the worker's, nor the stand-in of a CPU
     assert not {*of_the_machine, "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
     assert "OOLONG_TOKEN" not in on_gpu.keys() | on_cpu.keys()

@@ -132,6 +132,20 @@ def test_pages_of_found_lines_leave_nothing_out(world: World) -> None:
     assert seen == [f"line {n}" for n in range(30)]
 
 
+def test_an_endless_line_is_in_one_page(world: World) -> None:
+    for _ in range(3):
+        write(world, "line " + "x" * 20_000)
+    cursor, seen = None, 0
+    for _ in range(4):
+        page = log_search.search(world.run, Search(text="line", limit=1, after=cursor))
+        seen += len(page["data"])
+        if not page["has_more"]:
+            break
+        chunk, within = page["next_cursor"].split(".")
+        cursor = (int(chunk), int(within))
+    assert (seen, page["has_more"]) == (3, False)
+
+
 def test_a_search_looks_at_so_much_and_says_where_to_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,10 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from control_plane.common.errors import Problem
 from control_plane.common.models import LiveTopic, StreamFrame
 from control_plane.runs.locking import lock_run
-from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.telemetry import services, shipments
 from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from control_plane.telemetry.shipments import Piece
@@ -62,7 +63,13 @@ def post(client: Client, world: World, body: bytes) -> Any:
 def body_of(*pieces: Piece) -> bytes:
     head = agent.ShipmentHead(
         pieces=[
-            agent.Piece(job_id=piece.job_id, file=piece.name, offset=piece.offset, bytes=len(piece.body))
+            agent.Piece(
+                job_id=piece.job_id,
+                file=piece.name,
+                offset=piece.offset,
+                bytes=len(piece.body),
+                skipped=piece.skipped,
+            )
             for piece in pieces
         ]
     )
@@ -104,6 +111,43 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
     ]
     assert points_of(one) == points_of(two) == {(1, 0.25), (2, 0.5)} and points_of(stranger) == set()
     assert OutboxFile.objects.get(job=two.trainer).bad_lines == 1
+
+
+def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None, client: Client) -> None:
+    world = build_world("one")
+    before, after = encode(step(1, reward_mean=0.25)), encode(step(2, reward_mean=0.5))
+    skipped = agent.LONGEST_LINE + 1
+    end = len(before) + skipped
+    for _ in range(2):  # an agent ships at least once
+        pieces = [Piece(world.trainer.pk, FILE, 0, before), Piece(world.rollout.pk, FILE, 0, before)]
+        assert post(client, world, body_of(*pieces)).status_code == 200
+        answer = post(client, world, body_of(Piece(world.trainer.pk, FILE, len(before), b"", skipped)))
+        [reply] = msgspec.json.decode(answer.content, type=agent.ShipmentReply).pieces
+        assert (reply.status, reply.offset) == (200, end)
+    [reply] = ship([world], Piece(world.trainer.pk, FILE, end, after))
+    assert (reply.status, reply.offset) == (200, end + len(after))
+    [reply] = ship([world], Piece(world.rollout.pk, FILE, len(before) + 1, b"", skipped))
+    assert (reply.status, reply.offset) == (409, len(before))
+    file = OutboxFile.objects.get(job=world.trainer)
+    assert (file.lines, file.bad_lines, file.offset) == (3, 1, end + len(after))
+    assert points_of(world) == {(1, 0.25), (2, 0.5)}
+    [event] = RunEvent.objects.filter(run=world.run, kind="bad_outbox_line")
+    assert f"line at byte {len(before)}" in event.message and f"{skipped} bytes" in event.message
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=-1),
+        agent.Piece(job_id="job", file=FILE, offset=0, bytes=1, skipped=1),
+        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=2**63 - 1 + 1),
+        agent.Piece(job_id="job", file="output.log#0", offset=0, bytes=0, skipped=1),
+    ],
+)
+def test_only_a_line_of_an_outbox_is_skipped(piece: agent.Piece) -> None:
+    body = msgspec.json.encode(agent.ShipmentHead(pieces=[piece])) + b"\n" + b"x" * piece.bytes
+    with pytest.raises(Problem, match=r"skipped stands|no number is negative"):
+        shipments.read_shipment(body)
 
 
 def test_many_runs_are_stored_by_as_many_statements_as_one(db: None) -> None:

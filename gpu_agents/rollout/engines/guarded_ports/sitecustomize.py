@@ -1,8 +1,11 @@
-"""Runs at the start of every Python process of an engine: torch's rendezvous store is not reached from other machines.
+"""Runs at the start of every Python process of an engine: its ports answer nobody without the engine's key.
 
 SGLang joins a process group also when it is alone, and torch's store for that listens on every interface and asks
 nobody for a credential. Neither has a setting for the address. Here a process that is alone keeps its store in memory,
 and the store of several listens on loopback: it takes a socket that listens already.
+
+SGLang's own check of the key lets health and metrics paths, OPTIONS and every WebSocket through. Jobs of other
+attempts share the loopback interface, so here each request needs the key, and no WebSocket is accepted.
 """
 
 from __future__ import annotations
@@ -11,11 +14,9 @@ import importlib.abc
 import importlib.machinery
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
-
-RENDEZVOUS = "torch.distributed.rendezvous"
 
 
 def listen_on_loopback(rendezvous: ModuleType) -> None:
@@ -43,6 +44,41 @@ def listen_on_loopback(rendezvous: ModuleType) -> None:
     rendezvous.TCPStore, rendezvous._create_c10d_store = store, store_of  # type: ignore[attr-defined]
 
 
+class NoWebSockets:
+    """ASGI middleware that closes each WebSocket before it is accepted."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.close", "code": 1008})
+
+
+def ask_for_the_key(auth: ModuleType) -> None:
+    decide, add = auth.decide_request_auth, auth.add_api_key_middleware
+
+    def decide_for_every_path(*, authorization_header: str | None, **asked: Any) -> Any:
+        if authorization_header is not None and not authorization_header.isascii():
+            authorization_header = None  # SGLang's comparison would raise
+        return decide(authorization_header=authorization_header, **asked | {"method": "POST", "path": "/"})
+
+    def add_middleware(app: Any, **keys: Any) -> None:
+        add(app, **keys)
+        app.add_middleware(NoWebSockets)
+
+    auth.decide_request_auth, auth.add_api_key_middleware = decide_for_every_path, add_middleware  # type: ignore[attr-defined]
+
+
+PATCHES: dict[str, Callable[[ModuleType], None]] = {
+    "torch.distributed.rendezvous": listen_on_loopback,
+    "sglang.srt.utils.auth": ask_for_the_key,
+}
+
+
 class _Loader(importlib.abc.Loader):
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader
@@ -52,16 +88,16 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        listen_on_loopback(module)
+        PATCHES[module.__name__](module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for the one module, so that a process that never imports torch does not import it for this."""
+    """Waits for these modules, so that a process that never imports them does not import them for this."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != RENDEZVOUS:
+        if name not in PATCHES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:

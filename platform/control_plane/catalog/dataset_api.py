@@ -77,6 +77,8 @@ class MeasurementSerializer(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="why FAILED")
     version_id = serializers.CharField()
     model = NamedSerializer()
+    bytes = serializers.IntegerField(help_text="of the version's rows")
+    bytes_seen = serializers.IntegerField(help_text="counted of them so far")
     vocabulary = serializers.IntegerField()
     duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
     conflicts = serializers.IntegerField(
@@ -118,6 +120,8 @@ def measurement_as_json(found: DatasetMeasurement, *, over: int | None) -> dict[
         "message": found.message,
         "version_id": found.version_id,
         "model": {"id": found.model_id, "name": found.model.name},
+        "bytes": found.version.bytes,
+        "bytes_seen": found.bytes_seen,
         **{
             name: result.get(name, 0)
             for name in ("vocabulary", "duplicates", "conflicts", "without_completion")
@@ -226,7 +230,7 @@ class MeasurementsView(ApiView):
         if text and not (text.isdecimal() and len(text) < 10):
             raise refused("over", f"over={text[:40]!r}: a number of tokens")
         over = int(text) if text else None
-        found = version.measurements.select_related("model")
+        found = version.measurements.select_related("model", "version")
         return Response(paginate(found, read_page(request), partial(measurement_as_json, over=over)))
 
     @extend_schema(

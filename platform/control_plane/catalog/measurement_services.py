@@ -23,6 +23,7 @@ from control_plane.catalog.models import (
     MeasurementState,
     ModelState,
 )
+from control_plane.catalog.parsing.job import read_progress
 from control_plane.common.apart import apart, unforeseen
 from control_plane.common.errors import FieldError, conflict, unprocessable
 
@@ -56,7 +57,9 @@ def ask_measurement(
         )
         if not created and found.state == MeasurementState.FAILED:
             again = DatasetMeasurement.objects.filter(pk=found.pk, state=MeasurementState.FAILED)
-            created = bool(again.update(state=MeasurementState.QUEUED, message="", pid=0, ended_at=None))
+            created = bool(
+                again.update(state=MeasurementState.QUEUED, message="", pid=0, bytes_seen=0, ended_at=None)
+            )
             found.refresh_from_db()
     return found, created
 
@@ -64,7 +67,7 @@ def ask_measurement(
 def advance_measurements(*, now: datetime) -> None:
     """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
     here = socket.gethostname()
-    running = DatasetMeasurement.objects.filter(state=MeasurementState.RUNNING)
+    running = DatasetMeasurement.objects.filter(state=MeasurementState.RUNNING).select_related("version")
     for measurement in running:
         with _apart(measurement, now=now):
             _look_after(measurement, here=here, now=now)
@@ -105,8 +108,9 @@ def _look_after(measurement: DatasetMeasurement, *, here: str, now: datetime) ->
     result = read_result(folder)
     if result is not None and not result.refused:
         DatasetMeasurement.objects.filter(pk=measurement.pk, state=MeasurementState.RUNNING).update(
-            state=MeasurementState.DONE, result=msgspec.to_builtins(result), ended_at=now
-        )
+            state=MeasurementState.DONE, result=msgspec.to_builtins(result), ended_at=now,
+            bytes_seen=measurement.version.bytes,
+        )  # fmt: skip
         shutil.rmtree(folder, ignore_errors=True)
     elif result is not None:
         _end(measurement, result.refused, now=now)
@@ -116,6 +120,10 @@ def _look_after(measurement: DatasetMeasurement, *, here: str, now: datetime) ->
         _end(measurement, f"it took longer than {LONGEST.total_seconds():.0f} s", now=now)
     elif mine and not alive and read_result(folder) is None:
         _end(measurement, f"the process that counted died: {processes.last_words(folder)}", now=now)
+    elif (progress := read_progress(folder)) is not None:
+        DatasetMeasurement.objects.filter(pk=measurement.pk, state=MeasurementState.RUNNING).update(
+            bytes_seen=min(progress.bytes_seen, measurement.version.bytes)
+        )
 
 
 def _end(measurement: DatasetMeasurement, message: str, *, now: datetime) -> None:

@@ -108,6 +108,7 @@ class DatasetMeasurement(models.Model):
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     state = models.CharField(max_length=8, default=MeasurementState.QUEUED)
     message = models.TextField(default="", blank=True)
+    bytes_seen = models.BigIntegerField(default=0)  # of the version's canonical rows
     result = models.JSONField(default=dict)  # measuring.job.Measured
     host = models.CharField(max_length=255, default="", blank=True)
     pid = models.PositiveIntegerField(default=0)

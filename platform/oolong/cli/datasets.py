@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.mapping import with_mapping
-from oolong.cli.output import JsonOption, dataset_progress, notes, show_json, show_table
+from oolong.cli.output import JsonOption, counting_progress, dataset_progress, notes, show_json, show_table
 from oolong.client import Client
 from oolong.client.models import DatasetValidation
 from oolong.contracts.run_spec import SpecError
@@ -197,8 +197,8 @@ def stats(
     json: JsonOption = False,
 ) -> None:
     """Token lengths of a version, by split."""
-    with Client() as client:
-        found = client.datasets.statistics(version, model=model, over=over)
+    with Client() as client, counting_progress(version) as counting:
+        found = client.datasets.statistics(version, model=model, over=over, counting=counting)
     if json:
         show_json(found)
         return

@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.exceptions import TyperException
 
 from oolong.client.errors import ApiError
-from oolong.client.models import DatasetValidation
+from oolong.client.models import DatasetStatistics, DatasetValidation
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
@@ -104,6 +104,26 @@ def dataset_progress(label: str) -> Iterator[DatasetProgress]:
             "progress": lambda done, total: bars.update(task, completed=done, total=total),
             "checking": checking,
         }
+
+
+@contextmanager
+def counting_progress(label: str) -> Iterator[Callable[[DatasetStatistics], None]]:
+    """A bar on stderr of the rows whose tokens are counted; silent where stderr is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
+        task = bars.add_task(f"asking for the tokens of {label}", total=None)
+
+        def counting(found: DatasetStatistics) -> None:
+            bars.update(
+                task, description=counting_state(label, found), completed=found.bytes_seen, total=found.bytes
+            )
+
+        yield counting
+
+
+def counting_state(label: str, found: DatasetStatistics) -> str:
+    """What is done about token statistics, in a few words."""
+    return f"{label} waits to be counted" if found.state == "QUEUED" else f"counting tokens of {label}"
 
 
 def check_state(label: str, found: DatasetValidation) -> str:

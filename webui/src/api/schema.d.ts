@@ -4995,6 +4995,10 @@ export interface components {
             message: string;
             version_id: string;
             model: components["schemas"]["Named"];
+            /** @description of the version's rows */
+            bytes: number;
+            /** @description counted of them so far */
+            bytes_seen: number;
             vocabulary: number;
             /** @description rows whose prompt and answer an earlier row had */
             duplicates: number;
@@ -13291,6 +13295,8 @@ export interface operations {
                      *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
+                     *       "bytes": 5120,
+                     *       "bytes_seen": 5120,
                      *       "vocabulary": 151936,
                      *       "duplicates": 0,
                      *       "conflicts": 0,
@@ -13331,6 +13337,8 @@ export interface operations {
                      *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
+                     *       "bytes": 5120,
+                     *       "bytes_seen": 5120,
                      *       "vocabulary": 151936,
                      *       "duplicates": 0,
                      *       "conflicts": 0,

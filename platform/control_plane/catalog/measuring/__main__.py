@@ -22,6 +22,7 @@ from control_plane.catalog.measuring.job import (
     MeasureJob,
     lengths_of,
 )
+from control_plane.catalog.parsing.progress import ProgressFile
 from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, examine
 from oolong.sandbox.parts import reachable_packages
 
@@ -61,10 +62,13 @@ def measure(job: MeasureJob, folder: Path) -> Measured:
     both = folder / "input"
     tokenizer = _tokenizer_of(at_hand(job.model, folder / "model.tar"))
     rows = at_hand(job.rows, folder / "rows.jsonl")
+    head = len(tokenizer).to_bytes(8, "big") + tokenizer
     with both.open("wb") as target, rows.open("rb") as source:
-        target.write(len(tokenizer).to_bytes(8, "big") + tokenizer)
+        target.write(head)
         shutil.copyfileobj(source, target, MEBIBYTE)
-    found = run_apart(both, folder)
+    progress = ProgressFile(folder, head=len(head))
+    with progress.written():
+        found = run_apart(both, folder, progress)
     if found["refused"]:
         raise _Refused(found["refused"])
     return Measured(
@@ -75,7 +79,7 @@ def measure(job: MeasureJob, folder: Path) -> Measured:
     )  # fmt: skip
 
 
-def run_apart(source: Path, folder: Path) -> dict[str, Any]:
+def run_apart(source: Path, folder: Path, progress: ProgressFile) -> dict[str, Any]:
     """In the sandbox; where there is none, not at all."""
     try:
         sandbox = examine(slots=1).require()
@@ -83,7 +87,7 @@ def run_apart(source: Path, folder: Path) -> dict[str, Any]:
     except SandboxRefused as refusal:
         raise _Refused(f"a tokenizer is loaded only in a sandbox: {refusal}") from refusal
     program = Program(source=Path(lengths.__file__).read_text(), packages=packages, imports=("tokenizers",))
-    with source.open("rb") as stdin, (folder / "printed").open("wb") as stdout:
+    with source.open("rb") as stdin, (folder / "printed").open("wb") as stdout, progress.reading(stdin):
         outcome = sandbox.run(program, LIMITS, stdin=stdin, stdout=stdout)
     if outcome.error:
         raise _Refused(outcome.error[:500])

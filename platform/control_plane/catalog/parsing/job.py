@@ -66,7 +66,7 @@ class ParseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a validation process has come."""
+    """How far a process has come that validates or measures."""
 
     bytes_seen: int = 0  # of the uploaded file
     rows_seen: int = 0  # checked against the mapping

@@ -1,4 +1,4 @@
-"""Tells the control plane how far a validation has come: a small file, written again now and then."""
+"""Tells the control plane how far a validation or measurement has come: a small file, written again now and then."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EVERY_SECONDS = 0.5
 
 
 class ProgressFile:
-    """`reading` a file of the upload counts its bytes, `rows_seen` is counted up by whoever maps rows."""
+    """`reading` a file counts its bytes behind the first `head`, `rows_seen` is counted up by whoever maps rows."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, head: int = 0) -> None:
         self._path = folder / PROGRESS_FILE
         self._reading: int | None = None  # a file descriptor
         self._lock = threading.Lock()
-        self._bytes_before = 0
+        self._bytes_before = -head
         self.rows_seen = 0
 
     @contextmanager
@@ -60,7 +60,7 @@ class ProgressFile:
     def write(self) -> None:
         with self._lock:
             offset = os.lseek(self._reading, 0, os.SEEK_CUR) if self._reading is not None else 0
-        now = Progress(bytes_seen=self._bytes_before + offset, rows_seen=self.rows_seen)
+        now = Progress(bytes_seen=max(0, self._bytes_before + offset), rows_seen=self.rows_seen)
         unfinished = self._path.with_suffix(".tmp")
         unfinished.write_bytes(msgspec.json.encode(now))
         unfinished.rename(self._path)

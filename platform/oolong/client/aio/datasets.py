@@ -165,10 +165,12 @@ class AsyncDatasets:
         over: int | None = None,
         timeout_seconds: float = 1800.0,
         poll_seconds: float = 0.5,
+        counting: Callable[[models.DatasetStatistics], None] | None = None,
     ) -> models.DatasetStatistics:
         """Token lengths under a stored model's tokenizer; counted now if they were not, and then kept.
 
-        `over`: say which share of the rows is longer. Raises TimeoutError, and OolongError when it failed.
+        `over`: say which share of the rows is longer. `counting` is called at each look with the statistics as far as
+        they are. Raises TimeoutError, and OolongError when it failed.
         """
         version = await self.version(id_or_ref)
         asked = await self._connection.send(calls.datasets.measure(version.id, model))
@@ -180,6 +182,8 @@ class AsyncDatasets:
                 raise OolongError(f"the tokens could not be counted: {found.message}")
             if found.ended:
                 return found
+            if counting is not None:
+                counting(found)
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"statistics {found.id} are {found.state} after {timeout_seconds:g} s")
             await sleep(poll_seconds)

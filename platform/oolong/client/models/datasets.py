@@ -137,6 +137,8 @@ class DatasetStatistics(Answer):
     message: str = ""
     version_id: str
     model: Named
+    bytes: int = 0  # of the version's rows
+    bytes_seen: int = 0
     vocabulary: int = 0
     duplicates: int = 0
     conflicts: int = 0

@@ -7,17 +7,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from control_plane.catalog import store
+from control_plane.catalog import processes, store
 from control_plane.catalog.measurement_services import advance_measurements
 from control_plane.catalog.measuring import __main__ as measuring
 from control_plane.catalog.measuring.job import lengths_of
 from control_plane.catalog.measuring.lengths import EXACT_UP_TO, measure, rounded
 from control_plane.catalog.models import DatasetMeasurement
+from control_plane.catalog.parsing.job import PROGRESS_FILE, Progress, read_progress
+from control_plane.catalog.parsing.progress import ProgressFile
+from oolong.cli.output import counting_state
+from oolong.client.models import DatasetStatistics
 from tests.support.model_files import archive, files
 from tests.unit.control_plane.conftest import ready_model
 
@@ -47,8 +52,8 @@ def version(alice: Any, monkeypatch: pytest.MonkeyPatch, quick_validations: None
     made = alice.dataset("lengths", ROWS, completion_column="how")
     assert made.status_code == 201, made.content
 
-    def here(source: Path, _: Path) -> Any:
-        with source.open("rb") as file:
+    def here(source: Path, _: Path, progress: ProgressFile) -> Any:
+        with source.open("rb") as file, progress.reading(file):
             return json.loads(json.dumps(measure(file)))
 
     monkeypatch.setattr(measuring, "run_apart", here)
@@ -81,6 +86,48 @@ def test_lengths_are_counted_once_by_split_with_percentiles_and_a_share(
     assert sum(one["rows"] for one in train["histogram"]) == 100 and len(train["histogram"]) <= 32
     assert found["completions"]["train"]["largest"] == 2 and found["without_completion"] == 55
     assert (ask(alice, version).status_code, DatasetMeasurement.objects.count()) == (200, 1)
+
+
+def test_a_measurement_says_how_many_bytes_of_the_rows_it_has_counted(
+    alice: Any, version: str, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(alice, version)
+    folders: list[Path] = []
+    monkeypatch.setattr(processes, "start", lambda _, folder: folders.append(folder) or 1)
+    monkeypatch.setattr(processes, "is_alive", lambda *_: True)
+    found = done(alice, version, clock)
+    whole = found["bytes"]
+    assert (found["state"], found["bytes_seen"]) == ("RUNNING", 0) and whole > 1000
+    read = []
+    for bytes_seen in (700, 10 * whole):
+        progress = msgspec.json.encode(Progress(bytes_seen=bytes_seen))
+        (folders[0] / PROGRESS_FILE).write_bytes(progress)
+        read.append(done(alice, version, clock)["bytes_seen"])
+    assert read == [700, whole]
+    measuring.work(folders[0])
+    found = done(alice, version, clock)
+    assert (found["state"], found["bytes_seen"]) == ("DONE", whole)
+
+
+def test_the_tokenizer_before_the_rows_counts_for_no_progress(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b"tokenizer" + b"rows")
+    progress = ProgressFile(tmp_path, head=9)
+    seen = []
+    with (tmp_path / "input").open("rb", buffering=0) as source, progress.reading(source):
+        for _ in range(3):
+            source.read(5)
+            progress.write()
+            seen.append(read_progress(tmp_path))
+    assert [one and one.bytes_seen for one in seen] == [0, 1, 4]
+
+
+def test_the_command_shows_a_bar_of_what_is_counted() -> None:
+    made = {"id": "m", "version_id": "v", "model": {"id": "b", "name": "b"}, "bytes": 900}
+    states = [{"state": "QUEUED"}, {"state": "RUNNING", "bytes_seen": 300}]
+    assert [counting_state("sums@1", DatasetStatistics(**made, **state)) for state in states] == [
+        "sums@1 waits to be counted",
+        "counting tokens of sums@1",
+    ]
 
 
 def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person: Any) -> None:

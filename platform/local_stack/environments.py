@@ -92,7 +92,7 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
             Install(lists / "node-cuda.txt"),
             Install(lists / "node-torch-cuda.txt"),
         )
-        size = "about 6 GB to download, 13 GB on disk"
+        size = "about 4 GB to download, 9 GB on disk"
     else:
         public = (Install(lists / "node-torch-cuda.txt"), Install(lists / "node-torch-libraries.txt"))
         torch = Install(lists / "node-torch-cpu.txt", instead=public)

@@ -25,6 +25,8 @@ GIGABYTE = 10**9
 MEMORY_NEEDED_BYTES = int(7.2 * GIGABYTE)
 MEMORY_WANTED_FREE_BYTES = 4 * GIGABYTE
 DISK_NEEDED_BYTES = 10 * GIGABYTE
+# Of the pinned CUDA packages 4 GB lie beside the 9 GB that they unpack to, while pip installs them.
+DISK_NEEDED_CUDA_BYTES = 16 * GIGABYTE
 DISK_NEEDED_WHEN_SET_UP_BYTES = 2 * GIGABYTE
 GLIBC_NEEDED = (2, 34)  # SGLang's wheel is built for manylinux_2_34
 
@@ -226,7 +228,10 @@ def _memory_finding(machine: Machine) -> Finding:
 
 
 def _disk(machine: Machine) -> Finding:
-    needed = DISK_NEEDED_WHEN_SET_UP_BYTES if machine.environments_ready else DISK_NEEDED_BYTES
+    if machine.environments_ready:
+        needed = DISK_NEEDED_WHEN_SET_UP_BYTES
+    else:
+        needed = DISK_NEEDED_BYTES if machine.cuda is None else DISK_NEEDED_CUDA_BYTES
     short = {name: free for name, free in machine.disk_free_bytes.items() if free < needed}
     if machine.disk_no_exec:
         return Finding(

@@ -6,6 +6,7 @@ import pytest
 
 from local_stack import preflight
 from local_stack.preflight import GIGABYTE, Machine, findings
+from oolong import cuda_host
 
 FIT = Machine(
     python=(3, 11),
@@ -64,6 +65,12 @@ def test_less_disk_is_needed_once_the_environments_are_there():
     little = {"environments": 3 * GIGABYTE, "checkout": 3 * GIGABYTE, "data": 3 * GIGABYTE}
     assert "disk" in _failed(replace(FIT, disk_free_bytes=little))
     assert not _failed(replace(FIT, disk_free_bytes=little, environments_ready=True))
+
+
+def test_the_cuda_packages_need_more_disk():
+    disk = {"environments": 12 * GIGABYTE, "checkout": 12 * GIGABYTE, "data": 12 * GIGABYTE}
+    assert "disk" not in _failed(replace(FIT, disk_free_bytes=disk))
+    assert "disk" in _failed(replace(FIT, disk_free_bytes=disk, cuda=cuda_host.inspect_cuda({})))
 
 
 def test_only_the_full_disk_is_named():

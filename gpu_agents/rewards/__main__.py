@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import sys
 import time
 from pathlib import Path
@@ -56,11 +55,7 @@ def scorer_of_section(
     section: RewardSection, job: Job, sandboxes: Sandboxes, *, source: str = SourceKind.REWARD
 ) -> Scorer:
     """The section's uploaded function, or its built-in one."""
-    place = Place(
-        sandboxes=sandboxes,
-        timeout_seconds=section.timeout_seconds,
-        with_test_rewards=os.environ.get("OOLONG_TEST_REWARDS") == "1",
-    )
+    place = Place(sandboxes=sandboxes, timeout_seconds=section.timeout_seconds)
     if section.function is not None:
         text = Path(job.attempt.source_files[source]).read_text()
         return build_user_scorer(text, section.options, place)

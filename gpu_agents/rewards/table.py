@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_agents.rewards import exact_match, fails_every_third_row, format_check, length, math_answer
+from gpu_agents.rewards import exact_match, format_check, length, math_answer
 from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.composite import Composite, Part, read_parts
 from gpu_agents.rewards.pool import ChildPool
@@ -22,9 +22,6 @@ REWARDS: dict[str, Factory] = {
     "format": format_check.build,
     "length": length.build,
 }
-TEST_REWARDS: dict[str, Factory] = {
-    "fails_every_third_row": fails_every_third_row.build,
-}
 # Those that run programs of the policy.
 SANDBOXED: dict[str, Callable[[dict[str, Any], Sandboxes], Scorer]] = {
     "code": CodeTests,
@@ -38,7 +35,6 @@ class Place:
 
     sandboxes: Sandboxes
     timeout_seconds: float = 15.0
-    with_test_rewards: bool = False
 
 
 def may_hang(name: str, options: dict[str, Any]) -> bool:
@@ -57,10 +53,9 @@ def build_scorer(name: str, options: dict[str, Any], place: Place) -> Scorer:
         )
     if name in SANDBOXED:
         return SANDBOXED[name](options, place.sandboxes)
-    reward = build_reward(name, options, with_test_rewards=place.with_test_rewards)
+    reward = build_reward(name, options)
     if may_hang(name, options):
-        known = REWARDS | TEST_REWARDS
-        return ChildPool(known[name], options, size=CHILDREN, timeout_seconds=place.timeout_seconds)
+        return ChildPool(REWARDS[name], options, size=CHILDREN, timeout_seconds=place.timeout_seconds)
     return InThisProcess(reward)
 
 
@@ -68,17 +63,16 @@ def build_user_scorer(source: str, options: dict[str, Any], place: Place) -> Sco
     return UserFunction(source, options, sandboxes=place.sandboxes, timeout_seconds=place.timeout_seconds)
 
 
-def build_reward(name: str, options: dict[str, Any], *, with_test_rewards: bool = False) -> Reward:
+def build_reward(name: str, options: dict[str, Any]) -> Reward:
     """A function of the text alone. Raise OptionsRefused for a name or an option that there is not."""
     if "source" in options or name == "source":
         raise OptionsRefused(
             "a spec holds no source: upload the file (oolong function upload) and give reward.function",
             code="not_supported_yet",
         )
-    known = REWARDS | (TEST_REWARDS if with_test_rewards else {})
-    if name not in known:
+    if name not in REWARDS:
         names = sorted([*REWARDS, *SANDBOXED, "composite"])
         raise OptionsRefused(
             f"there is no reward function {name!r}; there are {names}", code="not_supported_yet"
         )
-    return known[name](options)
+    return REWARDS[name](options)

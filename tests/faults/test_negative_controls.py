@@ -47,14 +47,14 @@ def test_without_shipping_no_metric_is_in_the_database(stack: Stack, inputs: Inp
 
 
 def test_a_reward_that_raises_costs_exactly_its_groups(new_stack: Callable[..., Stack], model: Path) -> None:
-    stack = new_stack(OOLONG_EXTRA_REWARDS="fails_every_third_row")
+    stack = new_stack()
     inputs = upload_inputs(stack, model)
-    node = stack.add_node("only", slots=2, switches={"jobs": {"OOLONG_TEST_REWARDS": "1"}})
+    node = stack.add_node("only", slots=2, switches={"reward_fails": True})
     client = stack.client()
     document = small_runs.spec(
         inputs, steps=20,
         reward={
-            "name": "fails_every_third_row", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0,
+            "name": "exact_match", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0,
         },
         # Two groups a step: of so few, the trajectory browser keeps every one.
         trainer={"total_train_steps": 20, "groups_per_step": 2, "minibatches": 1},

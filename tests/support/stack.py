@@ -117,6 +117,7 @@ class Node:
         words = [sys.executable, "-m", module, "run", "--server", self.url, "--data-dir", str(self.data)]
         words += ["--enrol-token", self.token, "--name", self.name, "--slots", str(self.slots)]
         words += ["--device", "cpu", "--node-python", str(self.node_python), "--model-root", "/"]
+        words += ["--job-path", str(ROOT / "tests")] if self.switches else []
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
         environment |= {"PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
         environment |= {"OOLONG_SWITCHES": json.dumps(self.switches)}

@@ -1,8 +1,8 @@
-"""The real agent with switches that only tests have: more environment for its jobs, or a deaf-mute outbox.
+"""The real agent with switches that only tests have: a reward that fails, or a deaf-mute outbox.
 
 `python -m tests.support.switched_agent run --server … ` takes what `python -m gpu_agents.agent run` takes; the
-switches come as JSON in OOLONG_SWITCHES: {"jobs": {"OOLONG_TEST_REWARDS": "1"}, "ships": false}. The product's own
-agent reads no such variable: it gives its jobs a fixed environment, and has no way not to ship.
+switches come as JSON in OOLONG_SWITCHES: {"reward_fails": true, "ships": false}. The product's own agent reads no such
+variable: it starts the product's jobs, and has no way not to ship.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from dataclasses import dataclass
 
 from gpu_agents.agent import __main__ as entry
 from gpu_agents.agent import agent
-from gpu_agents.agent.launch import COMMANDS, Command, JobPlace
+from gpu_agents.agent.launch import COMMANDS, Command, JobPlace, reward_command
 from gpu_agents.agent.shipping import Shipper
 from oolong.contracts.lifecycle import JobKind
+from tests.support import failing_reward
 
 
-def with_environment(command: Command, variables: Mapping[str, str]) -> Command:
-    words = ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items())]
-
-    def changed(place: JobPlace) -> list[str]:
-        return [*words, *command(place)]
-
-    return changed
+def failing_reward_command(place: JobPlace) -> list[str]:
+    return [failing_reward.MODULE if word == "gpu_agents.rewards" else word for word in reward_command(place)]
 
 
 @dataclass
@@ -38,13 +34,13 @@ class MuteShipper(Shipper):
         await asyncio.Event().wait()
 
 
-def commands(variables: Mapping[str, str]) -> Mapping[JobKind, Command]:
-    return {kind: with_environment(command, variables) for kind, command in COMMANDS.items()}
+def commands() -> Mapping[JobKind, Command]:
+    return {**COMMANDS, JobKind.REWARD: failing_reward_command} if SWITCHES.get("reward_fails") else COMMANDS
 
 
 class SwitchedAgent(agent.Agent):
     def __init__(self, settings: agent.AgentSettings, node: agent.Node) -> None:
-        super().__init__(settings, node, commands=commands(SWITCHES.get("jobs", {})))
+        super().__init__(settings, node, commands=commands())
 
 
 SWITCHES = json.loads(os.environ.get("OOLONG_SWITCHES", "{}"))

@@ -84,6 +84,7 @@ class LocalAttempt:
     environment: dict[str, str] = field(default_factory=dict)
     resume_directory: Path | None = None
     trainer_module: str = ""  # instead of trainers.<kind>
+    reward_module: str = "gpu_agents.rewards"
     engine_launcher: str = ""  # called as the node Python is, instead of it, to start engines
     device: str = "cpu"
     slots: list[str] = field(default_factory=list)  # of every engine: GPUs
@@ -92,7 +93,7 @@ class LocalAttempt:
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         engines = self.spec.rollout.engines
-        controller, reward, rendezvous, *ports = free_ports(3 + 2 * engines)
+        controller, reward, self.torchrun_port, *ports = free_ports(3 + 2 * engines)
         self.attempt = AttemptFile(
             run_id="run_local", attempt_id="att_local", attempt_number=1, epoch=1,
             spec=self.spec.model_dump(mode="json"),
@@ -101,7 +102,7 @@ class LocalAttempt:
             resume_directory=str(self.resume_directory) if self.resume_directory else None,
             controller_url=f"http://127.0.0.1:{controller}", reward_url=f"http://127.0.0.1:{reward}",
             engine_ports=ports[:engines], session_ports=ports[engines:],
-            rendezvous_port=rendezvous, token="local-token",
+            token="local-token",
             node_python=self.engine_launcher or self.node_python, device=self.device,
         )  # fmt: skip
         (self.directory / "attempt.json").write_bytes(msgspec.json.encode(self.attempt))
@@ -116,12 +117,12 @@ class LocalAttempt:
         files = ["--attempt", str(self.directory / "attempt.json"), "--job", str(directory)]
         command = {
             JobKind.CONTROLLER: [sys.executable, "-m", "gpu_agents.rollout.controller"],
-            JobKind.REWARD: [sys.executable, "-m", "gpu_agents.rewards"],
+            JobKind.REWARD: [sys.executable, "-m", self.reward_module],
             JobKind.ROLLOUT: [sys.executable, "-m", "gpu_agents.rollout.worker"],
             JobKind.TRAINER: [
                 self.node_python, "-m", "torch.distributed.run",
                 "--nproc-per-node", str(self.spec.trainer.ranks),
-                "--master-addr", "127.0.0.1", "--master-port", str(self.attempt.rendezvous_port),
+                "--master-addr", "127.0.0.1", "--master-port", str(self.torchrun_port),
                 "-m", self.trainer_module or f"trainers.{self.spec.kind}",
             ],
         }[kind]  # fmt: skip

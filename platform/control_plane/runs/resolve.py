@@ -17,7 +17,7 @@ from control_plane.catalog.models import (
     FunctionVersion,
     ModelState,
 )
-from control_plane.catalog.rewards import known_rewards
+from control_plane.catalog.rewards import BUILT_IN
 from control_plane.common.errors import FieldError
 from control_plane.fleet.access import pools_of
 from control_plane.runs import job_secrets
@@ -246,17 +246,17 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
         resolved.refuse(
             "/reward/name", "not_supported_yet",
             "a spec holds no source: upload the file (oolong function upload) and give reward.function: name@1, "
-            "or take one of " + ", ".join(known_rewards()),
+            "or take one of " + ", ".join(BUILT_IN),
         )  # fmt: skip
-    elif spec.reward.name not in known_rewards():
+    elif spec.reward.name not in BUILT_IN:
         resolved.refuse("/reward/name", "unknown_reward", _no_reward(spec.reward.name))
     own = spec.evaluation.reward if spec.evaluation is not None else None
-    if own is not None and own.name not in known_rewards():
+    if own is not None and own.name not in BUILT_IN:
         resolved.refuse("/evaluation/reward/name", "unknown_reward", _no_reward(own.name))
 
 
 def _no_reward(name: str) -> str:
-    return f"there is no reward {name!r}{nearest(name, known_rewards())}; known: {', '.join(known_rewards())}"
+    return f"there is no reward {name!r}{nearest(name, BUILT_IN)}; known: {', '.join(BUILT_IN)}"
 
 
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

@@ -23,6 +23,7 @@ from gpu_agents.rollout.controller.prompts import PromptOrder
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Document, Note, Points, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel
+from tests.support import failing_reward
 from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import LocalAttempt
 
@@ -55,7 +56,7 @@ def spec(*, steps: int) -> RunSpec:
             "model": {"base_model": "tiny"},
             "dataset": {"version": "rows"},
             "reward": {
-                "name": "fails_every_third_row",
+                "name": "exact_match",
                 "options": {"extract": "regex", "pattern": "()"},
                 "max_error_share": 1.0,
             },
@@ -84,7 +85,7 @@ def story(tiny: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Story:
             model_directory=tiny.base,
             dataset_file=dataset,
             node_python=str(tiny.node_python),
-            environment={"OOLONG_TEST_REWARDS": "1"},
+            reward_module=failing_reward.MODULE,
             resume_directory=resume,
         )
 

@@ -15,7 +15,6 @@ def stack(
 ) -> Iterator[Stack]:
     with running_stack(
         services_folder / request.path.stem, postgres_url=postgres_url, node_python=node_python,
-        settings={"OOLONG_EXTRA_REWARDS": "fails_every_third_row"},
     ) as stack:  # fmt: skip
         yield stack
         if request.session.testsfailed:

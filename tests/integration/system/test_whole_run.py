@@ -27,9 +27,9 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
             f"{time.monotonic() - began:6.1f} s  step {small_runs.last_step([node]):3d}  {text}", flush=True
         )
 
-    node = stack.add_node("only", slots=2, switches={"jobs": {"OOLONG_TEST_REWARDS": "1"}})
+    node = stack.add_node("only", slots=2, switches={"reward_fails": True})
     reward = {
-        "name": "fails_every_third_row",
+        "name": "exact_match",
         "options": {"extract": "regex", "pattern": "[01]"},
         "max_error_share": 1.0,
     }

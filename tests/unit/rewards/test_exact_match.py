@@ -69,9 +69,3 @@ def test_code_of_users_and_unknown_names_are_not_supported_yet(name: str, option
     with pytest.raises(OptionsRefused) as refused:
         build_reward(name, options)
     assert refused.value.code == "not_supported_yet"
-
-
-def test_the_test_reward_is_not_there_for_users() -> None:
-    with pytest.raises(OptionsRefused):
-        build_reward("fails_every_third_row", {})
-    assert build_reward("fails_every_third_row", {}, with_test_rewards=True)

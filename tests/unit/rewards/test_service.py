@@ -30,6 +30,7 @@ from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, S
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_source import EVALUATION_REWARD
 from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, TestOutcome
+from tests.support import failing_reward
 from tests.unit.rewards import hanging_reward
 
 
@@ -65,9 +66,7 @@ async def test_a_score_and_a_token() -> None:
 
 
 async def test_a_reward_that_raises_gives_an_error_and_no_score() -> None:
-    async with Served(
-        InThisProcess(build_reward("fails_every_third_row", {}, with_test_rewards=True))
-    ) as served:
+    async with Served(InThisProcess(failing_reward.build({}))) as served:
         replies = [await served.score(r"\boxed{4}", row=row) for row in range(6)]
         assert [reply.status for reply in replies] == ["error", "ok", "ok", "error", "ok", "ok"]
         assert replies[0].score is None and "row 0" in replies[0].message

@@ -10,7 +10,9 @@ from gpu_agents.rewards.composite import Composite, Part
 from gpu_agents.rewards.pool import ChildPool
 from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
+from gpu_agents.rewards.service import InThisProcess
 from gpu_agents.rewards.table import Place, build_reward, build_scorer
+from tests.support import failing_reward
 
 
 def of(text: str, answer: str = "4") -> Completion:
@@ -107,8 +109,8 @@ async def test_a_composite_passes_on_what_its_parts_say() -> None:
 
 
 async def test_a_composite_with_a_part_that_has_no_score_has_none() -> None:
-    options = {"parts": [{"name": "exact_match"}, {"name": "fails_every_third_row"}]}
-    scorer = build_scorer("composite", options, Place(sandboxes=Sandboxes(slots=1), with_test_rewards=True))
+    parts = [build_reward("exact_match", {}), failing_reward.build({})]
+    scorer = Composite([Part(f"part-{n}", 1.0, InThisProcess(part)) for n, part in enumerate(parts)])
     with pytest.raises(NoScore, match="row 3"):
         await scorer.score(Completion(prompt="", text="", answer="", finish_reason="stop", row=3))
 

@@ -14,7 +14,6 @@ import pytest
 from aiohttp import web
 
 from gpu_agents.rewards.reward import Completion, Score
-from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.worker.episode import completion_seed
 from gpu_agents.rollout.worker.loading import WeightLoader
@@ -23,6 +22,7 @@ from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Group, PublishedWeights, ScoreReply
 from oolong.contracts.telemetry import Histogram
 from oolong.workflow import Episode
+from tests.support import failing_reward
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, publish, write_rows
 from tests.unit.rollout.scripted_engine import ScriptedEngine
@@ -258,7 +258,7 @@ async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
 async def test_reward_errors_are_exactly_the_groups_that_raise(
     new_harness: Make, engine: ScriptedEngine, versions: Versions
 ) -> None:
-    reward = build_reward("fails_every_third_row", {}, with_test_rewards=True)
+    reward = failing_reward.build({})
     async with new_harness(reward=reward, staleness={"max": 1}) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")

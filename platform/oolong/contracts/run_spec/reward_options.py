@@ -125,13 +125,11 @@ REWARD_OPTIONS: dict[str, type[Section]] = {
     "length": LengthOptions,
     "composite": CompositeOptions,
 }
-# Where a test adds it; elsewhere the control plane knows no such reward.
-_OF_TESTS: dict[str, type[Section]] = {"fails_every_third_row": ExactMatchOptions}
 
 
 def option_faults(name: str, options: dict[str, Any], *, prefix: str = "") -> list[SpecError]:
     """All faults of the options of a built-in reward, those of a composite's parts included. None for other names."""
-    model = REWARD_OPTIONS.get(name) or _OF_TESTS.get(name)
+    model = REWARD_OPTIONS.get(name)
     if model is None:
         return []
     try:
@@ -150,7 +148,7 @@ def _part_faults(name: str, options: Any, *, prefix: str) -> list[SpecError]:
     if name == "composite":
         message = "a composite holds no other composite; list its parts here instead"
         return [SpecError(pointer=f"{prefix}/name", code="nested_composite", message=message)]
-    if name not in REWARD_OPTIONS and name not in _OF_TESTS:
+    if name not in REWARD_OPTIONS:
         known = [one for one in REWARD_OPTIONS if one != "composite"]
         message = f"there is no built-in reward {name!r}{nearest(name, known)}; known: {', '.join(known)}"
         return [SpecError(pointer=f"{prefix}/name", code="unknown_reward", message=message)]

@@ -15,6 +15,7 @@ from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.api import Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
+from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import EnrolmentError, enrol
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.isolation.uids import FIRST, LAST
@@ -27,6 +28,7 @@ from oolong.variables import report_unknown
 log = logging.getLogger("gpu_agents.agent")
 
 END_JOBS_GRACE_SECONDS = 10.0
+REVOKED_STATUS = 3  # node_init knows it
 MAX_SLOTS_PER_GPU = 8
 
 
@@ -46,6 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
             status = asyncio.run(_run(settings))
             stop_tracing()
             return status
+    except NodeRevoked as revoked:
+        print(f"error: {revoked}. Its jobs were ended, and {data.node} was removed", file=sys.stderr)
+        return REVOKED_STATUS
     except (AgentIsRunning, EnrolmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -20,7 +20,8 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
-from gpu_agents.agent.heartbeat import Heart
+from gpu_agents.agent.end_jobs import end_jobs
+from gpu_agents.agent.heartbeat import Heart, NodeRevoked
 from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.isolation.node import NodeIsolation, detect
 from gpu_agents.agent.job_secrets import JobSecrets, NotGiven
@@ -29,6 +30,7 @@ from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
 from gpu_agents.agent.reconcile import (
+    UNWANTED_GRACE_SECONDS,
     Action,
     Decline,
     End,
@@ -97,7 +99,7 @@ class Agent:
         self._acknowledged: set[str] = set()
 
     async def run(self) -> None:
-        """Serve until cancelled. Jobs are left as they are."""
+        """Serve until cancelled, and leave jobs as they are. Raise NodeRevoked, once they have ended, if it is."""
         known = len(self._jobs.records())
         log.info("node %s serves %s with %d known jobs", self._node.node_id, self._settings.server, known)
         try:
@@ -106,11 +108,25 @@ class Agent:
                 tasks.create_task(self._shipper.run(), name="shipper")
                 tasks.create_task(self._uploader.run(), name="uploader")
                 tasks.create_task(self._relay.run(), name="relay")
+        except* NodeRevoked as revoked:
+            reason = str(revoked.exceptions[0])
         finally:
             await self._preparer.close()
             await self._imports.close()
             await self._model_checks.close()
             await self._api.close()
+        self._leave_pool()
+        raise NodeRevoked(reason)
+
+    def _leave_pool(self) -> None:
+        """End the jobs and forget who this node was, so that a new token makes it another one. The credential goes
+        last: an agent that is killed meanwhile is refused again, and does this again."""
+        ended = end_jobs(self._data, grace_seconds=UNWANTED_GRACE_SECONDS)
+        log.info("jobs ended: %d after being asked, %d by force", ended.stopped, ended.killed)
+        for record in self._jobs.records():
+            self._jobs.forget(record.job_id)
+        self._data.desired.unlink(missing_ok=True)
+        self._data.node.unlink()
 
     async def _loop(self) -> None:
         while True:

@@ -24,9 +24,14 @@ from oolong.contracts.lifecycle import JobState
 
 log = logging.getLogger(__name__)
 
+REVOKED = "node_revoked"
 LOOK_SECONDS = 0.25  # how often local changes are looked for while a heartbeat waits at the server
 INVENTORY_SECONDS = 30.0
 UNHELD_POLL_SECONDS = 1.0  # pause after a heartbeat that the server did not hold
+
+
+class NodeRevoked(Exception):
+    """Those who manage the pool revoked this node's credential; the message is the control plane's."""
 
 
 class Heart:
@@ -61,7 +66,7 @@ class Heart:
     async def beat(self, *, desired: list[DesiredAttempt], revision: int) -> HeartbeatReply | None:
         """One heartbeat. Goes out at once when there is news, otherwise waits at the server for some.
 
-        Returns None when the server is away, or when something changed here before it answered.
+        Returns None when the server is away, or when something changed here before it answered. Raises NodeRevoked.
         """
         self._nudged.clear()
         jobs = self._observed()
@@ -78,6 +83,8 @@ class Heart:
                     return None
                 reply = answer
         except (Unreachable, Refused) as error:
+            if isinstance(error, Refused) and error.code == REVOKED:
+                raise NodeRevoked(error.detail) from error
             wait = self._backoff.failed(getattr(error, "retry_after", None))
             log.warning("no heartbeat, again in %.1f s: %s%s", wait, error, _advice(error, self._data))
             await self._change(timeout=wait)

@@ -137,7 +137,6 @@ def write_attempt(
             engine_ports=numbered_ports(ports, "engine"),
             session_ports=numbered_ports(ports, "session"),
             playground_port=ports.get("playground-0", 0),
-            rendezvous_port=ports.get("rendezvous", 0),
             token=attempt.token,
             node_python=node_python,
             device=device,

@@ -20,6 +20,9 @@ import time
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 PR_SET_CHILD_SUBREAPER = 36
 CANNOT_RUN = 2  # the agent's exit status for a wrong setting: starting it again changes nothing
+REVOKED = (
+    3  # the agent's exit status once its node was revoked: its jobs have ended, and it may not come back
+)
 AGENT_SECONDS = 10.0  # for the agent to end; it leaves its jobs alone
 CALM_SECONDS = 60.0  # an agent that ran for so long starts again at once
 LONGEST_WAIT = 30.0
@@ -36,13 +39,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def keep(command: list[str]) -> int:
-    """Run the agent until this process is told to stop, or the agent cannot run at all. Its exit status."""
+    """Run the agent until this process is told to stop, or the agent cannot run at all, or not any more. Its exit
+    status."""
     wait, first = 1.0, True
     while True:
         began = time.monotonic()
         agent = subprocess.Popen(command, preexec_fn=_unblock)
         status, stop = _serve(agent.pid)
-        if stop or (first and status == CANNOT_RUN):
+        if stop or status == REVOKED or (first and status == CANNOT_RUN):
             return 0 if stop else status
         first = False
         wait = 1.0 if time.monotonic() - began >= CALM_SECONDS else min(LONGEST_WAIT, 2 * wait)

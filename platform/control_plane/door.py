@@ -11,6 +11,7 @@ from control_plane.common.doorkeeper import App, Doorkeeper, Knock, SocketGate
 from control_plane.common.errors import LOG_IN, Problem, not_found
 from control_plane.common.rate_limits import Limiter
 from control_plane.fleet.selectors import node_of_credential
+from control_plane.fleet.services import revoked
 from control_plane.telemetry.credentials import Credential, in_database
 
 # What uploads and upload sessions are for.
@@ -40,7 +41,10 @@ async def refusal_of(knock: Knock) -> Problem | None:
 def _refusal_of(knock: Knock) -> Problem | None:
     """A file is taken from nodes, and from who may write what files are for; the view then asks for which of them."""
     if knock.path.startswith("/api/v1/agent/"):
-        return None if knock.bearer and node_of_credential(knock.bearer) is not None else _unknown()
+        node = node_of_credential(knock.bearer) if knock.bearer else None
+        if node is None:
+            return _unknown()
+        return revoked(node) if node.is_revoked else None
     if not knock.credential:
         return _unknown()
     # A token is of one project, whatever is named; the view says so.

@@ -69,6 +69,7 @@ class ScriptedControlPlane:
     poison: set[str] = field(default_factory=set)  # jobs: a body with a piece of one is refused as a whole
     holds_logs: bool = False  # the answer to bodies with logs waits as long as this is so
     holds_heartbeats: bool = False  # one that waits for news is answered by news alone, not by time
+    revoked: bool = False  # the node's credential
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
     enrolled: list[EnrolRequest] = field(default_factory=list)
@@ -156,6 +157,8 @@ class ScriptedControlPlane:
         expected = ENROLMENT_TOKEN if request.path.endswith("/enrol") else CREDENTIAL
         if request.headers.get("Authorization") != f"Bearer {expected}":
             return _problem(401, "not_authenticated")
+        if self.revoked and expected == CREDENTIAL:
+            return _problem(403, "node_revoked")
         response: web.StreamResponse = await handler(request)  # type: ignore[operator]
         self.requests.append(f"{request.method} {request.path} {response.status}")
         if fault is not None and fault.kind == "lose_answer":
@@ -183,6 +186,8 @@ class ScriptedControlPlane:
     async def _heartbeat(self, request: web.Request) -> web.Response:
         self.heartbeats.append(msgspec.json.decode(await request.read(), type=HeartbeatRequest))
         await self._hold(request)
+        if self.revoked:
+            return _problem(403, "node_revoked")
         acknowledged = [
             job.job_id
             for job in self.heartbeats[-1].jobs
@@ -203,7 +208,7 @@ class ScriptedControlPlane:
         until = time.monotonic() + wait
         self.held += 1
         try:
-            while self.revision() == revision and request.transport is not None:
+            while not self.revoked and self.revision() == revision and request.transport is not None:
                 if time.monotonic() >= until and not self.holds_heartbeats:
                     break
                 await asyncio.sleep(0.05)

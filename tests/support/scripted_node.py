@@ -129,6 +129,8 @@ class ScriptedNode:
             if reply.is_success:
                 return reply
             if reply.status_code < 500 and reply.status_code not in ASK_AGAIN:
+                if reply.json()["code"] == "node_revoked":
+                    raise _Closed
                 if reply.json()["code"] == "fenced":
                     raise _Unwanted
                 raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")

@@ -14,8 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpu_agents.agent.__main__ import REVOKED_STATUS
 from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.end_jobs import serving
+from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import enrol
 from gpu_agents.agent.launch import JobPlace
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
@@ -86,6 +88,9 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
             await task
         except asyncio.CancelledError:
             return
+        except NodeRevoked as revoked:
+            print(revoked, file=sys.stderr)
+            sys.exit(REVOKED_STATUS)
 
 
 async def _serve(settings: AgentSettings) -> None:

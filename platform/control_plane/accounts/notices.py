@@ -10,5 +10,6 @@ TOPIC = "access"  # internal: no caller can subscribe to it
 
 
 def announce_power_change(user_ids: Iterable[str]) -> None:
-    """These users may have lost something: a token, a role, a session. Call inside the transaction of the change."""
+    """These users may have lost something: a token, a role, a session; or these nodes their credential. Call inside the
+    transaction of the change."""
     live.publish_many(TOPIC, [("event", {"user": user_id}) for user_id in sorted(set(user_ids))])

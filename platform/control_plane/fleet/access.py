@@ -25,18 +25,18 @@ def pools_of(team: str) -> QuerySet[Pool]:
     ).order_by("name")
 
 
-def teams_of(pool: str) -> QuerySet[Team]:
-    """The teams that may use a pool."""
+def teams_of(pool: str | None) -> QuerySet[Team]:
+    """The teams that may use a pool; None, the pool of a revoked node, is nobody's."""
     is_open = Exists(Pool.objects.filter(pk=pool, all_teams=True))
     return Team.objects.filter(Q(is_open) | Q(pk__in=PoolTeam.objects.filter(pool=pool).values("team")))
 
 
-def projects_of(pool: str) -> list[str]:
+def projects_of(pool: str | None) -> list[str]:
     """Ids of the projects whose runs may be placed in a pool."""
     return list(Project.objects.filter(team__in=teams_of(pool)).values_list("pk", flat=True))
 
 
-def team_may_use(pool: str, team: str) -> bool:
+def team_may_use(pool: str | None, team: str) -> bool:
     return pools_of(team).filter(pk=pool).exists()
 
 
@@ -88,7 +88,7 @@ def managed_pool(caller: Caller, name: str) -> Pool:
 
 def managed_node(caller: Caller, node_id: str) -> Node:
     node = Node.objects.filter(pk=node_id, pool__in=visible_pools(caller)).first()
-    if node is None:
+    if node is None or node.pool_id is None:
         raise not_found("node", node_id)
     managed_pool(caller, node.pool_id)
     return node

@@ -21,7 +21,7 @@ from control_plane.fleet.models import Intent
 class NodeSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
-    pool = serializers.CharField()
+    pool = serializers.CharField(help_text="empty once the node was revoked")
     status = serializers.ChoiceField(choices=NODE_STATUSES)
     hostname = serializers.CharField()
     agent_version = serializers.CharField()

@@ -15,6 +15,7 @@ from control_plane.common.errors import Problem
 from control_plane.common.origin import note_caller
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
+from control_plane.fleet.services import refuse_revoked
 
 
 class NodeAuthentication(BaseAuthentication):
@@ -25,6 +26,7 @@ class NodeAuthentication(BaseAuthentication):
         node = node_of_credential(text)
         if node is None:
             raise exceptions.NotAuthenticated("the node credential is unknown; enrol the node again")
+        refuse_revoked(node)
         note_caller(kind="node", identity=node.pk, name=node.name)
         return None, node
 

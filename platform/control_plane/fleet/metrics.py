@@ -13,7 +13,7 @@ from control_plane.fleet.models import Lease, Liveness, Node, Slot
 
 
 def collect() -> Iterable[Metric]:
-    nodes = Counter(node.status for node in Node.objects.only("liveness", "intent"))
+    nodes = Counter(node.status for node in Node.objects.exclude(pool=None))
     yield labelled(GaugeMetricFamily, "oolong_nodes", "Nodes by status.", "status", dict(nodes))
     yield labelled(GaugeMetricFamily, "oolong_slots", "Slots by state.", "state", slot_states())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 
 from control_plane.accounts.models import Team, User
 from control_plane.common import ids
@@ -10,6 +11,7 @@ from oolong.contracts.agent import JobIsolation
 
 DEFAULT_POOL = "default"
 DRAINED = "DRAINED"  # status of a node that is DRAINING and that nothing holds any more
+REVOKED = "REVOKED"  # status of a node whose credential was revoked
 
 
 class Liveness(models.TextChoices):
@@ -54,7 +56,7 @@ class PoolTeam(models.Model):
 
 
 class PoolAdmin(models.Model):
-    """The user manages the pool: enrolls, cordons, drains and removes its nodes, and sets quotas."""
+    """The user manages the pool: enrolls, cordons, drains and revokes its nodes, and sets quotas."""
 
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="admins")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="pools_administered")
@@ -66,7 +68,8 @@ class PoolAdmin(models.Model):
 
 class Node(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.node_id, editable=False)
-    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes")
+    # None once its credential was revoked: it belongs nowhere, and stays for the history of its attempts alone.
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes", null=True)
     name = models.CharField(max_length=120)
     credential_sha256 = models.CharField(max_length=64, unique=True)
     hostname = models.CharField(max_length=255, default="", blank=True)
@@ -92,6 +95,17 @@ class Node(models.Model):
     )  # grows whenever the node's desired state may have changed
     next_port = models.PositiveIntegerField(default=0)
 
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(pool__isnull=False) | Q(liveness=Liveness.LOST), name="revoked_node_is_lost"
+            )
+        ]
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.pool_id is None
+
     @property
     def takes_work(self) -> bool:
         """It is heard of, and whoever runs it wants something new to go there."""
@@ -105,6 +119,8 @@ class Node(models.Model):
     @property
     def status(self) -> str:
         """One word for people: silence outranks intent, and a drain is done once nothing holds a slot."""
+        if self.is_revoked:
+            return REVOKED
         if self.liveness != Liveness.READY:
             return self.liveness
         if self.intent == Intent.DRAINING and not self.is_held:
@@ -153,7 +169,7 @@ class Lease(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["slot"], condition=models.Q(released_at=None), name="one_open_lease_per_slot"
+                fields=["slot"], condition=Q(released_at=None), name="one_open_lease_per_slot"
             )
         ]
         indexes = [models.Index(fields=["holder"]), models.Index(fields=["job"])]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django.db.models import Q
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -118,7 +117,7 @@ class PoolView(ApiView):
         responses=PoolSettingsSerializer,
     )
     def patch(self, request: Request, pool_name: str) -> Response:
-        pool = _any_pool(pool_name)
+        pool = any_pool(pool_name)
         pool = pools.change_pool(pool, **_body(PoolChangeSerializer, request))
         return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)))
 
@@ -149,8 +148,9 @@ class PoolTeamsView(ApiView):
 
         The team's runs may be scheduled on its nodes, up to the quota when one is given.
         """
-        pool, named = _any_pool(pool_name), _body(BindTeamSerializer, request)["team"]
-        team = Team.objects.filter(Q(pk=named) | Q(name=named)).first()
+        pool, named = any_pool(pool_name), _body(BindTeamSerializer, request)["team"]
+        # A team may be named as another's id is.
+        team = Team.objects.filter(pk=named).first() or Team.objects.filter(name=named).first()
         if team is None:
             raise _unknown("team", named, "see GET /api/v1/teams")
         pools.bind_team(pool, team)
@@ -170,7 +170,7 @@ class PoolTeamView(ApiView):
     )
     def delete(self, request: Request, pool_name: str, team_id: str) -> Response:
         team = or_not_found(Team.objects.filter(pk=team_id).first(), "team", team_id)
-        pools.unbind_team(_any_pool(pool_name), team)
+        pools.unbind_team(any_pool(pool_name), team)
         return Response(status=204)
 
 
@@ -215,7 +215,7 @@ class PoolAdminsView(ApiView):
     )
     @idempotent
     def post(self, request: Request, pool_name: str) -> Response:
-        pool, username = _any_pool(pool_name), _body(AppointSerializer, request)["username"]
+        pool, username = any_pool(pool_name), _body(AppointSerializer, request)["username"]
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
             raise _unknown("username", username, "add or invite them to a project first")
@@ -236,7 +236,7 @@ class PoolAdminView(ApiView):
 
         The user no longer manages its nodes and quotas.
         """
-        pools.remove_admin(_any_pool(pool_name), user_id)
+        pools.remove_admin(any_pool(pool_name), user_id)
         return Response(status=204)
 
 
@@ -269,7 +269,7 @@ def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
     return fields
 
 
-def _any_pool(name: str) -> Pool:
+def any_pool(name: str) -> Pool:
     """For admins of the installation, to whom every pool is visible."""
     return or_not_found(Pool.objects.filter(pk=name).first(), "pool", name)
 

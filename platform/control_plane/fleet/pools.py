@@ -14,7 +14,7 @@ from control_plane.accounts import audit
 from control_plane.accounts.models import Project, Team, User
 from control_plane.accounts.notices import announce_power_change
 from control_plane.common import live
-from control_plane.common.errors import FieldError, conflict, not_found, unprocessable
+from control_plane.common.errors import FieldError, conflict, not_found, or_not_found, unprocessable
 from control_plane.fleet.access import projects_of
 from control_plane.fleet.models import DEFAULT_POOL, Pool, PoolAdmin, PoolTeam, Quota
 
@@ -39,7 +39,7 @@ def create_pool(name: str, *, all_teams: bool = False, trainer_code: bool = Fals
 def change_pool(pool: Pool, *, all_teams: bool | None = None, trainer_code: bool | None = None) -> Pool:
     """Open it to all teams or close it; allow losses of users in it or forbid them. A repeat leaves no entry."""
     with transaction.atomic():
-        pool = Pool.objects.select_for_update().get(pk=pool.pk)
+        pool = locked(pool.pk)
         asked = {"all_teams": all_teams, "trainer_code": trainer_code}
         changed = {
             name: {"before": getattr(pool, name), "after": value}
@@ -57,9 +57,24 @@ def change_pool(pool: Pool, *, all_teams: bool | None = None, trainer_code: bool
     return pool
 
 
+def delete(pool: Pool) -> None:
+    """With its bindings, admins, quotas and enrolment tokens. The caller has locked it, and nothing uses it."""
+    admins = list(pool.admins.values_list("user", flat=True))
+    record("pool.delete", pool)
+    pool.delete()
+    announce_power_change(admins)
+    announce_pool()
+
+
+def locked(name: str) -> Pool:
+    """The pool, kept from being deleted until the transaction ends. 404 when it was."""
+    return or_not_found(Pool.objects.select_for_update().filter(pk=name).first(), "pool", name)
+
+
 def bind_team(pool: Pool, team: Team) -> None:
     """The team may use the pool. Safe to repeat."""
     with transaction.atomic():
+        pool = locked(pool.pk)
         if PoolTeam.objects.get_or_create(pool=pool, team=team)[1]:
             _record_of_team("pool.bind_team", pool, team)
             announce_pool()
@@ -82,6 +97,7 @@ def appoint_admin(pool: Pool, user: User) -> PoolAdmin:
         message = f"{user.username} is a service account; appoint a person"
         raise unprocessable("invalid", message, [FieldError("/username", "service_account", message)])
     with transaction.atomic():
+        pool = locked(pool.pk)
         row, made = PoolAdmin.objects.get_or_create(pool=pool, user=user)
         if made:
             record("pool.appoint_admin", pool, data={"user": user.username, "user_id": user.pk})
@@ -103,6 +119,7 @@ def remove_admin(pool: Pool, user_id: str) -> None:
 def set_quota(pool: Pool, team: Team, *, limit_slots: int | None) -> Quota:
     """At most so many slots of the pool for the team; None lifts the limit."""
     with transaction.atomic():
+        pool = locked(pool.pk)
         before = Quota.objects.filter(team=team, pool=pool).first()
         quota, _ = Quota.objects.update_or_create(team=team, pool=pool, defaults={"limit_slots": limit_slots})
         change = {"before": before.limit_slots if before else None, "after": limit_slots}

@@ -1,6 +1,7 @@
 """Who gets slots now: a pure function from a snapshot of one pool to placements, and a why for each run that waits.
 
-Order: higher priority first, then who submitted first. A request is placed whole on one node (gang, all or
+Order: higher priority first, then who submitted first; above USUAL_PRIORITY among the runs of one team only, because it
+is the team's own operators who give it. A request is placed whole on one node (gang, all or
 nothing) or waits; the ranks of a trainer get a GPU each, also where slots share GPUs. The first request that waits
 only for slots to come free reserves the node where it will fit soonest, and nobody behind it is placed there: small
 requests may pass a big one, but cannot starve it.
@@ -15,6 +16,8 @@ from datetime import datetime
 from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.model_paths import root_of
 from oolong.gpu_slots import device_of
+
+USUAL_PRIORITY = 500  # above it a run goes ahead of others of its team: operators decide that
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,16 @@ class _Pool:
     nodes: Mapping[str, NodeView]
     free: dict[str, list[SlotView]]
     used: dict[str, int]
-    reserved: dict[str, str] = field(default_factory=dict)  # node → name of the request that it is kept for
+    reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is kept for
 
 
 def order(queue: Sequence[Request]) -> list[Request]:
-    return sorted(queue, key=lambda request: (-request.priority, request.submitted_at, request.id))
+    # Each team keeps the places that it has without priorities above the usual, and orders its own runs within them.
+    places = sorted(queue, key=lambda one: (-min(one.priority, USUAL_PRIORITY), one.submitted_at, one.id))
+    own: dict[str, list[Request]] = {}
+    for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id), reverse=True):
+        own.setdefault(request.team, []).append(request)
+    return [own[place.team].pop() for place in places]
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -235,10 +243,12 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
     unreserved = [node for node in open_nodes if node.id not in pool.reserved]
     if not unreserved:
         ahead = pool.reserved[open_nodes[0].id]
-        return f"waits behind {ahead!r}, for which the slots of {open_nodes[0].name} are kept"
+        # Names of other teams' runs are not for this one.
+        named = repr(ahead.name) if ahead.team == request.team else "another team's run"
+        return f"waits behind {named}, for which the slots of {open_nodes[0].name} are kept"
     free_of = {node.id: len(suiting(pool.free[node.id], request)) for node in unreserved}
     best = max(unreserved, key=lambda node: (free_of[node.id], capacity(node, request), node.id))
-    pool.reserved[best.id] = request.name
+    pool.reserved[best.id] = request
     free = f"{free_of[best.id]} of {capacity(best, request)} are free on {best.name}"
     return f"needs {_slots(request.slots)} on one node; {free}"
 

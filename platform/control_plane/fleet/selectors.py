@@ -137,7 +137,7 @@ def node_as_json(node: Node) -> dict[str, Any]:
     return {
         "id": node.pk,
         "name": node.name,
-        "pool": node.pool_id,
+        "pool": node.pool_id or "",
         "status": node.status,
         "hostname": node.hostname,
         "agent_version": node.agent_version,

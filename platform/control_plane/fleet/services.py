@@ -1,4 +1,4 @@
-"""Every write to nodes and their slots: enrolment, heartbeats, leases, cordon and drain, the sweep."""
+"""Every write to nodes and their slots: enrolment, heartbeats, leases, cordon, drain and revoke, the sweep."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
 from control_plane.accounts.models import Team
+from control_plane.accounts.notices import announce_power_change
 from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.common import live
-from control_plane.common.errors import Problem
+from control_plane.common.errors import Problem, not_found
 from control_plane.fleet import pools
 from control_plane.fleet.liveness import Clocks, judge, suspension
 from control_plane.fleet.models import (
@@ -51,6 +52,7 @@ def create_enrolment_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]
     text = new_secret(ENROLMENT_PREFIX)
     expires_at = now + ENROLMENT_LIFE
     with transaction.atomic():
+        pool = pools.locked(pool.pk)
         EnrolmentToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
         pools.record("pool.enrolment_token", pool)
     return text, expires_at
@@ -61,8 +63,14 @@ def enrol(
 ) -> tuple[Node, str]:
     """A new node and its credential. 401 for an unknown token, 409 for one that was used, 410 for an old one."""
     with transaction.atomic():
-        row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token)).first()
-        if row is None:
+        # The pool first, as whoever deletes it: its tokens go with it.
+        pool = (
+            Pool.objects.select_for_update(of=("self",), no_key=True)
+            .filter(enrolmenttoken=digest(token))
+            .first()
+        )
+        row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token), pool=pool).first()
+        if row is None or pool is None:
             raise Problem(
                 401, "enrolment_unknown", "this enrolment token is unknown; make one on the pool page"
             )
@@ -78,13 +86,13 @@ def enrol(
             )
         credential = new_secret(NODE_PREFIX)
         node = Node.objects.create(
-            pool=row.pool, name=name, credential_sha256=digest(credential), last_seen_at=now, protocol=protocol,
+            pool=pool, name=name, credential_sha256=digest(credential), last_seen_at=now, protocol=protocol,
             next_port=random.randrange(PORTS_FROM, PORTS_TO - 500, 20),
         )  # fmt: skip
         row.used_at, row.node = now, node
         row.save(update_fields=["used_at", "node"])
         _write_inventory(node, inventory)
-        pools.record("node.enrol", row.pool, target=("node", node.pk, node.name))
+        pools.record("node.enrol", pool, target=("node", node.pk, node.name))
         pools.announce_pool()
     return node, credential
 
@@ -232,8 +240,9 @@ def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int
             break
         if port not in held:
             ports.append(port)
-    node.next_port = ports[-1] + 1
-    node.save(update_fields=["next_port"])
+    if ports:
+        node.next_port = ports[-1] + 1
+        node.save(update_fields=["next_port"])
     return ports
 
 
@@ -242,12 +251,49 @@ def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int
 
 def set_intent(node: Node, intent: Intent) -> Node:
     with transaction.atomic():
+        node, pool = _managed(node)
         change = {"before": node.intent, "after": intent}
-        pools.record("node.intent", node.pool, target=("node", node.pk, node.name), data=change)
+        pools.record("node.intent", pool, target=("node", node.pk, node.name), data=change)
         node.intent = intent
         node.save(update_fields=["intent"])
         pools.announce_pool()
     return node
+
+
+def revoke(node: Node, *, now: datetime) -> Node:
+    """Its credential is refused from now on, and it leaves its pool for good. Its leases end: nobody is placed there
+    again. What becomes of its attempts is not known here (runs.revocation)."""
+    with transaction.atomic():
+        node, pool = _managed(node)
+        pools.record("node.revoke", pool, target=("node", node.pk, node.name))
+        node.pool, node.liveness = None, Liveness.LOST
+        node.desired_revision += 1  # a heartbeat that waits is answered
+        node.save(update_fields=["pool", "liveness", "desired_revision"])
+        _locked(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
+        announce_power_change([node.pk])
+        pools.announce_pool()
+    return node
+
+
+def refuse_revoked(node: Node) -> None:
+    if node.is_revoked:
+        raise revoked(node)
+
+
+def revoked(node: Node) -> Problem:
+    return Problem(
+        403, "node_revoked",
+        f"the credential of node {node.name!r} ({node.pk}) was revoked by those who manage its pool: the node is in no "
+        "pool any more, and its runs go on elsewhere. To join again it needs a new enrolment token",
+    )  # fmt: skip
+
+
+def _managed(node: Node) -> tuple[Node, Pool]:
+    """The row, locked, and its pool. 404 when somebody has just revoked it."""
+    node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node.pk)
+    if node.pool is None:
+        raise not_found("node", node.pk)
+    return node, node.pool
 
 
 # --- the sweep --------------------------------------------------------------------------------------------

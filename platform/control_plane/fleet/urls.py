@@ -7,7 +7,6 @@ urlpatterns = [
     path("pool/nodes/<str:node_id>/uncordon", api.UncordonView.as_view()),
     path("pool/nodes/<str:node_id>/drain", api.DrainView.as_view()),
     path("pools", pool_api.PoolsView.as_view()),
-    path("pools/<str:pool_name>", pool_api.PoolView.as_view()),
     path("pools/<str:pool_name>/teams", pool_api.PoolTeamsView.as_view()),
     path("pools/<str:pool_name>/teams/<str:team_id>", pool_api.PoolTeamView.as_view()),
     path("pools/<str:pool_name>/teams/<str:team_id>/quota", pool_api.PoolQuotaView.as_view()),

@@ -1,7 +1,7 @@
 """A node's end of the relay: /ws/v1/relay, dialled by its agent with the node credential as bearer token.
 
 Binary messages only, each one frame (oolong.contracts.relay.frames). Close codes: 4400 no frame, 4401 the
-credential is not (or no longer) known, 4408 too slow, 4409 a newer socket of the node has taken over, 4429 too many
+credential is not known or was revoked, 4408 too slow, 4409 a newer socket of the node has taken over, 4429 too many
 sockets of this address that have not authenticated.
 """
 
@@ -17,6 +17,7 @@ from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
 from control_plane.relay.exchange import NodeSocket, exchange
 from control_plane.telemetry.credentials import in_database
+from control_plane.telemetry.power import power_watch, woken
 from oolong.contracts.relay.frames import BadFrame, decode
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ NO_FRAME, NOT_AUTHENTICATED, TOO_SLOW, REPLACED, TOO_MANY = 4400, 4401, 4408, 44
 class RelayConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
+        self.revoked = asyncio.Event()  # it may have been, so it is asked again
+        self.stop_following = lambda: None
         self.socket: NodeSocket | None = None
         self.stream: OpenStream | None = None
         self.credential = _bearer(self.scope["headers"])
@@ -47,6 +50,7 @@ class RelayConsumer(AsyncWebsocketConsumer):
             await self.close(NOT_AUTHENTICATED)
             return
         self.stream.identify_node()
+        self.stop_following = power_watch().follow(node.pk, self.revoked.set)
         queue: asyncio.Queue[bytes] = asyncio.Queue()  # what it holds is bounded by the streams' credit
         self.socket = NodeSocket(node.pk, send=queue.put_nowait, end=self._replaced)
         self.tasks = [asyncio.create_task(self._send(queue)), asyncio.create_task(self._recheck())]
@@ -56,6 +60,7 @@ class RelayConsumer(AsyncWebsocketConsumer):
     async def disconnect(self, code: int) -> None:
         if self.stream is not None:
             self.stream.close()
+        self.stop_following()
         for task in self.tasks:
             task.cancel()
         if self.socket is not None:
@@ -86,15 +91,16 @@ class RelayConsumer(AsyncWebsocketConsumer):
                 return
 
     async def _recheck(self) -> None:
-        """A node that was removed loses its socket."""
+        """A node whose credential is revoked loses its socket, at once or, where the notice is missed, soon."""
         while True:
-            await asyncio.sleep(RECHECK_SECONDS)
+            await woken(self.revoked, RECHECK_SECONDS)
             if await self._node() is None:
                 await self.close(NOT_AUTHENTICATED)
                 return
 
     async def _node(self) -> Node | None:
-        return await in_database(node_of_credential)(self.credential) if self.credential else None
+        node = await in_database(node_of_credential)(self.credential) if self.credential else None
+        return None if node is None or node.is_revoked else node
 
     def _replaced(self) -> None:
         self.tasks.append(asyncio.create_task(self.close(REPLACED)))

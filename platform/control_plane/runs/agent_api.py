@@ -153,6 +153,7 @@ class HeartbeatView(NodeView):
             _wait_for_change(node, revision, wait)
         # Read before the state itself: what changes in between makes the node's next wait end at once.
         node = Node.objects.get(pk=node.pk)
+        fleet.refuse_revoked(node)
         attempts, teams = services.desired_attempts(node), teams_of(node.pool_id)
         return _json(
             HeartbeatReply(

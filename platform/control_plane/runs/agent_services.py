@@ -39,6 +39,7 @@ def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> li
     """Note what a node has and does. Returns the jobs that it may forget."""
     with transaction.atomic():
         locked = Node.objects.select_for_update().get(pk=node.pk)
+        fleet.refuse_revoked(locked)
         locked.protocol = report.protocol
         heard = fleet.hear(locked, report.inventory, now=now)
     return observe(node, report.jobs, rebooted=heard.rebooted, now=now)

@@ -136,6 +136,14 @@ def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, n
         move_run(run, RunStatus.FINISHING, now=now, message=message, **verdict_of(cause, message))
 
 
+def end_with_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
+    """The attempt is over because its node is LOST: fallen silent, or revoked."""
+    revoked = attempt.node.is_revoked
+    cause = EndReason.NODE_REVOKED if revoked else EndReason.NODE_LOST
+    message = f"{attempt.node.name} {'was taken out of its pool' if revoked else 'is lost'}"
+    end_attempt(run, attempt, cause, message, now=now)
+
+
 def close_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
     """ENDED: its epoch is fenced from here on. Slots of jobs that are not known dead stay leased."""
     attempt.status, attempt.ended_at = AttemptStatus.ENDED, now

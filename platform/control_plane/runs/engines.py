@@ -25,7 +25,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
 from control_plane.runs.selectors import held_ports, live_attempt, next_rollout_index
-from control_plane.runs.slot_requests import request_of
+from control_plane.runs.slot_requests import in_order, request_of
 from oolong.contracts.agent import JOINING_ENGINES
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -117,7 +117,7 @@ def _wanting(pool: str) -> list[Run]:
     running = Run.objects.filter(
         status=RunStatus.RUNNING, live__engines__gte=1, spec__placement__pool=pool
     ).select_related("project__team", "base_model")
-    return list(running.order_by("-priority", "created_at", "pk"))
+    return in_order(running)
 
 
 def wants_engines() -> bool:

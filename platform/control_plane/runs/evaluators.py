@@ -22,7 +22,7 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import GRACE_SECONDS
 from control_plane.runs.selectors import held_ports, next_rollout_index
-from control_plane.runs.slot_requests import request_of
+from control_plane.runs.slot_requests import in_order, request_of
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.rollout import version_of_task
@@ -41,9 +41,10 @@ def add_evaluators(left: Leftover, *, pool: str, spared: frozenset[str], now: da
     `spared`."""
     added = 0
     due = _wanting().filter(node__pool=pool).select_related("run__project", "run__base_model")
-    for attempt in due.order_by("-run__priority", "run__created_at"):
-        team = attempt.run.project.team_id
-        slots = left.slots(attempt.node_id, request_of(attempt.run), 1) if team not in spared else ()
+    of_run = {attempt.run_id: attempt for attempt in due}
+    for run in in_order(attempt.run for attempt in of_run.values()):
+        attempt, team = of_run[run.pk], run.project.team_id
+        slots = left.slots(attempt.node_id, request_of(run), 1) if team not in spared else ()
         if not slots:
             continue
         try:

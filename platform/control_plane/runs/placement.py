@@ -140,7 +140,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     """A new attempt with its jobs and leases, all or nothing. The lease's unique index guards against a race."""
     run = lock_run(run_id)
     node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node_id)
-    if run.status != RunStatus.QUEUED or not node.takes_work or run.pool != node.pool_id:
+    if run.status != RunStatus.QUEUED or not node.takes_work or node.pool is None or run.pool != node.pool_id:
         return False
     if not team_may_use(node.pool_id, run.project.team_id):
         return False  # the next tick says why it waits

@@ -48,14 +48,12 @@ def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
 def port_names(spec: RunSpec) -> list[str]:
     """Ports that the attempt's jobs listen on, fixed for its life."""
     if spec.kind == "sft":
-        return ["rendezvous"]
+        return []
     if spec.kind == "playground":
         return [*(["reward"] if spec.scores else []), "engine-0", "playground-0"]
-    rendezvous = ["rendezvous"] if spec.kind == "rl" else []
     return [
         "controller",
         "reward",
         *(f"engine-{index}" for index in range(spec.engines_needed)),
         *(f"session-{index}" for index in range(spec.rollout.engines) if spec.serves_sessions),
-        *rendezvous,
     ]

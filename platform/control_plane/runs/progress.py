@@ -14,6 +14,7 @@ from control_plane.runs.ending import (
     begin_stop,
     close_attempt,
     end_attempt,
+    end_with_node,
     rest,
     verdict_of,
 )
@@ -119,7 +120,7 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
         )
         ask_stop(attempt, now=now)
     elif attempt.node.liveness == Liveness.LOST:
-        end_attempt(run, attempt, EndReason.NODE_LOST, f"{attempt.node.name} is lost", now=now)
+        end_with_node(run, attempt, now=now)
     elif _wall_time_over(run, now=now):
         begin_stop(
             run, EndReason.WALL_TIME_OVER,
@@ -162,7 +163,7 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
 
 def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_kept(attempt, jobs):
-        end_attempt(run, attempt, EndReason.NODE_LOST, f"{attempt.node.name} is lost", now=now)
+        end_with_node(run, attempt, now=now)
         return
     silent = attempt.node.liveness != Liveness.READY
     if is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now) or (silent and run.reason):
@@ -206,10 +207,11 @@ def _advance_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: dat
 
 
 def _requeue(run: Run, *, now: datetime) -> None:
-    """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had."""
+    """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had. Those
+    that a revoked node did not upload were given up on purpose: the run begins again."""
     last = run.attempts.order_by("-number").first()
     states = Checkpoint.objects.filter(kind=CheckpointKind.TRAINING)
-    committed = last is not None and states.filter(attempt_id=last.pk).exists()
+    committed = last is not None and not last.node.is_revoked and states.filter(attempt_id=last.pk).exists()
     if committed and not states.filter(run_id=run.pk, state=CheckpointState.STORED).exists():
         message = "checkpoints were committed, but none of them reached the store"
         move_run(

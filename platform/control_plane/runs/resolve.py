@@ -20,6 +20,7 @@ from control_plane.catalog.models import (
 from control_plane.catalog.rewards import BUILT_IN
 from control_plane.common.errors import FieldError
 from control_plane.fleet.access import pools_of
+from control_plane.fleet.scheduler import USUAL_PRIORITY
 from control_plane.runs import job_secrets
 from control_plane.runs.lint_facts import facts_of
 from control_plane.runs.models import Run
@@ -51,9 +52,6 @@ class Resolved:
 
     def refuse(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))
-
-
-USUAL_PRIORITY = 500  # above it a run goes ahead of its colleagues': operators decide that
 
 
 def resolve_spec(

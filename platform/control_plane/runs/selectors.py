@@ -14,6 +14,7 @@ from control_plane.common.errors import or_not_found
 from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
+from control_plane.runs.slot_requests import in_order
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
 
 RELATED = (
@@ -96,7 +97,7 @@ def next_rollout_index(attempt: Attempt) -> int:
 
 
 def queue() -> list[Run]:
-    """Queued runs of all projects, in the order of the last plan."""
+    """Queued runs of all projects."""
     return list(
         Run.objects.filter(status=RunStatus.QUEUED)
         .select_related(*RELATED)
@@ -108,7 +109,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     """Slots, nodes, quota and queue of a pool as one team sees them: other teams' runs keep their names to
     themselves."""
     entries = []
-    for position, run in enumerate((run for run in queue() if run.pool == pool.pk), start=1):
+    for position, run in enumerate(in_order(run for run in queue() if run.pool == pool.pk), start=1):
         own = run.project.team_id == caller.project.team_id
         entries.append(
             {

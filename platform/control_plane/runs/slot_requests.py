@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from control_plane.fleet.scheduler import Request
+from control_plane.fleet.scheduler import Request, order
 from control_plane.runs.models import Run
 from control_plane.runs.spec_for_node import uses_added_fields
 from oolong.contracts.agent import FIELDS_OF_6, OLDEST_PROTOCOL, SECRETS_IN_JOBS, TESTS_AND_PLAYGROUNDS
 from oolong.contracts.run_spec import PlacementSection
+
+
+def in_order(runs: Iterable[Run]) -> list[Run]:
+    """As the scheduler takes them, when they are of one pool."""
+    found = {run.pk: run for run in runs}
+    return [found[request.id] for request in order([request_of(run) for run in found.values()])]
 
 
 def request_of(run: Run) -> Request:

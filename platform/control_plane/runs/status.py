@@ -104,6 +104,8 @@ def retry_follows(cause: EndReason, *, lost_before: Sequence[str], max_attempts:
     """
     same_class = [*(EndReason(reason) for reason in lost_before), cause]
     retry = OUTCOMES[cause].retry
+    if retry == Retry.ALWAYS:
+        return True
     if retry == Retry.LIMITED:
         return sum(OUTCOMES[reason].retry == Retry.LIMITED for reason in same_class) < max_attempts
     if retry == Retry.FREE:

@@ -12,6 +12,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog.checkpoint_services import hold_stored
 from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
+from control_plane.fleet.scheduler import USUAL_PRIORITY
 from control_plane.runs.ending import (
     begin_cancel,
     begin_pause,
@@ -24,7 +25,7 @@ from control_plane.runs.ending import (
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
-from control_plane.runs.resolve import USUAL_PRIORITY, Resolved, resolve_spec
+from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec

@@ -1,5 +1,5 @@
-"""Nodes are judged by their silence, and runs are moved off those that fell silent, are drained, or are of a pool that
-the run's team may no longer use."""
+"""Nodes are judged by their silence, and runs are moved off those that fell silent, are drained, are revoked, or are of
+a pool that the run's team may no longer use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from django.db.models import Q
 from control_plane.common.clock import rfc3339
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import may_use, projects_of, team_may_use
-from control_plane.fleet.models import Intent, Liveness
-from control_plane.runs.ending import ask_stop, begin_stop, end_attempt
+from control_plane.fleet.models import Intent, Liveness, Node
+from control_plane.runs.ending import ask_stop, begin_stop, end_attempt, end_with_node
 from control_plane.runs.events import note, set_condition
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.placement import fits_elsewhere
+from control_plane.runs.progress import advance_run
 from control_plane.runs.resolve import DOORS
 from control_plane.runs.selectors import live_attempt
 from control_plane.runs.status import WORKING
@@ -43,13 +44,25 @@ def sweep_leases(*, now: datetime) -> None:
     each_locked(run_ids, lambda run: _look_after(run, now=now))
 
 
+def leave_node(node: Node, *, now: datetime) -> None:
+    """Runs leave a revoked node at once: their attempts are fenced, and they wait for other nodes. What another process
+    works on now, its next tick moves."""
+    live = Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED).order_by("run_id")
+
+    def leave(run: Run) -> None:
+        advance_run(run, now=now)  # ends the attempt
+        advance_run(run, now=now)  # fences it, and the run goes back to the queue
+
+    each_locked(list(live.values_list("run_id", flat=True)), leave)
+
+
 def _look_after(run: Run, *, now: datetime) -> None:
     attempt = live_attempt(run)
     if attempt is None or run.status not in WORKING:
         return
     node = attempt.node
     if node.liveness == Liveness.LOST:
-        end_attempt(run, attempt, EndReason.NODE_LOST, f"{node.name} is lost", now=now)
+        end_with_node(run, attempt, now=now)
     elif not team_may_use(node.pool_id, run.project.team_id):
         _move_away(run, attempt, f"the team may not use pool {node.pool_id} any more", now=now)
     elif node.liveness == Liveness.READY:

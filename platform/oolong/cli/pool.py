@@ -151,6 +151,19 @@ def drain(node: NodeArgument, json: JsonOption = False) -> None:
     show_json(found) if json else print(found.status)
 
 
+@app.command()
+def revoke(node: NodeArgument, json: JsonOption = False) -> None:
+    """Take the node out of its pool for good: its credential is refused from now on, its agent stops the jobs and ends,
+    and its runs go on elsewhere from their last stored checkpoints. To lose nothing, drain it first."""
+    with Client() as client:
+        found = client.pool.revoke(node)
+    show_done(
+        f"{found.name} is revoked; to join again it needs a new token: oolong pool enrolment-token",
+        found,
+        json=json,
+    )
+
+
 @app.command("enrolment-token")
 def enrolment_token(
     pool: Annotated[str, typer.Option(help="the pool that the node joins")] = "default",
@@ -218,6 +231,14 @@ def set_pool(
     open_to = "all teams" if changed.all_teams else "named teams"
     code = "on" if changed.trainer_code else "off"
     show_done(f"pool {changed.name} is open to {open_to}, trainer code is {code}", changed, json=json)
+
+
+@app.command()
+def delete(name: PoolArgument, json: JsonOption = False) -> None:
+    """Delete a pool without nodes that no run names any more. For admins of the installation."""
+    with Client() as client:
+        client.pool.delete(name)
+    show_done(f"pool {name} is deleted", {"deleted": name}, json=json)
 
 
 @app.command()
@@ -308,8 +329,10 @@ def _switch(said: Switch | None) -> bool | None:
 
 
 def _team(client: Client, pool: str, named: str) -> Quota:
-    """A team of the pool, by its id or name."""
-    for row in client.pool.teams(pool):
-        if named in (row.team.id, row.team.name):
-            return row
+    """A team of the pool, by its id or name. Ids first: a team may be named as another's id is."""
+    rows = list(client.pool.teams(pool))
+    for row in [row for row in rows if row.team.id == named] + [
+        row for row in rows if row.team.name == named
+    ]:
+        return row
     raise TyperException(f"{named!r} is no team of pool {pool}; see: oolong pool teams list {pool}")

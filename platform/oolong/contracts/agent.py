@@ -166,7 +166,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     model_files: dict[str, int] = {}  # bytes of each file of that path, as they were when it was checked
     resume: Artifact | None  # a STORED checkpoint
     sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_source.SourceKind
-    ports: dict[str, int]  # controller, reward, engine-0, engine-1, rendezvous
+    ports: dict[str, int]  # controller, reward, engine-0, engine-1
     token: str
     jobs: list[DesiredJob]
     live: LiveSettings = LiveSettings()  # what was changed since the run was submitted

@@ -37,7 +37,6 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     engine_ports: list[int] = []  # one port per engine, fixed at lease time
     session_ports: list[int] = []  # one per engine, where the run serves agent sessions
     playground_port: int = 0  # where a playground's job is chatted with
-    rendezvous_port: int = 0  # torchrun
     token: str = ""  # bearer token of the controller and the reward service
     node_python: str = ""  # python of the node environment (torch, sglang)
     device: str = "cpu"  # cpu | cuda

@@ -77,6 +77,7 @@ class Retry(StrEnum):
     NEVER = "never"
     LIMITED = "limited"  # counts against budget.max_attempts
     FREE = "free"  # does not count; bounded by a platform-wide cap only
+    ALWAYS = "always"  # counts for nothing: somebody who manages the pool ended the attempt
 
 
 class EndReason(StrEnum):
@@ -93,6 +94,7 @@ class EndReason(StrEnum):
     ROLLOUT_KEPT_DYING = "rollout_kept_dying"
     REWARD_SERVICE_KEPT_DYING = "reward_service_kept_dying"
     NODE_LOST = "node_lost"
+    NODE_REVOKED = "node_revoked"  # whoever manages the pool took the node out of it
     ORPHANED = "orphaned"  # the node heard nothing from the control plane for orphan_ttl
     PREPARATION_FAILED = "preparation_failed"  # an artifact could not be fetched or did not verify
     NONFINITE_LOSS = "nonfinite_loss"
@@ -130,6 +132,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.ROLLOUT_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the rollout job's last log lines; the engine may be out of memory."),
     EndReason.REWARD_SERVICE_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.LIMITED, "Read the reward service's last log lines."),
     EndReason.NODE_LOST: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node stopped answering; the run goes on elsewhere from its last stored checkpoint."),
+    EndReason.NODE_REVOKED: Outcome(RunStatus.FAILED, Fault.NONE, Retry.ALWAYS, "The node was taken out of its pool; the run goes on elsewhere from its last stored checkpoint."),
     EndReason.ORPHANED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node lost its control plane for too long and ended its jobs."),
     EndReason.PREPARATION_FAILED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "An input could not be fetched to the node; the event names it."),
     EndReason.NONFINITE_LOSS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Three steps in a row gave a non-finite loss or gradient: lower trainer.learning_rate."),

@@ -390,6 +390,29 @@ def test_jobs_of_a_container_outlive_its_agent_and_stop_with_it(
     assert (ended["code"], ended["cause"]) == (0, "stopped"), "it was asked, and had the time to end"
 
 
+def test_a_revoked_node_ends_its_jobs_and_its_container_and_joins_again_as_a_new_one(
+    world: World, container: subprocess.Popen[bytes]
+) -> None:
+    world.want({"trainer": {}, "rollout-0": {}}, grace=600.0)
+    until(lambda: world.works("trainer") and world.works("rollout-0"))
+    assert len(world.server.enrolled) == 1
+    world.server.revoked = True
+    assert container.wait(60) == 3, "process 1 does not start the agent again"
+    for name in ("trainer", "rollout-0"):
+        assert processes.marked(world.job_id(name)) == []
+        ended = json.loads((world.supervision(name) / "exit.json").read_text())
+        assert ended["cause"] == "stopped", "asked, and not killed"
+    assert "node_revoked" in world.log.read_text()
+    assert not world.data.node.exists() and not world.data.desired.exists()
+    assert list(world.data.spool.iterdir()) == []
+    before = len(world.server.heartbeats)
+    world.server.revoked, world.server.desired = False, []
+    world.start_agent()
+    until(lambda: len(world.server.heartbeats) > before)
+    assert len(world.server.enrolled) == 2
+    assert world.server.heartbeats[-1].jobs == [], "nothing of before is begun again or reported"
+
+
 def test_a_taken_port_is_named(world: World) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -426,3 +426,46 @@ def test_the_node_of_the_trainer_is_lost_and_the_run_resumes_on_the_other(pool: 
     attempt_file = json.loads((job.parents[1] / "attempt.json").read_text())
     assert Path(attempt_file["resume_directory"]).is_relative_to(other.data.root)
     assert str(node.data.root) not in json.dumps(attempt_file)
+
+
+def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
+    pool: Pool, plane: ControlPlane
+) -> None:
+    others = [found.id for found in pool.client.pool.get().nodes]
+    for other in others:
+        pool.client.pool.cordon(other)
+    west = pool.join("west")
+    run = pool.run({"points": 400, "checkpoint": 40, "holds": 100})
+    until(
+        lambda: any(item.state == "STORED" for item in pool.client.checkpoints.list(run_id=run.id)),
+        said=pool.said,
+    )
+    (job,) = pool.client.runs.jobs(run.id)
+    pool.join("east")
+    (found,) = [node for node in pool.client.pool.get().nodes if node.name == "west"]
+    done = pool.oolong("pool", "revoke", found.id)
+    assert done.returncode == 0, done.stderr
+    assert west.agent is not None
+    assert west.agent.wait(60) == 3, pool.said()
+    west.agent = None
+    assert "was revoked by those who manage its pool" in west.log.read_text()
+    assert processes.marked(job.id) == [], "nothing of the run is left on the node"
+    assert not west.data.node.exists()
+
+    ended = pool.client.runs.wait(run.id, timeout_seconds=240)
+    assert ended.status == "SUCCEEDED", pool.said()
+    attempts = sorted(pool.client.runs.attempts(run.id), key=lambda found: found.number)
+    assert [found.node.name for found in attempts if found.node] == ["west", "east"]
+    assert attempts[0].reason == "node_revoked"
+    begin = min(pool.points(run)[2])
+    assert begin % 40 == 1 and begin > 1, "attempt 2 goes on after a stored checkpoint"
+
+    west.start(plane.url, pool.client.pool.enrolment_token().token)
+    until(
+        lambda: (
+            [node.id for node in pool.client.pool.get().nodes if node.name == "west"] not in ([], [found.id])
+        ),
+        said=pool.said,
+    )
+    for other in others:
+        pool.client.pool.uncordon(other)

@@ -34,6 +34,8 @@ from control_plane.common.origin import Origin
 from control_plane.common.rate_limits import Limiter, cost_of
 from control_plane.door import _refusal_of, guarded, keep_bodies_in_scratch
 from control_plane.environment import Quotas
+from control_plane.fleet.models import Node
+from control_plane.fleet.services import revoke
 from tests.unit.control_plane.access.doors import all_routes
 
 QUOTAS = Quotas(address=10, node=1000, user=20)
@@ -372,12 +374,16 @@ def answer(*words: str, **named: str) -> int:
 
 
 def test_the_real_look_up_knows_tokens_sessions_and_nodes(alice: Any, node: Any, clock: Any) -> None:
-    credential = node().credential
+    machine = node()
+    credential = machine.credential
     assert answer("uploads", bearer=alice.token) == 200
     assert answer("agent/uploads/u/parts/0", bearer=credential) == 200
     assert answer("agent/uploads/u/parts/0", bearer=alice.token) == 401
     assert answer("uploads", bearer=credential) == 401
     assert answer("uploads", bearer="ool_guess") == 401
+    revoke(Node.objects.get(pk=machine.node_id), now=clock.now)
+    problem = _refusal_of(knock("agent/uploads/u/parts/0", bearer=credential))
+    assert problem is not None and (problem.status, problem.code) == (403, "node_revoked")
     assert answer("uploads", session="guess") == 401
     assert answer("uploads", session=session_of(alice, clock)) == 200
 

@@ -14,9 +14,11 @@ from django.test import Client
 from control_plane.accounts.models import AuditEntry, Role, User
 from control_plane.catalog.models import ModelCheck, ModelImport
 from control_plane.fleet import pools
-from control_plane.fleet.models import Node, Pool
-from control_plane.runs.models import Attempt, Job, Run
-from oolong.contracts.agent import EnrolRequest
+from control_plane.fleet.models import Lease, Node, Pool, PoolAdmin, PoolTeam, Quota
+from control_plane.runs import agent_api, agent_services
+from control_plane.runs.models import Attempt, Job, Run, Sweep
+from oolong.contracts.agent import PROTOCOL, EnrolRequest, HeartbeatRequest
+from tests.unit.control_plane.conftest import ready_model
 
 VALUE = "k3y-that-nobody-may-see"
 SECRETS: dict[str, Any] = {  # a loss of the team's own reads the secret in the trainer
@@ -335,6 +337,299 @@ def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: 
         call_command("enrolment_token", "--pool", "none")
 
 
+# --- a node that is revoked
+
+
+def revoke(who: Any, machine: Any) -> Any:
+    return who.post(f"/pool/nodes/{machine.node_id}/revoke")
+
+
+@pytest.fixture
+def admin_of_red(red: Any, person: Any) -> Any:
+    """Erin manages red's pool, and is of another team."""
+    erin = person("erin", team="green", role=Role.VIEWER)
+    pools.appoint_admin(Pool.objects.get(pk="red-gpus"), erin.user)
+    return erin
+
+
+def test_every_request_of_a_revoked_node_is_refused_and_says_why(
+    red: Any, admin_of_red: Any, node: Any, start: Any
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    data = Run.objects.select_related("dataset_version").get(pk=run["id"]).dataset_version
+    job = Job.objects.select_related("attempt").get(name="trainer")
+    assert revoke(admin_of_red, machine).json()["status"] == "REVOKED"
+    assert data is not None
+    attempts = f"/attempts/{job.attempt_id}/checkpoints"
+    announced = {"step": 1, "manifest_sha256": "0" * 64, "tar_sha256": "0" * 64, "bytes": 1, "epoch": 1}
+    for refused in (
+        machine.post("/heartbeat", b"{}"),
+        machine.get(f"/artifacts/{data.sha256}"),
+        secrets_of(machine, job),
+        machine.post(attempts, json.dumps(announced)),
+        machine.post("/shipments", b""),
+        machine.post("/imports/imp_none/begin", b""),
+        machine.post("/model-checks/chk_none/begin", b""),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (403, "node_revoked"), refused.content
+    assert "new enrolment token" in refused.json()["detail"]
+
+
+def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
+    red: Any, admin_of_red: Any, node: Any, start: Any, tick: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert revoke(admin_of_red, machine).status_code == 200
+    seen = red.see(run["id"])
+    assert seen["status"] == "QUEUED", "at once, by the request itself"
+    attempt = Attempt.objects.get()
+    assert (attempt.status, attempt.reason) == ("ENDED", "node_revoked"), "fenced"
+    assert not Lease.objects.filter(released_at=None).exists()
+    assert "honest was taken out of its pool" in [event["message"] for event in red.events(run["id"])]
+    page = red.get("/pool?pool=red-gpus").json()
+    assert (page["nodes"], page["slots"]) == ([], [])
+    tick()
+    assert red.see(run["id"])["waiting_why"] == "no node has joined the pool"
+    other = node("other", pool="red-gpus")
+    tick()
+    assert red.see(run["id"])["status"] == "STARTING"
+    assert [one.run_id for one in other.beat().attempts] == [run["id"]]
+
+
+def test_a_run_is_not_failed_for_what_a_revoked_node_kept(
+    red: Any, admin_of_red: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
+) -> None:
+    """Neither a checkpoint that never came, nor twenty attempts lost before, is held against the run."""
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    attempt = Attempt.objects.get()
+    commit_checkpoint(run["id"], attempt.pk, step=5)
+    Attempt.objects.update(number=21)
+    Run.objects.update(attempt_number=21)
+    for number in range(1, 21):
+        Attempt.objects.create(
+            run_id=run["id"], number=number, epoch=0, node_id=machine.node_id, token="", ports={},
+            created_at=attempt.created_at, status="ENDED", reason="node_lost",
+        )  # fmt: skip
+    revoke(admin_of_red, machine)
+    tick()
+    assert red.see(run["id"])["status"] in ("RECOVERING", "QUEUED")
+    tick()
+    assert red.see(run["id"])["status"] == "QUEUED"
+
+
+@pytest.mark.parametrize(("act", "status"), [("pause", "PAUSED"), ("stop", "STOPPED")])
+def test_a_run_that_pauses_or_stops_does_so_without_the_revoked_node(
+    red: Any, admin_of_red: Any, node: Any, start: Any, tick: Any, act: str, status: str
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    assert red.post(f"/runs/{run['id']}/{act}").status_code in (200, 202)
+    revoke(admin_of_red, machine)
+    tick()
+    assert red.see(run["id"])["status"] == status
+
+
+def test_a_heartbeat_under_way_does_not_bring_a_revoked_node_back(
+    red: Any, admin_of_red: Any, node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It authenticated before the revocation and is taken after it: at its begin, and when it has waited."""
+    first, second = node("first", pool="red-gpus"), node("second", pool="red-gpus")
+    asked = HeartbeatRequest(inventory=first.inventory(), jobs=[], started_at=0.0, protocol=PROTOCOL)
+
+    def before(machine: Any, module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def late(*given: Any, **named: Any) -> Any:
+            monkeypatch.setattr(module, name, real)
+            assert revoke(admin_of_red, machine).status_code == 200
+            return real(*given, **named)
+
+        monkeypatch.setattr(module, name, late)
+
+    before(first, agent_services, "take_heartbeat")
+    refused = first.post("/heartbeat", msgspec.json.encode(asked))
+    assert (refused.status_code, refused.json()["code"]) == (403, "node_revoked")
+    before(second, agent_api, "_wait_for_change")
+    refused = second.post("/heartbeat?wait=5", msgspec.json.encode(asked))
+    assert (refused.status_code, refused.json()["code"]) == (403, "node_revoked")
+    assert {(found.liveness, found.pool_id) for found in Node.objects.all()} == {("LOST", None)}
+
+
+def test_a_revoked_machine_joins_again_as_a_new_node(
+    red: Any, admin_of_red: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    before = machine.node_id
+    revoke(admin_of_red, machine)
+    tick()
+    tick()
+    token = admin_of_red.post("/pools/red-gpus/enrolment-tokens").json()["token"]
+    enrolled = Client().post(
+        "/api/v1/agent/enrol",
+        data=msgspec.json.encode(EnrolRequest(name="honest", inventory=machine.inventory())),
+        content_type="application/json",
+        headers={"authorization": f"Bearer {token}"},
+    )
+    machine.node_id, machine.credential = enrolled.json()["node_id"], enrolled.json()["credential"]
+    machine.jobs.clear()
+    machine.beat()
+    tick()
+    assert run["id"] in named_by(machine)
+    assert machine.node_id != before
+    assert [found["id"] for found in red.get("/pool?pool=red-gpus").json()["nodes"]] == [machine.node_id]
+    assert admin_of_red.post(f"/pool/nodes/{before}/uncordon").status_code == 404, "there is no way back"
+    assert admin_of_red.post(f"/pool/nodes/{before}/revoke").status_code == 404
+
+
+def test_only_those_who_manage_the_pool_revoke_its_nodes_and_delete_none(
+    red: Any, admin_of_red: Any, mallory: Any, person: Any, node: Any
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    theirs = pools.create_pool("blue-gpus")
+    pools.bind_team(theirs, mallory.project.team)
+    pools.appoint_admin(theirs, mallory.user)
+    assert revoke(mallory, machine).status_code == 404
+    for role in Role:
+        colleague = person(f"red-{role}", role=role)
+        refused = revoke(colleague, machine)
+        assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
+    pools.appoint_admin(theirs, red.user)
+    assert (revoke(red, machine).status_code, revoke(red, machine).json()["code"]) == (403, "not_pool_admin")
+    for who in (red, mallory, admin_of_red):
+        for name in ("red-gpus", "blue-gpus"):
+            refused = who.call("DELETE", f"/pools/{name}")
+            assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
+    assert Node.objects.get().pool_id == "red-gpus" and Pool.objects.count() == 3
+
+
+# --- a pool that is deleted
+
+
+@pytest.fixture
+def root(person: Any) -> Any:
+    """Admin of the installation."""
+    root = person("root", team="ops")
+    User.objects.filter(pk=root.user.pk).update(is_staff=True)
+    return root
+
+
+def test_a_pool_that_something_uses_is_not_deleted_and_says_what_does(
+    red: Any, admin_of_red: Any, root: Any, node: Any, start: Any, tick: Any
+) -> None:
+    def refused(name: str) -> str:
+        reply = root.call("DELETE", f"/pools/{name}")
+        assert (reply.status_code, reply.json()["code"]) == (409, "pool_in_use")
+        detail: str = reply.json()["detail"]
+        return detail
+
+    assert "runs that name no pool" in refused("default")
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    assert "1 node (honest); revoke them first: oolong pool revoke NODE" in refused("red-gpus")
+    revoke(admin_of_red, machine)
+    assert "of team red (1)" in refused("red-gpus"), "its attempt is about to end"
+    tick()
+    tick()
+    assert red.see(run["id"])["status"] == "QUEUED"
+    assert "of team red (1)" in refused("red-gpus")
+    assert red.post(f"/runs/{run['id']}/pause").status_code in (200, 202)
+    assert "of team red (1)" in refused("red-gpus"), "it may be resumed"
+    assert red.post(f"/runs/{run['id']}/stop").status_code in (200, 202)
+    sweep = Sweep.objects.create(
+        project=red.project, created_by=red.user, name="s", spec={"placement": {"pool": "red-gpus"}}, plan={},
+        max_parallel=1, status="RUNNING", created_at=Attempt.objects.get().created_at,
+    )  # fmt: skip
+    assert "sweeps that have not ended name it, of team red (1)" in refused("red-gpus")
+    Sweep.objects.filter(pk=sweep.pk).update(status="CANCELLED")
+    assert root.call("DELETE", "/pools/red-gpus").status_code == 204
+
+
+def test_a_deleted_pool_takes_its_teams_admins_quotas_and_tokens_along(
+    red: Any, admin_of_red: Any, root: Any, node: Any, start: Any, tick: Any
+) -> None:
+    machine = node("honest", pool="red-gpus")
+    run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
+    red.post(f"/runs/{run['id']}/cancel")
+    admin_of_red.call("PUT", f"/pools/red-gpus/teams/{red.project.team_id}/quota", {"limit_slots": 2})
+    token = admin_of_red.post("/pools/red-gpus/enrolment-tokens").json()["token"]
+    revoke(admin_of_red, machine)
+    tick()
+    tick()
+    assert root.call("DELETE", "/pools/red-gpus").status_code == 204
+    assert root.call("DELETE", "/pools/red-gpus").status_code == 404
+    assert not any(rows.objects.filter(pool="red-gpus").exists() for rows in (PoolTeam, Quota, PoolAdmin))
+    assert admin_of_red.get("/pool?pool=red-gpus").status_code == 404
+    enrolled = Client().post(
+        "/api/v1/agent/enrol",
+        data=msgspec.json.encode(EnrolRequest(name="honest", inventory=machine.inventory())),
+        content_type="application/json",
+        headers={"authorization": f"Bearer {token}"},
+    )
+    assert (enrolled.status_code, enrolled.json()["code"]) == (401, "enrolment_unknown")
+    named = red.post("/runs", {"spec": red.spec(placement={"pool": "red-gpus"})})
+    assert named.json()["errors"][0]["code"] == "unknown_pool"
+    # The history stays, and so does a pool of the same name that begins again with nothing.
+    assert red.get(f"/runs/{run['id']}/attempts").json()["data"][0]["node"]["name"] == "honest"
+    assert root.post("/pools", {"name": "red-gpus"}).status_code == 201
+    assert root.get("/pool?pool=red-gpus").json()["nodes"] == []
+
+
+def test_the_commands_revoke_a_node_and_delete_its_pool(alice: Any, node: Any, oolong: Any) -> None:
+    User.objects.filter(pk=alice.user.pk).update(is_staff=True)
+    pools.create_pool("lab")
+    machine = node("old", pool="lab")
+    refused = oolong("pool", "delete", "lab")
+    assert refused.code != 0 and "it has 1 node (old)" in refused.err
+    done = oolong("pool", "revoke", machine.node_id)
+    assert (done.code, "old is revoked" in done.err) == (0, True), done.err
+    assert oolong("pool", "revoke", machine.node_id).code != 0
+    assert oolong("pool", "delete", "lab").code == 0
+    assert not Pool.objects.filter(pk="lab").exists()
+
+
+# --- what a role in a team may still try
+
+
+def test_a_team_that_takes_the_id_of_another_as_its_name_gets_nothing_of_its_pools(
+    alice: Any, mallory: Any, root: Any, oolong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Admins of the installation name teams by id or by name."""
+    alice.project.team.name = mallory.project.team_id
+    alice.project.team.save()
+    pools.create_pool("lab")
+    bound = root.post("/pools/lab/teams", {"team": mallory.project.team_id}).json()
+    assert bound["team"]["id"] == mallory.project.team_id
+    assert [row.team_id for row in PoolTeam.objects.all()] == [mallory.project.team_id]
+    pools.bind_team(Pool.objects.get(pk="lab"), alice.project.team)
+    monkeypatch.setenv("OOLONG_TOKEN", root.token)
+    assert oolong("pool", "quota", mallory.project.team_id, "1", "--pool", "lab").code == 0
+    assert Quota.objects.get(pool="lab").team_id == mallory.project.team_id
+    assert oolong("pool", "teams", "remove", "lab", mallory.project.team_id).code == 0
+    assert [row.team_id for row in PoolTeam.objects.all()] == [alice.project.team_id]
+
+
+def test_the_reason_to_wait_names_no_run_of_another_team(
+    alice: Any, mallory: Any, node: Any, start: Any, tick: Any
+) -> None:
+    """The first big run of the queue keeps a node; who waits behind it learns that, and not its name."""
+    start(node())
+    big = alice.run(name="merger-with-acme")
+    ready_model(mallory)
+    mallory.dataset()
+    behind, own = mallory.run(), alice.run(name="small")
+    tick()
+    assert alice.see(big["id"])["status"] == "QUEUED"
+    why = mallory.see(behind["id"])["waiting_why"]
+    assert "merger-with-acme" not in why and "another team's run" in why
+    assert "'merger-with-acme'" in alice.see(own["id"])["waiting_why"]
+    assert "merger-with-acme" not in mallory.get("/pool").content.decode()
+
+
 # --- the audit log
 
 
@@ -350,23 +645,19 @@ def test_what_is_done_to_a_pool_is_in_the_log_of_every_project_that_it_touches(
     bob.post(f"/pool/nodes/{machine.node_id}/drain")
     bob.call("PUT", f"/pools/red-gpus/teams/{red.project.team_id}/quota", {"limit_slots": 2})
     bob.post("/pools/red-gpus/enrolment-tokens")
+    bob.post(f"/pool/nodes/{machine.node_id}/revoke")
+    User.objects.filter(pk=mallory.user.pk).update(is_staff=True)
+    assert mallory.call("DELETE", "/pools/red-gpus").status_code == 204
 
     def seen(who: Any) -> list[str]:
         found = AuditEntry.objects.filter(project=who.project.pk, data__pool="red-gpus").order_by("pk")
         return list(found.values_list("action", flat=True))
 
     everywhere = ["pool.enrolment_token", "node.enrol", "node.intent"]
-    assert seen(red) == [
-        "pool.bind_team",
-        "pool.appoint_admin",
-        *everywhere,
-        "pool.quota",
-        "pool.enrolment_token",
-    ]
-    assert seen(sister) == ["pool.appoint_admin", *everywhere, "pool.quota", "pool.enrolment_token"]
-    assert seen(bob) == ["pool.bind_team", *everywhere, "pool.quota", "pool.enrolment_token"], (
-        "what they did too"
-    )
-    assert seen(mallory) == []
+    then = ["pool.enrolment_token", "node.revoke", "pool.delete"]
+    assert seen(red) == ["pool.bind_team", "pool.appoint_admin", *everywhere, "pool.quota", *then]
+    assert seen(sister) == ["pool.appoint_admin", *everywhere, "pool.quota", *then]
+    assert seen(bob) == ["pool.bind_team", *everywhere, "pool.quota", *then], "what they did too"
+    assert seen(mallory) == ["pool.delete"], "what they did, and nothing of before"
     drained = AuditEntry.objects.get(project=red.project.pk, action="node.intent")
     assert (drained.actor_name, drained.data["after"]) == ("bob", "DRAINING")

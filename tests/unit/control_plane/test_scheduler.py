@@ -45,6 +45,17 @@ def test_higher_priority_goes_first_then_who_came_first() -> None:
     assert placed(snapshot([node("n", 2)], queue)) == {"urgent": "n", "early": "n"}
 
 
+def test_a_priority_that_operators_give_moves_runs_of_their_own_team_alone() -> None:
+    queue = [
+        request("blue-1", age=9, team="blue"), request("red-1", age=8), request("blue-2", age=7, team="blue"),
+        request("red-2", age=6), request("red-urgent", age=1, priority=1000),
+        request("blue-low", team="blue", priority=499),
+    ]  # fmt: skip
+    assert [item.id for item in order(queue)] == [
+        "blue-1", "red-urgent", "blue-2", "red-1", "red-2", "blue-low",
+    ]  # fmt: skip
+
+
 def test_a_gang_is_placed_whole_on_one_node_or_waits() -> None:
     decided = plan(snapshot([node("a", 1, 4), node("b", 1, 1)], [request("gang", 2)]))
     assert not decided.placements

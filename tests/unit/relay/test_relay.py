@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from control_plane.accounts import selectors, tokens
 from control_plane.accounts.models import ApiToken
 from control_plane.common import clock
+from control_plane.fleet.services import revoke
 from control_plane.relay import consumers, views
 from control_plane.relay.exchange import exchange
 from oolong.contracts.relay.endpoints import ENDPOINTS
@@ -344,6 +345,23 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
             await socket.recv()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.NO_FRAME
         await site.until_connected(site.world.node.pk, gone=True)
+
+
+async def test_a_revoked_node_loses_its_socket_at_once_and_gets_no_other(site: Site) -> None:
+    """Long before it is asked again by the clock."""
+    headers = {"Authorization": f"Bearer {site.world.credential}"}
+    url = f"ws{site.url.removeprefix('http')}/ws/v1/relay"
+    socket = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
+    await site.until_connected(site.world.node.pk)
+    await database_sync_to_async(revoke)(site.world.node, now=clock.now())
+    async with asyncio.timeout(consumers.RECHECK_SECONDS / 2):
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.NOT_AUTHENTICATED
+    again = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
+    with pytest.raises(ConnectionClosed) as closed:
+        await again.recv()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.NOT_AUTHENTICATED
 
 
 async def test_a_newer_socket_of_the_node_takes_over(site: Site) -> None:

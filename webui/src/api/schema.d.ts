@@ -1890,6 +1890,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pool/nodes/{node_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a node
+         * @description Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored checkpoint. The machine joins again as a new node, with a new enrolment token.
+         */
+        post: operations["revoke_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pool/nodes/{node_id}/uncordon": {
         parameters: {
             query?: never;
@@ -1966,7 +1986,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a pool
+         * @description Its teams, admins, quotas and enrolment tokens go with it. 409 `pool_in_use`, with the reason, while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.
+         */
+        delete: operations["delete_pool"];
         options?: never;
         head?: never;
         /**
@@ -5181,6 +5205,7 @@ export interface components {
         Node: {
             id: string;
             name: string;
+            /** @description empty once the node was revoked */
             pool: string;
             status: components["schemas"]["NodeStatus"];
             hostname: string;
@@ -5196,7 +5221,7 @@ export interface components {
             last_seen_at: string;
         };
         /** @enum {string} */
-        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST";
+        NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST" | "REVOKED";
         NullEnum: null;
         OidcButton: {
             /** @description what the button says */
@@ -7287,12 +7312,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 27201,
-                     *             "engine-0": 27202,
-                     *             "controller": 27200,
-                     *             "rendezvous": 27203
+                     *             "reward": 24761,
+                     *             "engine-0": 24762,
+                     *             "controller": 24760
                      *           },
-                     *           "token": "vgCBzKCGHHT1J8XMwwDgolrr8vaIxnQeo_gHNBXpSdo",
+                     *           "token": "cwwmv2ohIb4-HU_K16goiNhF31LyLnmL3ke-yCpUXrU",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -8580,7 +8604,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "6d65234d",
+                     *             "after": "956fc304",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11618,8 +11642,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMmtta2d3bXc0NnBkNmpnZjRqN2ZwIiwxNzk1MzY5NzgwLCJ1c3JfMDFtODIya2tkOXZuYjN4Y3EzcHJiejNkYWQiLCJ0b2tfMDFtODIya2tkY3dzcjhjaHJoN2RqeTd0MWIiXQ:1xVAl2:FfOJJRfwK0B2iAGkeGQ3geSD3kFEUK170FEffLMDH9k",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyMmtta2d3bXc0NnBkNmpnZjRqN2ZwIiwxNzk1MzY5NzgwLCJ1c3JfMDFtODIya2tkOXZuYjN4Y3EzcHJiejNkYWQiLCJ0b2tfMDFtODIya2tkY3dzcjhjaHJoN2RqeTd0MWIiXQ:1xVAl2:FfOJJRfwK0B2iAGkeGQ3geSD3kFEUK170FEffLMDH9k/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyYzY5eHAxNDJqNmR3M2IycWRtenkzIiwxNzk1Mzc5ODg1LCJ1c3JfMDFtODJjNHlneXF4a3N2ajd3ZjR3bXY0OHIiLCJ0b2tfMDFtODJjNHlqYnhtdmd6OWdlNXB0ampkYTYiXQ:1xVDO1:3yYPnbKLADJxGXiOanuKpYGBhgW5gikHWFD01Outums",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyYzY5eHAxNDJqNmR3M2IycWRtenkzIiwxNzk1Mzc5ODg1LCJ1c3JfMDFtODJjNHlneXF4a3N2ajd3ZjR3bXY0OHIiLCJ0b2tfMDFtODJjNHlqYnhtdmd6OWdlNXB0ampkYTYiXQ:1xVDO1:3yYPnbKLADJxGXiOanuKpYGBhgW5gikHWFD01Outums/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11732,8 +11756,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "63b4e4a391fdf1e95a2fcfbe381446a141b57f1ed1ffd6c18700c53dbc71db11",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=63b4e4a391fdf1e95a2fcfbe381446a141b57f1ed1ffd6c18700c53dbc71db11"
+                     *       "sha256": "24cad488c3b30c0be14eef2d1f45761d6ecfcf24bfc78042d4170f3fb4d7bee0",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=24cad488c3b30c0be14eef2d1f45761d6ecfcf24bfc78042d4170f3fb4d7bee0"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -14353,7 +14377,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:38919. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39621. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -16966,6 +16990,69 @@ export interface operations {
             };
         };
     };
+    revoke_node: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example node_01jy0000000000000000000001 */
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "node_01jy0000000000000000000001",
+                     *       "name": "node",
+                     *       "pool": "",
+                     *       "status": "REVOKED",
+                     *       "hostname": "node",
+                     *       "agent_version": "0",
+                     *       "cpu_count": 2,
+                     *       "memory_bytes": 1,
+                     *       "disk_free_bytes": 1,
+                     *       "model_roots": [
+                     *         "/models"
+                     *       ],
+                     *       "job_isolation": "none",
+                     *       "job_isolation_reason": "",
+                     *       "slots": 2,
+                     *       "enrolled_at": "2026-01-01T12:00:00Z",
+                     *       "last_seen_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     uncordon_node: {
         parameters: {
             query?: never;
@@ -17074,15 +17161,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 4.731,
+                     *           "slot_seconds": 182.952,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.365,
+                     *             "train": 4,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.365
+                     *             "other": 178.952
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17094,15 +17181,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 4.731,
+                     *         "slot_seconds": 182.952,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.365,
+                     *           "train": 4,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.365
+                     *           "other": 178.952
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -17236,6 +17323,44 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done; there is nothing to show */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -26494,7 +26619,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "6d65234d",
+                     *           "fingerprint": "956fc304",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -26560,7 +26685,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "dc2afb97",
+                     *       "fingerprint": "97ee5b22",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26581,7 +26706,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "dc2afb97",
+                     *       "fingerprint": "97ee5b22",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26920,7 +27045,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_68sDV4",
+                     *       "prefix": "ool_pF-3a5",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -27106,7 +27231,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "aezNm0w7jN5jzZrp6V1d0QhzAYCt5LMWNwswv3FSXPBnjNi04qED0P0wugUxpSPJ"
+                     *       "csrf_token": "QJZ1Ap9MIeTOkjZIbNw6at7Z5sm4odkSjL0kBYE9HCyqu1Gt0Wl3LKjJjMc2WqlJ"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -28436,7 +28561,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_El7PZ5",
+                     *           "prefix": "ool_2cl8v5",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -28449,7 +28574,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_SasEPM",
+                     *           "prefix": "ool_Bc_KlU",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -28462,7 +28587,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_X3FYEt",
+                     *           "prefix": "ool_HNsS2G",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -28475,7 +28600,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_wjU1tl",
+                     *           "prefix": "ool_2V9Stm",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -28488,7 +28613,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_twDs89",
+                     *           "prefix": "ool_HBtsQL",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -28501,7 +28626,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_E9RZbq",
+                     *           "prefix": "ool_2JmcN_",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -28514,7 +28639,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_kSX26I",
+                     *           "prefix": "ool_x8NVBk",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -28527,7 +28652,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_msiX5G",
+                     *           "prefix": "ool_4M6zsH",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -28540,7 +28665,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_glV7Kz",
+                     *           "prefix": "ool__kg5Mx",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -28553,7 +28678,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_M3M0Ei",
+                     *           "prefix": "ool_DxpJWk",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -28566,7 +28691,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_XuajOp",
+                     *           "prefix": "ool_n_S7q6",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -28579,7 +28704,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_1UOymO",
+                     *           "prefix": "ool__Z9ubf",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -28592,7 +28717,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_cC2fdE",
+                     *           "prefix": "ool_tKdXm1",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -28605,7 +28730,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_04XJK-",
+                     *           "prefix": "ool_q8JE6h",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -28618,7 +28743,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_c032tS",
+                     *           "prefix": "ool___IHvI",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -28631,7 +28756,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_Rcdmho",
+                     *           "prefix": "ool_c2Y40o",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -28644,7 +28769,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_KLw_0e",
+                     *           "prefix": "ool_B0ndQ_",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -28657,7 +28782,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool__YeDVl",
+                     *           "prefix": "ool_HLshyJ",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -28670,7 +28795,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_a8y6ce",
+                     *           "prefix": "ool_-qsa6J",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -28683,7 +28808,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_3kYfbL",
+                     *           "prefix": "ool_NXnGWR",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -28696,7 +28821,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_WsqAh1",
+                     *           "prefix": "ool_UQ6COE",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -28709,7 +28834,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_0u6enN",
+                     *           "prefix": "ool_yUjoJB",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -28722,7 +28847,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_rYrODV",
+                     *           "prefix": "ool_6G7HEA",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -28735,7 +28860,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_aywZoY",
+                     *           "prefix": "ool_AnWFR1",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -28748,7 +28873,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_iA9Bok",
+                     *           "prefix": "ool_3N-suT",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -28761,7 +28886,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_m3-OT6",
+                     *           "prefix": "ool_3k2_53",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -28774,7 +28899,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_Y8DmUx",
+                     *           "prefix": "ool_UA1yDC",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -28787,7 +28912,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_v_Xeu8",
+                     *           "prefix": "ool_glZe8y",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -28800,7 +28925,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_Tvoh2x",
+                     *           "prefix": "ool_QnkL82",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -28813,7 +28938,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_yyw0d8",
+                     *           "prefix": "ool_AhMruw",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -28881,7 +29006,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_E9CIRi",
+                     *       "prefix": "ool_uFvyye",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -28988,7 +29113,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_YucXBw",
+                     *       "prefix": "ool_2bpqmX",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -29643,7 +29768,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+4lCXj0EbWQmE="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -29929,7 +30054,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+4lCXj0EbWQmE="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

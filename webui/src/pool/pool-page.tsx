@@ -1,11 +1,11 @@
 import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconDots, IconPlus } from "@tabler/icons-react";
+import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link, useNavigate, useSearchParams } from "react-router";
 
-import { post, put } from "../api/http.ts";
+import { post, put, remove } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Node, Pool, Quota, Slot } from "../api/schema.d.ts";
 import { ago, grouped, moment } from "../common/format.ts";
@@ -34,6 +34,7 @@ export function PoolPage() {
               <Select aria-label="Pool" w={160} data={pool.pools} value={pool.name} allowDeselect={false}
                 onChange={(name) => setSearch(name === null ? {} : { pool: name })} />
             )}
+            <DeletePool pool={pool} />
             <Managed pool={pool}><Button disabled={!pool.may_manage} onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button></Managed>
           </Group>
         }
@@ -120,6 +121,51 @@ function Queue({ pool }: { pool: Pool }) {
   );
 }
 
+/** For admins of the installation, who alone may; the control plane says what still uses the pool. */
+function DeletePool({ pool }: { pool: Pool }) {
+  const { data: me } = useQuery(queries.me);
+  const [asked, { open, close }] = useDisclosure(false);
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const act = useMutation({
+    mutationFn: () => remove("/api/v1/pools/{pool_name}", { path: { pool_name: pool.name } }),
+    onSuccess: async () => {
+      close();
+      await navigate("/pool");
+      await client.invalidateQueries({ queryKey: ["pool"] });
+    },
+  });
+  if (pool.name === "default" || !me?.scopes.includes("installation:admin")) return null;
+  return (
+    <>
+      <Button variant="default" onClick={open} leftSection={<IconTrash size={14} />}>Delete the pool</Button>
+      <Modal opened={asked} onClose={close} title={`Delete pool ${pool.name}?`}>
+        <Text size="sm" mb={16}>Its teams lose it, and its admins, quotas and enrolment tokens are deleted. Runs that have ended stay. It is refused while the pool has nodes, or while runs or sweeps that have not ended name it.</Text>
+        <ProblemNotice error={act.error} />
+        <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Delete</Button></Group>
+      </Modal>
+    </>
+  );
+}
+
+function RevokeNode({ node, close }: { node: Node; close: () => void }) {
+  const client = useQueryClient();
+  const act = useMutation({
+    mutationFn: () => post("/api/v1/pool/nodes/{node_id}/revoke", { path: { node_id: node.id } }),
+    onSuccess: close,
+    onSettled: () => void client.invalidateQueries({ queryKey: ["pool"] }),
+  });
+  return (
+    <>
+      <Text size="sm" mb={10}>From now on every request of {node.name} is refused. Its agent stops the jobs and ends, and the node leaves the pool for good.</Text>
+      <Text size="sm" mb={10}>Its runs go back to the queue and on elsewhere, each from its last stored checkpoint: steps since then are done again. Drain the node first to lose none.</Text>
+      <Text size="sm" mb={16}>The machine can join again as a new node, with a new enrolment token.</Text>
+      <ProblemNotice error={act.error} />
+      <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Revoke</Button></Group>
+    </>
+  );
+}
+
 type Verb = "cordon" | "uncordon" | "drain";
 
 const ACTIONS: { verb: Verb; label: string; help: string; when: (status: string) => boolean }[] = [
@@ -135,6 +181,7 @@ function Nodes({ pool }: { pool: Pool }) {
     mutationFn: ({ node, verb }: { node: Node; verb: Verb }) => post(`/api/v1/pool/nodes/{node_id}/${verb}`, { path: { node_id: node.id } }),
     onSettled: () => void client.invalidateQueries({ queryKey: ["pool"] }),
   });
+  const [leaving, setLeaving] = useState<Node | null>(null);
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
   return (
     <Panel title="Nodes" flush>
@@ -158,6 +205,8 @@ function Nodes({ pool }: { pool: Pool }) {
                     {ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
                       <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
                     ))}
+                    <Menu.Divider />
+                    <Menu.Item color="red" onClick={() => setLeaving(node)}>Revoke…<Text size="xs" c="dimmed">Refuse its credential from now on; it leaves the pool for good</Text></Menu.Item>
                   </Menu.Dropdown>
                 </Menu>}
               </Table.Td>
@@ -165,6 +214,9 @@ function Nodes({ pool }: { pool: Pool }) {
           ))}
         </Table.Tbody>
       </Table>
+      <Modal opened={leaving !== null} onClose={() => setLeaving(null)} title={`Revoke ${leaving?.name}?`}>
+        {leaving !== null && <RevokeNode node={leaving} close={() => setLeaving(null)} />}
+      </Modal>
     </Panel>
   );
 }

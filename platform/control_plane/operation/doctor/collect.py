@@ -164,7 +164,7 @@ def _nodes(now: datetime) -> list[dict[str, Any]]:
             "slots": node.slots.filter(present=True).count(),
             "unhealthy": node.slots.filter(present=True, healthy=False).count(),
         }
-        for node in Node.objects.order_by("name")
+        for node in Node.objects.exclude(pool=None).order_by("name")
     ]  # fmt: skip
 
 

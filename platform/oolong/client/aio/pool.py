@@ -33,6 +33,10 @@ class AsyncPool:
         settings = {setting: value for setting, value in asked.items() if value is not None}
         return await self._connection.send(calls.pool.change(name, settings))
 
+    async def delete(self, name: str) -> None:
+        """Refused, with the reason, while the pool has nodes, or runs that have not ended name it."""
+        await self._connection.send(calls.pool.delete(name))
+
     def teams(self, pool: str) -> AsyncIterator[models.Quota]:
         """Every team that may use the pool, with its quota."""
         return self._connection.pages(calls.pool.teams(pool))
@@ -91,3 +95,7 @@ class AsyncPool:
 
     async def drain(self, node_id: str) -> models.Node:
         return await self._connection.send(calls.pool.drain(node_id))
+
+    async def revoke(self, node_id: str) -> models.Node:
+        """Refuse the node's credential from now on; its runs go on elsewhere, and the node leaves the pool for good."""
+        return await self._connection.send(calls.pool.revoke(node_id))

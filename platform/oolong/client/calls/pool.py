@@ -69,6 +69,14 @@ def drain(node_id: str) -> Call[Node]:
     return call.post("pool/nodes/{}/drain", Node, node_id)
 
 
+def revoke(node_id: str) -> Call[Node]:
+    return call.post("pool/nodes/{}/revoke", Node, node_id)
+
+
+def delete(name: str) -> Call[None]:
+    return call.delete("pools/{}", name)
+
+
 def usage(by: str, since: str | None, until: str | None, device: str | None) -> Call[Usage]:
     return call.get("pool/usage", Usage, by=by, since=since, until=until, device=device)
 

@@ -33,6 +33,10 @@ class Pool:
         settings = {setting: value for setting, value in asked.items() if value is not None}
         return self._connection.send(calls.pool.change(name, settings))
 
+    def delete(self, name: str) -> None:
+        """Refused, with the reason, while the pool has nodes, or runs that have not ended name it."""
+        self._connection.send(calls.pool.delete(name))
+
     def teams(self, pool: str) -> Iterator[models.Quota]:
         """Every team that may use the pool, with its quota."""
         return self._connection.pages(calls.pool.teams(pool))
@@ -91,3 +95,7 @@ class Pool:
 
     def drain(self, node_id: str) -> models.Node:
         return self._connection.send(calls.pool.drain(node_id))
+
+    def revoke(self, node_id: str) -> models.Node:
+        """Refuse the node's credential from now on; its runs go on elsewhere, and the node leaves the pool for good."""
+        return self._connection.send(calls.pool.revoke(node_id))

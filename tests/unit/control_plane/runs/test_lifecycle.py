@@ -46,8 +46,8 @@ def test_a_run_goes_from_the_queue_to_running_with_its_jobs_and_leases(
     (attempt,) = machine.beat().attempts
     assert [job.name for job in attempt.jobs] == ["controller", "reward", "rollout-0", "trainer"]
     assert {job.name: job.slots for job in attempt.jobs}["trainer"] == ["cpu-0"]
-    assert set(attempt.ports) == {"controller", "reward", "engine-0", "rendezvous"}
-    assert len(set(attempt.ports.values())) == 4
+    assert set(attempt.ports) == {"controller", "reward", "engine-0"}
+    assert len(set(attempt.ports.values())) == 3
     machine.beat()
     run = alice.see(run["id"])
     assert run["status"] == "RUNNING"

@@ -77,7 +77,7 @@ def test_values_that_only_the_memory_bound_can_stop_are_refused_by_it(tmp_path: 
     assert result.refused["code"] in ("memory_limit", "unreadable"), result.refused
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv"])
-def test_garbage_is_refused_and_told(tmp_path: Path, checkout: Path, format: str) -> None:
+@pytest.mark.parametrize(("format", "code"), [("parquet", "unreadable"), ("csv", "not_utf8")])
+def test_garbage_is_refused_and_told(tmp_path: Path, checkout: Path, format: str, code: str) -> None:
     result = parse(tmp_path, checkout, b"\x00\xff" * 500, format)
-    assert result.refused is not None and result.refused["code"] == "unreadable"
+    assert result.refused is not None and result.refused["code"] == code, result.refused

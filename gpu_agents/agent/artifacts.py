@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import lzma
 import os
 import shutil
 import tarfile
 import time
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -33,6 +35,7 @@ class Cache:
         self._root = root
         self._limit_bytes = limit_bytes
         self._fetching: dict[str, asyncio.Task[Path]] = {}
+        self._remove_leftovers()
 
     async def fetch(self, api: AgentApi, artifact: Artifact) -> Path:
         """The artifact's content on this node, downloaded at most once however many ask for it.
@@ -77,6 +80,15 @@ class Cache:
             return min(artifact.bytes, (self._root / f".part-{artifact.sha256}").stat().st_size)
         except FileNotFoundError:
             return 0
+
+    def _remove_leftovers(self) -> None:
+        """Remove what an agent that was killed had only begun to remove or to unpack. Partial downloads resume."""
+        for leftover in self._root.glob(".*-*"):
+            purpose, _, sha256 = leftover.name[1:].partition("-")
+            if purpose in ("condemned", "building"):
+                shutil.rmtree(leftover)
+            elif purpose == "part" and (self._root / sha256).exists():
+                leftover.unlink()
 
     async def _fetch(self, api: AgentApi, artifact: Artifact) -> Path:
         entry = self._root / _checked(artifact.sha256)
@@ -169,7 +181,7 @@ def unpack(archive: Path, target: Path) -> None:
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 with source, (target / name).open("xb") as file:
                     shutil.copyfileobj(source, file, 1024 * 1024)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ArtifactError(f"not a readable tar archive: {error}") from error
     except FileExistsError as error:
         raise ArtifactError(f"the archive names {error.filename!r} twice") from error

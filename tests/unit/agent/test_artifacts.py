@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -138,6 +140,36 @@ async def test_bytes_that_are_no_archive_are_refused(
 ) -> None:
     with pytest.raises(ArtifactError, match="not a readable tar"):
         await cache.fetch(api, offer(control_plane, b"not a tar" * 200, "model"))
+
+
+async def test_a_truncated_archive_is_refused(
+    control_plane: ScriptedControlPlane, api: AgentApi, cache: Cache
+) -> None:
+    whole = gzip.compress(tar_of(file("config.json", os.urandom(100_000))))
+    with pytest.raises(ArtifactError, match="not a readable tar"):
+        await cache.fetch(api, offer(control_plane, whole[: len(whole) // 2], "model"))
+
+
+async def test_leftovers_of_a_killed_agent_are_removed_and_stand_in_no_way(
+    control_plane: ScriptedControlPlane, api: AgentApi, cache: Cache, data: DataDirectory
+) -> None:
+    """Killed while it removed one entry, between unpacking and dropping the archive of another, while it unpacked."""
+    evicted, kept = (offer(control_plane, bytes([number]) * 1200) for number in range(2))
+    for artifact in (evicted, kept):
+        await cache.fetch(api, artifact)
+    condemned = data.cache / f".condemned-{evicted.sha256}"
+    shutil.copytree(data.cache / evicted.sha256, condemned)
+    archive = data.cache / f".part-{kept.sha256}"
+    archive.write_bytes(b"unpacked")
+    building = data.cache / f".building-{'c' * 64}"
+    building.mkdir()
+    unfinished = data.cache / f".part-{'d' * 64}"
+    unfinished.write_bytes(b"0123")
+
+    after = Cache(data.cache, limit_bytes=1000)
+    assert not any(path.exists() for path in (condemned, archive, building))
+    assert unfinished.exists(), "a partial download resumes"
+    assert set(after.evict(in_use=())) == {evicted.sha256, kept.sha256}
 
 
 async def test_the_longest_unused_leave_first_and_never_what_is_in_use(

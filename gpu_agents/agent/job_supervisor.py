@@ -28,7 +28,7 @@ import threading
 import time
 from typing import Any
 
-from gpu_agents.agent.processes import boot_id, children, descendants, send, start_time
+from gpu_agents.agent.processes import boot_id, children, descendants, end_marked, send, start_time
 from oolong.redaction import NAMES, Redactor
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -55,6 +55,7 @@ def main(arguments: list[str]) -> int:
     if os.path.exists(exit_file):
         return 0  # this incarnation has run; it never runs twice
 
+    end_marked(order["job_id"])  # of a supervisor that was killed before it had written down what it started
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # before a secret is here; what it starts inherits it
     secrets: dict[str, str] = json.load(sys.stdin) if order.get("has_secrets") else {}
     _become_reaper()

@@ -32,6 +32,7 @@ from oolong.gpu_slots import visible_devices
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
 JOB_USER = "oolong-job"
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+TEMPORARY = "tmp"  # the job's /tmp, among the files of its supervisor, which removes it
 SUPERVISOR_START_SECONDS = 60.0  # a machine may stand still for a while
 
 
@@ -207,11 +208,11 @@ def taken_port(ports: Mapping[str, int]) -> str:
 
 def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -> None:
     """The folder that one incarnation of a job works in. What is there already is the job's, and left alone."""
-    if (directory / "outbox").exists():
+    if (directory / "outbox").exists() and directory.stat().st_uid == (os.geteuid() if uid is None else uid):
         return
     _make_folder(directory)
     write_json(directory / JOB_FILE, job_file(record))
-    (directory / "outbox").mkdir(mode=0o700)
+    (directory / "outbox").mkdir(mode=0o700, exist_ok=True)
     if uid is not None:
         for path in (
             directory / JOB_FILE,
@@ -269,7 +270,7 @@ def start(
     make_job_directory(directory, record, uid=uid)
     supervision = data.supervision(record.attempt_id, record.name, record.incarnation)
     _make_folder(supervision)
-    temporary = supervision / "tmp"
+    temporary = supervision / TEMPORARY
     _make_folder(temporary, owner=uid)
     temporary.chmod(TEMPORARY_MODE)
     isolated = isolation.kind is not JobIsolation.NONE

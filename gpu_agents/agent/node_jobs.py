@@ -20,11 +20,11 @@ import msgspec
 from gpu_agents.agent import launch, processes
 from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.job_supervisor import KILL, STOP
-from gpu_agents.agent.launch import Command, LaunchError
+from gpu_agents.agent.launch import TEMPORARY, Command, LaunchError
 from gpu_agents.agent.reconcile import Phase, Sight
 from gpu_agents.agent.records import ExitRecord, JobRecord, Spool, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.untrusted import Untrusted, read_below
+from gpu_agents.agent.untrusted import Untrusted, read_below, remove_tree
 from oolong.contracts.attempt import (
     ATTEMPT_FILE,
     EXIT_FILE,
@@ -145,6 +145,8 @@ class NodeJobs:
             record.name, killed, extra=_subjects(record),
         )  # fmt: skip
         directory.mkdir(parents=True, exist_ok=True)
+        if (directory / TEMPORARY).exists():
+            remove_tree(directory / TEMPORARY)
         write_json(
             directory / EXIT_FILE, ExitRecord(code=-signal.SIGKILL, at=time.time(), cause="supervisor_lost")
         )
@@ -157,11 +159,15 @@ class NodeJobs:
         Starting twice is harmless (a job directory is used once), so the next agent just repeats it.
         """
         try:
+            attempt = read_attempt(self._data.attempt(record.attempt_id) / ATTEMPT_FILE)
+            self._isolation.require_for(
+                attempt.source_files
+            )  # an earlier agent prepared it, perhaps with isolation
             process = await asyncio.to_thread(
                 launch.start,
                 self._data,
                 record,
-                attempt=read_attempt(self._data.attempt(record.attempt_id) / ATTEMPT_FILE),
+                attempt=attempt,
                 command=self._commands[record.kind],
                 device=self._device,
                 orphan_ttl_seconds=self._orphan_ttl_seconds,
@@ -170,6 +176,7 @@ class NodeJobs:
             )
         except (LaunchError, IsolationError, OSError) as error:
             log.error("%s", error, extra=_subjects(record))
+            processes.end_marked(record.job_id)  # its supervisor may have started it before it was lost
             self.end(record, EndReason.PREPARATION_FAILED, str(error))
             return
         self._supervisors[record.job_id] = process

@@ -11,25 +11,20 @@ from pathlib import Path
 from gpu_agents.agent import launch
 from gpu_agents.agent.api import AgentApi, Refused
 from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_directory, model_directory
-from gpu_agents.agent.isolation.node import NodeIsolation
+from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.isolation.uids import NoUid
 from gpu_agents.agent.launch import InputPaths
 from gpu_agents.agent.reconcile import Inputs, Preparation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
+from oolong.contracts.agent import Artifact, DesiredAttempt
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.model_paths import root_of
-from oolong.contracts.user_source import SourceKind
 
 log = logging.getLogger(__name__)
 
 
 class ModelUnusable(Exception):
     """The model's directory is not one that can be loaded."""
-
-
-class NotIsolated(Exception):
-    """The attempt runs code of a user in its trainer, and this node does not isolate jobs."""
 
 
 class Preparer:
@@ -56,9 +51,11 @@ class Preparer:
     def begin(self, attempt: DesiredAttempt, *, begun: bool, wanted: Sequence[DesiredAttempt]) -> None:
         """Start preparing. `begun`: jobs of it run already and hold its ports. Inputs of `wanted` stay cached."""
         self.inputs[attempt.attempt_id] = Inputs(Preparation.RUNNING)
-        self._tasks[attempt.attempt_id] = asyncio.create_task(
+        task = asyncio.create_task(
             self._prepare(attempt, begun=begun, wanted=wanted), name=f"prepare {attempt.attempt_id}"
         )
+        task.add_done_callback(lambda task: self._fail_unforeseen(attempt.attempt_id, task))
+        self._tasks[attempt.attempt_id] = task
 
     def fetched_bytes(self, attempt: DesiredAttempt) -> tuple[int, int]:
         """Bytes of the attempt's inputs that are on this node, and of all of them."""
@@ -83,7 +80,7 @@ class Preparer:
     ) -> None:
         """Bring the inputs here, see that the ports are free, write attempt.json."""
         try:
-            self._require_isolation(attempt)
+            self._isolation.require_for(attempt.sources)
             self._evict(wanted)
             dataset, evaluation, resume = await asyncio.gather(
                 self._cache.fetch(self._api, attempt.dataset),
@@ -115,19 +112,20 @@ class Preparer:
             )
         except ModelUnusable as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_UNUSABLE, str(error))
-        except (ArtifactError, Refused, NoUid, NotIsolated, OSError) as error:
+        except (ArtifactError, Refused, NoUid, IsolationError, OSError) as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, message=str(error))
         else:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.READY)
         self._moved()
 
-    def _require_isolation(self, attempt: DesiredAttempt) -> None:
-        """Code of a user inside the trainer runs only where it cannot reach the agent and other attempts."""
-        if SourceKind.LOSS in attempt.sources and self._isolation.kind is JobIsolation.NONE:
-            raise NotIsolated(
-                f"node {self._settings.name} does not isolate jobs, so it runs no uploaded loss: "
-                f"{self._isolation.reason}"
-            )
+    def _fail_unforeseen(self, attempt_id: str, task: asyncio.Task[None]) -> None:
+        """A fault of ours ends the attempt as well, or it would hold its slots and never start."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        log.error("the preparation of %s failed", attempt_id, exc_info=error)
+        self.inputs[attempt_id] = Inputs(Preparation.FAILED, message=f"{type(error).__name__}: {error}")
+        self._moved()
 
     async def _optional(self, artifact: Artifact | None) -> Path | None:
         return None if artifact is None else await self._cache.fetch(self._api, artifact)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from gpu_agents.agent.untrusted import remove_tree
 from oolong import cuda_host
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.attempt import AttemptFile
+from oolong.contracts.user_source import SourceKind
 from oolong.sandbox.capabilities import (
     SandboxRefused,
     command_for_user_namespaces,
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[3]  # holds gpu_agents/, trainers/ and platform/
 CODE = tuple(ROOT / name for name in ("platform", "gpu_agents", "trainers"))
 PROBE_SECONDS = 60.0
+PROBE_PREFIX = "probe-"
 # Of what becomes a job's /tmp. A Python or checkout below the machine's /tmp is mounted below it, and `enter` starts as
 # a root without capabilities, who passes through no closed folder of others. Nobody else gets to this one.
 TEMPORARY_MODE = 0o711
@@ -59,6 +61,13 @@ class NodeIsolation:
     model_roots: tuple[str, ...] = ()
     with_gpus: bool = False
     uids: UidClaims | None = None  # set for JobIsolation.UID
+
+    def require_for(self, sources: Collection[str]) -> None:
+        """Code of a user inside the trainer runs only where it cannot reach the agent and other attempts."""
+        if SourceKind.LOSS in sources and self.kind is JobIsolation.NONE:
+            raise IsolationError(
+                f"this node does not isolate jobs, so it runs no uploaded loss: {self.reason}"
+            )
 
     def uid_for(self, attempt_directory: Path) -> int | None:
         """The uid of an attempt, claimed the first time; None where its jobs run under the agent's own."""
@@ -188,7 +197,9 @@ def _prefixes(node_python: str) -> list[Path]:
 
 def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
     """Run a program as a job would be run. Raise IsolationError unless it is cut off and can do its work."""
-    folder = Path(tempfile.mkdtemp(prefix="probe-", dir=isolation.data.root))
+    for leftover in isolation.data.root.glob(f"{PROBE_PREFIX}*"):
+        shutil.rmtree(leftover)  # of an agent that was killed; its uid is free with it
+    folder = Path(tempfile.mkdtemp(prefix=PROBE_PREFIX, dir=isolation.data.root))
     uid = None
     try:
         work, temporary = folder / "work", folder / "tmp"

@@ -310,8 +310,11 @@ def test_a_lost_supervisor_loses_its_job_and_leaves_no_process(world: World) -> 
         )
     )
     supervisor = json.loads(world.data.supervisor(world.job_id("trainer")).read_text())
+    temporary = world.supervision("trainer") / "tmp"
+    assert temporary.is_dir()
     os.kill(supervisor["pid"], signal.SIGKILL)
     assert world.ended("trainer").reason is EndReason.TRAINER_DIED
+    assert not temporary.exists(), "what the job wrote to its /tmp is left on the disk"
     assert processes.marked(world.job_id("trainer")) == []
 
 

@@ -322,3 +322,17 @@ def test_what_a_killed_supervisor_leaves_is_found_by_its_mark(supervise: Supervi
     job.process.wait(60)
     assert processes.end_marked(job_id) == 4
     assert processes.marked(job_id) == []
+
+
+def test_what_a_supervisor_left_that_was_killed_before_it_wrote_anything_down_ends_before_the_next_start(
+    supervise: Supervise,
+) -> None:
+    job = supervise("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    wait_until(lambda: job.record_file.exists() and job.output, lambda: job.output)
+    job.process.kill()
+    job.process.wait(60)
+    job.record_file.unlink()
+    job.process = job.start()
+    wait_until(lambda: len(job.output.splitlines()) == 2, lambda: job.output)
+    first, second = map(int, job.output.splitlines())
+    assert processes.marked(json.loads(job.order.read_text())["job_id"]) == [second] and second != first

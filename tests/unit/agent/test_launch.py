@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gpu_agents.agent.launch import (
     _hand_over,
     environment,
     job_file,
+    make_job_directory,
     taken_port,
     write_attempt,
 )
@@ -64,6 +66,13 @@ def place(data: DataDirectory, wanted: DesiredAttempt) -> JobPlace:
     return JobPlace(
         attempt=read_attempt(path), attempt_file=path, job_directory=Path("/job"), slots=["cpu-0"]
     )
+
+
+def record_of(name: str, *, slots: Sequence[str] = ()) -> JobRecord:
+    return JobRecord(
+        job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name=name, kind=JobKind(name), index=0,
+        slots=list(slots), grace_seconds=1.0,
+    )  # fmt: skip
 
 
 def test_uploaded_source_lies_in_the_attempts_directory_under_a_readable_name(
@@ -130,14 +139,24 @@ def test_a_job_inherits_nothing_of_the_agents_environment(
 ) -> None:
     monkeypatch.setenv("OOLONG_TOKEN", "ool_secret")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
-    record = JobRecord(
-        job_id="job_1", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer", kind=JobKind.TRAINER, index=0,
-        slots=["GPU-a", "GPU-b"], grace_seconds=1.0,
-    )  # fmt: skip
+    record = record_of("trainer", slots=["GPU-a", "GPU-b"])
     on_cpu = environment(data, record, device="cpu")
     assert not {"OOLONG_TOKEN", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} & set(on_cpu)
     on_gpu = environment(data, record, device="cuda")
     assert (on_gpu["CUDA_VISIBLE_DEVICES"], on_gpu["LD_LIBRARY_PATH"]) == ("GPU-a,GPU-b", "/driver")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives attempts a uid")
+def test_a_job_directory_that_a_killed_agent_left_half_made_is_finished(tmp_path: Path) -> None:
+    """Killed between making the outbox and giving the folder away: the job could write nothing in it."""
+    uid, directory = 471_100, tmp_path / "trainer-0"
+    (directory / "outbox").mkdir(parents=True)
+    make_job_directory(directory, record_of("trainer"), uid=uid)
+    assert {path.stat().st_uid for path in (directory, *directory.iterdir())} == {uid}
+    (directory / "outbox" / "main-0.jsonl").touch()
+    (directory / "job.json").write_text("the job's own by now")
+    make_job_directory(directory, record_of("trainer"), uid=uid)
+    assert (directory / "job.json").read_text() == "the job's own by now"
 
 
 def test_secrets_that_nobody_takes_are_given_up() -> None:

@@ -1,0 +1,104 @@
+"""Jobs that a node does not start, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpu_agents.agent import processes
+from gpu_agents.agent.api import AgentApi
+from gpu_agents.agent.isolation.node import NodeIsolation
+from gpu_agents.agent.launch import InputPaths, write_attempt
+from gpu_agents.agent.node_jobs import NodeJobs
+from gpu_agents.agent.preparation import Preparer
+from gpu_agents.agent.reconcile import Inputs, Preparation
+from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
+from oolong.contracts.lifecycle import EndReason, JobKind
+from tests.support.scripted_control_plane import ScriptedControlPlane
+
+DATASET = Artifact(sha256=hashlib.sha256(b"{}").hexdigest(), bytes=2, kind="dataset")
+LOSS = Artifact(sha256="1" * 64, bytes=1, kind="source")
+
+
+def not_isolating(data: DataDirectory) -> NodeIsolation:
+    return NodeIsolation(kind=JobIsolation.NONE, data=data, reason="it was told so")
+
+
+def wanted(**changes: object) -> DesiredAttempt:
+    values: dict[str, object] = {
+        "run_id": "run_1", "attempt_id": "att_1", "attempt_number": 1, "epoch": 1, "spec": {}, "dataset": DATASET,
+        "evaluation": None, "model": None, "model_path": "/m", "resume": None, "ports": {}, "token": "t0ken",
+        "jobs": [],
+    }  # fmt: skip
+    return DesiredAttempt(**{**values, **changes})  # type: ignore[arg-type]
+
+
+async def started(data: DataDirectory, sources: Mapping[str, Path]) -> JobRecord:
+    """A trainer that sleeps, of an attempt that an earlier agent prepared; its record afterwards."""
+    inputs = InputPaths(dataset_file=Path("/rows"), model_directory=Path("/m"), source_files=sources)
+    write_attempt(data, wanted(), inputs, node_python=sys.executable, device="cpu")
+    record = JobRecord(
+        job_id=f"job_{secrets.token_hex(8)}", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer",
+        kind=JobKind.TRAINER, index=0, slots=[], grace_seconds=1.0,
+    )  # fmt: skip
+    jobs = NodeJobs(
+        data, commands={JobKind.TRAINER: lambda place: [sys.executable, "-S", "-c", "import time; time.sleep(600)"]},
+        device="cpu", orphan_ttl_seconds=600.0, isolation=not_isolating(data),
+    )  # fmt: skip
+    await jobs.start(record, {})
+    return record
+
+
+async def prepared(data: DataDirectory, api: AgentApi, attempt: DesiredAttempt) -> Inputs:
+    settings = AgentSettings(
+        server="http://127.0.0.1", data_directory=data.root, node_python=sys.executable, name="node",
+        model_roots=("/models",),
+    )  # fmt: skip
+    moved = asyncio.Event()
+    preparer = Preparer(settings, data, api, moved=moved.set, isolation=not_isolating(data))
+    preparer.begin(attempt, begun=False, wanted=[])
+    await asyncio.wait_for(moved.wait(), 60)
+    return preparer.inputs[attempt.attempt_id]
+
+
+async def test_an_unforeseen_fault_ends_a_preparation(
+    data: DataDirectory, api: AgentApi, control_plane: ScriptedControlPlane
+) -> None:
+    """Otherwise the attempt would hold its slots for ever."""
+    control_plane.artifacts[DATASET.sha256] = b"{}"
+    inputs = await prepared(data, api, wanted(model_path="/models/\0"))
+    assert (inputs.state, inputs.message) == (Preparation.FAILED, "ValueError: embedded null byte")
+
+
+async def test_without_isolation_a_node_prepares_no_uploaded_loss(data: DataDirectory, api: AgentApi) -> None:
+    inputs = await prepared(data, api, wanted(sources={"loss": LOSS}))
+    assert inputs.state is Preparation.FAILED
+    assert inputs.message == "this node does not isolate jobs, so it runs no uploaded loss: it was told so"
+
+
+async def test_a_node_that_isolates_no_more_starts_no_job_beside_an_uploaded_loss(
+    data: DataDirectory, tmp_path: Path
+) -> None:
+    """An earlier agent prepared the attempt, so the refusal of the preparation comes too late."""
+    loss = tmp_path / "loss.py"
+    loss.touch()
+    record = await started(data, {"loss": loss})
+    assert record.ended and record.reason is EndReason.PREPARATION_FAILED
+    assert "runs no uploaded loss" in record.message
+    assert not data.job("att_1", "trainer", 0).exists()
+
+
+async def test_a_job_whose_supervisor_cannot_write_its_record_does_not_outlive_it(
+    data: DataDirectory,
+) -> None:
+    """As on a full disk: the job has begun by then."""
+    data.supervisors.rmdir()
+    record = await started(data, {})
+    assert record.ended and record.reason is EndReason.PREPARATION_FAILED
+    assert processes.marked(record.job_id) == []

@@ -64,7 +64,7 @@ def main(folder: Path, wanted: str) -> dict[str, object]:
             str(path)
             for path in (
                 own / "attempt.json", own / "sources" / "loss.py", supervision / "order.json",
-                supervision / "output.log", data.contact, data.supervisor("job_att_hostile"), other / "content",
+                supervision / "output.log", data.contact, data.supervisor(job_id("att_hostile")), other / "content",
                 data.attempt("att_victim") / "attempt.json",
             )
         ],
@@ -133,7 +133,7 @@ def start(
         data, desired, inputs, node_python=sys.executable, device="cpu", uid=uid
     )  # fmt: skip
     record = JobRecord(
-        job_id=f"job_{attempt_id}", run_id="run_1", attempt_id=attempt_id, epoch=1, name="trainer",
+        job_id=job_id(attempt_id), run_id="run_1", attempt_id=attempt_id, epoch=1, name="trainer",
         kind=JobKind.TRAINER, index=0, slots=[], grace_seconds=5.0,
     )  # fmt: skip
     attempt: AttemptFile = read_attempt(file)
@@ -143,6 +143,11 @@ def start(
         secrets=secrets or {},
     )  # fmt: skip
     return read_json(data.supervisor(record.job_id), SupervisorRecord)
+
+
+def job_id(attempt_id: str) -> str:
+    """Of this process alone: who carries the id of a job is ended with it, on the whole machine."""
+    return f"job_{attempt_id}_{os.getpid()}"
 
 
 def wait(ready: object) -> None:

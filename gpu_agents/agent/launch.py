@@ -20,7 +20,7 @@ import msgspec
 from gpu_agents.agent import processes
 from gpu_agents.agent.isolation.node import ROOT, TEMPORARY_MODE, NodeIsolation
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
-from gpu_agents.agent.records import JobRecord, write_json
+from gpu_agents.agent.records import JobRecord, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong import cuda_host
 from oolong.contracts.agent import DesiredAttempt, JobIsolation
@@ -310,9 +310,12 @@ def start(
     in_time = supervisor.stdin is None or _hand_over(supervisor.stdin, secrets, deadline=deadline)
     while _mtime(data.supervisor(record.job_id)) == written_before:
         code = supervisor.poll()
-        if code is not None:
-            if code == ALREADY_SUPERVISED or (supervision / EXIT_FILE).exists():
-                break  # an agent before this one started it, or it came and went
+        if code == ALREADY_SUPERVISED:
+            if _recorded(data.supervisor(record.job_id)) == record.incarnation:
+                break  # an agent before this one started it
+        elif code is not None:
+            if (supervision / EXIT_FILE).exists():
+                break  # it came and went
             said = (supervision / "supervisor.log").read_text(errors="replace").strip().splitlines()
             raise LaunchError(
                 f"the supervisor of {record.name} ended with status {code} before the job was started: "
@@ -365,6 +368,11 @@ def _files(place: JobPlace) -> list[str]:
 
 def _local_url(port: int | None) -> str:
     return f"http://127.0.0.1:{port}" if port else ""
+
+
+def _recorded(path: Path) -> int | None:
+    """The incarnation whose supervisor wrote the record: one that has just begun may not have written it yet."""
+    return read_json(path, SupervisorRecord).incarnation if path.exists() else None
 
 
 def _mtime(path: Path) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
+import os
 import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from gpu_agents.agent import processes
 from gpu_agents.agent.api import AgentApi
@@ -15,8 +18,8 @@ from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.launch import InputPaths, write_attempt
 from gpu_agents.agent.node_jobs import NodeJobs
 from gpu_agents.agent.preparation import Preparer
-from gpu_agents.agent.reconcile import Inputs, Preparation
-from gpu_agents.agent.records import JobRecord
+from gpu_agents.agent.reconcile import Inputs, Phase, Preparation
+from gpu_agents.agent.records import JobRecord, SupervisorRecord, write_json
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
 from oolong.contracts.lifecycle import EndReason, JobKind
@@ -39,20 +42,22 @@ def wanted(**changes: object) -> DesiredAttempt:
     return DesiredAttempt(**{**values, **changes})  # type: ignore[arg-type]
 
 
-async def started(data: DataDirectory, sources: Mapping[str, Path]) -> JobRecord:
-    """A trainer that sleeps, of an attempt that an earlier agent prepared; its record afterwards."""
-    inputs = InputPaths(dataset_file=Path("/rows"), model_directory=Path("/m"), source_files=sources)
-    write_attempt(data, wanted(), inputs, node_python=sys.executable, device="cpu")
-    record = JobRecord(
-        job_id=f"job_{secrets.token_hex(8)}", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer",
-        kind=JobKind.TRAINER, index=0, slots=[], grace_seconds=1.0,
-    )  # fmt: skip
-    jobs = NodeJobs(
+def node_jobs(data: DataDirectory) -> NodeJobs:
+    """Of a node whose trainers sleep."""
+    return NodeJobs(
         data, commands={JobKind.TRAINER: lambda place: [sys.executable, "-S", "-c", "import time; time.sleep(600)"]},
         device="cpu", orphan_ttl_seconds=600.0, isolation=not_isolating(data),
     )  # fmt: skip
-    await jobs.start(record, {})
-    return record
+
+
+def trainer(data: DataDirectory, sources: Mapping[str, Path] = MappingProxyType({})) -> JobRecord:
+    """Of an attempt that an earlier agent prepared."""
+    inputs = InputPaths(dataset_file=Path("/rows"), model_directory=Path("/m"), source_files=sources)
+    write_attempt(data, wanted(), inputs, node_python=sys.executable, device="cpu")
+    return JobRecord(
+        job_id=f"job_{secrets.token_hex(8)}", run_id="run_1", attempt_id="att_1", epoch=1, name="trainer",
+        kind=JobKind.TRAINER, index=0, slots=[], grace_seconds=1.0,
+    )  # fmt: skip
 
 
 async def prepared(data: DataDirectory, api: AgentApi, attempt: DesiredAttempt) -> Inputs:
@@ -88,7 +93,8 @@ async def test_a_node_that_isolates_no_more_starts_no_job_beside_an_uploaded_los
     """An earlier agent prepared the attempt, so the refusal of the preparation comes too late."""
     loss = tmp_path / "loss.py"
     loss.touch()
-    record = await started(data, {"loss": loss})
+    record = trainer(data, {"loss": loss})
+    await node_jobs(data).start(record, {})
     assert record.ended and record.reason is EndReason.PREPARATION_FAILED
     assert "runs no uploaded loss" in record.message
     assert not data.job("att_1", "trainer", 0).exists()
@@ -99,6 +105,30 @@ async def test_a_job_whose_supervisor_cannot_write_its_record_does_not_outlive_i
 ) -> None:
     """As on a full disk: the job has begun by then."""
     data.supervisors.rmdir()
-    record = await started(data, {})
+    record = trainer(data)
+    await node_jobs(data).start(record, {})
     assert record.ended and record.reason is EndReason.PREPARATION_FAILED
     assert processes.marked(record.job_id) == []
+
+
+async def test_a_supervisor_of_an_earlier_agent_that_has_just_begun_is_waited_for(
+    data: DataDirectory,
+) -> None:
+    """The agent was killed a moment after it had started the job: the next one must not take the job for lost."""
+    record, jobs = trainer(data), node_jobs(data)
+    supervision = data.supervision("att_1", "trainer", 0)
+    supervision.mkdir(parents=True)
+    with (supervision / "supervisor.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        start = asyncio.create_task(jobs.start(record, {}))
+        await asyncio.wait({start}, timeout=2)
+        assert not start.done()
+        me = os.getpid()
+        supervisor = SupervisorRecord(
+            job_id=record.job_id, incarnation=0, directory=str(supervision), boot_id=processes.boot_id(), pid=me,
+            start_time=processes.start_time(me), job_pid=me, job_start_time=processes.start_time(me), pgid=me,
+        )  # fmt: skip
+        write_json(data.supervisor(record.job_id), supervisor)
+        await asyncio.wait_for(start, 60)
+        assert not record.ended
+        assert jobs.observe()[record.job_id].phase is Phase.ALIVE

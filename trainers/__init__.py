@@ -1,1 +1,1 @@
-"""Programs that update weights: the asynchronous RL train loop and the supervised warm start."""
+"""Trainer programs: `trainers.rl` (asynchronous reinforcement learning) and `trainers.sft` (supervised warm start)."""

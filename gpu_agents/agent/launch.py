@@ -84,7 +84,7 @@ def trainer_command(place: JobPlace) -> list[str]:
     """All ranks of an attempt are on one node, and need no port to find each other."""
     spec = place.attempt.run_spec
     return [
-        place.attempt.node_python, "-m", "trainers.launch",
+        place.attempt.node_python, "-m", "trainers.distributed.launch",
         str(spec.trainer.ranks), f"trainers.{spec.kind}", *_files(place),
     ]  # fmt: skip
 

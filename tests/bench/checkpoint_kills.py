@@ -118,7 +118,7 @@ def _look(checkpoints: Path, model: Path, found: Kills) -> int:
         step = int(directory.name.removeprefix("step-"))
         try:
             record, _ = checkpoint.verify(directory)
-        except checkpoint.NoValidCheckpoint as error:
+        except checkpoint.InvalidCheckpoint as error:
             print(error, file=sys.stderr)
             found.unreadable += 1
             continue
@@ -172,14 +172,14 @@ def _write_for_ever(model: Path, checkpoints: Path, first: int) -> None:
     import torch
 
     from trainers.checkpoint import CheckpointWriter, TrainerRecord, random_state
+    from trainers.distributed.context import init_distributed
+    from trainers.distributed.fsdp import gather_full_tensors, shard_model
     from trainers.models.policy import load_policy
-    from trainers.models.shard import full_tensors, shard
-    from trainers.ranks import join_ranks
 
-    ranks = join_ranks("cpu")
-    policy = shard(load_policy(model), ranks.mesh)
+    context = init_distributed("cpu")
+    policy = shard_model(load_policy(model), context.mesh)
     optimizer = torch.optim.AdamW(policy.parameters(), fused=True)
-    writer = CheckpointWriter(checkpoints, ranks=ranks, model_directory=model, keep_last=3)
+    writer = CheckpointWriter(checkpoints, context=context, model_directory=model, keep_last=3)
     print("child", os.getpid(), flush=True)
     with torch.no_grad():
         for parameter in policy.parameters():
@@ -193,13 +193,13 @@ def _write_for_ever(model: Path, checkpoints: Path, first: int) -> None:
             policy=policy,
             optimizer=optimizer,
             snapshot=str(step).encode(),
-            weights=full_tensors(policy, dtype=torch.float32, keep=True),
+            weights=gather_full_tensors(policy, dtype=torch.float32, keep=True),
         )
         with torch.no_grad():  # the next train step, while the checkpoint is being written
             for parameter in policy.parameters():
                 parameter.add_(1.0)
                 optimizer.state[parameter]["exp_avg"].add_(1.0)
-        committed = writer.finish()
+        committed = writer.wait()
         assert committed is not None
         print("committed", committed.step, flush=True)
 

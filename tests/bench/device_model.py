@@ -22,8 +22,9 @@ KV_BYTES_PER_TOKEN = 28 * 2 * 2 * 128 * 2  # layers, key and value, kv heads, he
 HBM_BYTES_PER_SECOND = 3.35e12
 PEAK_FLOPS = 989e12  # bf16, dense
 
-# What the trainer does with published weights before they are written, one after the other (trainers.rl.publish,
-# trainers.models.export). Processor seconds a GB of bf16, one thread of an Intel Xeon, best of 4: 2026-11-22. The
+# What the trainer does with published weights before they are written, one after the other
+# (trainers.rl.weight_publisher, trainers.models.hf_export). Processor seconds a GB of bf16, one thread of an Intel
+# Xeon, best of 4: 2026-11-22. The
 # emulated trainer publishes a tiny model and is charged the drive alone, so the measure adds them.
 SERIAL_PUBLISH_SECONDS_PER_GB: Mapping[str, float] = {
     "cast_and_copy": 0.10,

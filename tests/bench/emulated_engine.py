@@ -19,7 +19,7 @@ from aiohttp import web
 
 from tests.bench.device_model import DeviceModel, Emulation, Lengths
 from tests.unit.rollout.scripted_engine import EOS, ScriptedEngine, ScriptedRequest
-from trainers.stopwatch import Stopwatch
+from trainers.phase_timer import PhaseTimer
 
 ANSWERS = ("\\boxed{0}", "\\boxed{1}")  # of even and odd members; every row's answer is 1
 READINGS_SECONDS = 0.25
@@ -40,8 +40,8 @@ class EmulatedEngine(ScriptedEngine):
         self._disturbed = asyncio.Event()
         self._progress = 0.0  # share of the running decode burst that is done
         self._phase = "idle"
-        self._watch = Stopwatch()
-        self._watch.lap(self._phase)
+        self._timer = PhaseTimer()
+        self._timer.flush(self._phase)
         self.seconds: Counter[str] = Counter()  # real ones, by phase
         self.worked: Counter[str] = (
             Counter()
@@ -183,7 +183,7 @@ class EmulatedEngine(ScriptedEngine):
     # --- what it measures -----------------------------------------------------------------------------------
 
     def _enter(self, phase: str) -> None:
-        self._watch.enter(phase)
+        self._timer.start(phase)
         self._phase = phase
 
     async def keep_readings(self, file: Path) -> None:
@@ -191,9 +191,9 @@ class EmulatedEngine(ScriptedEngine):
         with file.open("a") as output:
             while True:
                 await asyncio.sleep(READINGS_SECONDS)
-                self.seconds.update(self._watch.lap(self._phase))
+                self.seconds.update(self._timer.flush(self._phase))
                 reading = {
-                    "at": self._watch.lapped_at,
+                    "at": self._timer.flushed_at,
                     "seconds": self.seconds,
                     "emitted": self.emitted,
                     "late_seconds": self.late_seconds,

@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainers.job import parse, run_job
+from trainers.entrypoint import parse_arguments, run_job
 
 
 def main() -> None:
-    arguments = parse("The trainer of an emulated attempt.")
+    arguments = parse_arguments("The trainer of an emulated attempt.")
     from oolong.contracts.attempt import read_attempt
     from tests.bench.device_model import Emulation
-    from trainers.rl import front, run
+    from trainers.rl import rank0_coordinator, train_loop
 
     emulation = Emulation.read(Path(read_attempt(arguments.attempt).directory))
     overruns = (arguments.job / "overruns.jsonl").open("a")
@@ -32,35 +32,35 @@ def main() -> None:
         overruns.flush()
         time.sleep(max(0.0, floor - spent))
 
-    class PacedLearner(run.Learner):
-        def train(self, plan: Any, watch: Any) -> Any:
+    class PacedLearner(train_loop.Learner):
+        def train(self, plan: Any, timer: Any) -> Any:
             began = time.perf_counter()
-            outcome = super().train(plan, watch)
+            outcome = super().train(plan, timer)
             sequences = [
                 one
                 for minibatch in plan.minibatches
                 for microbatch in minibatch.microbatches
                 for one in microbatch.sequences
-                if one.loss_at
+                if one.loss_positions
             ]
             floor = emulation.device.train_seconds(
-                completion_tokens=sum(len(one.loss_at) for one in sequences),
+                completion_tokens=sum(len(one.loss_positions) for one in sequences),
                 trajectories=len(sequences),
                 devices=emulation.trainer_devices,
             )
             wait_out("train", began, floor)
             return outcome
 
-    class PacedPublisher(front.Publisher):
+    class PacedPublisher(rank0_coordinator.WeightPublisher):
         def write(self, version: int, tensors: Any) -> Any:
             began = time.perf_counter()
             published = super().write(version, tensors)
             wait_out("publish", began, emulation.publish_seconds)
             return published
 
-    run.Learner = PacedLearner
-    front.Publisher = PacedPublisher
-    sys.exit(run_job(arguments, run.run))
+    train_loop.Learner = PacedLearner
+    rank0_coordinator.WeightPublisher = PacedPublisher
+    sys.exit(run_job(arguments, train_loop.train))
 
 
 if __name__ == "__main__":

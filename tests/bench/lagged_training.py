@@ -25,14 +25,14 @@ from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import RunSpec
 from tests.bench.sampler import Sampled, Sampler
 from tests.support.tiny_specs import tiny_run_spec
-from trainers.data import read_rows
-from trainers.models.packing import pack
+from trainers.dataset import read_rows
+from trainers.distributed.context import DistributedContext, init_distributed, shutdown_distributed
+from trainers.distributed.fsdp import gather_full_tensors, shard_model
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import load_policy
-from trainers.models.shard import full_tensors, shard
-from trainers.ranks import Ranks, join_ranks, leave_ranks
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import RankPlan, plan_batch
 from trainers.rl.learner import Learner
-from trainers.rl.plan import RankPlan, plan_batch
-from trainers.stopwatch import Stopwatch
 
 Weights = dict[str, torch.Tensor]
 
@@ -89,7 +89,7 @@ class LagCurve:
         return sum(self.reward[-20:]) / len(self.reward[-20:])
 
 
-def single_rank() -> Ranks:
+def single_rank() -> DistributedContext:
     """A process group of one, as torchrun would make it."""
     for name, value in {
         "RANK": "0",
@@ -98,22 +98,24 @@ def single_rank() -> Ranks:
         "MASTER_PORT": "0",
     }.items():
         os.environ.setdefault(name, value)
-    return join_ranks("cpu")
+    return init_distributed("cpu")
 
 
 def train_at_lag(setting: LagSetting, *, model_directory: Path, dataset: Path) -> LagCurve:
-    ranks = single_rank()
+    context = single_rank()
     try:
-        return _train(setting, model_directory, read_rows(dataset, split="train"), ranks)
+        return _train(setting, model_directory, read_rows(dataset, split="train"), context)
     finally:
-        leave_ranks()
+        shutdown_distributed()
 
 
-def _train(setting: LagSetting, model_directory: Path, rows: list[CanonicalRow], ranks: Ranks) -> LagCurve:
+def _train(
+    setting: LagSetting, model_directory: Path, rows: list[CanonicalRow], context: DistributedContext
+) -> LagCurve:
     torch.manual_seed(setting.seed)
     order = random.Random(f"lag/{setting.seed}")
     spec = setting.spec()
-    learner = Learner(shard(load_policy(model_directory), ranks.mesh), spec, ranks)
+    learner = Learner(shard_model(load_policy(model_directory), context.mesh), spec, context)
     sampler = Sampler(model_directory, seed=setting.seed)
     versions: deque[tuple[int, Weights]] = deque(maxlen=setting.lag + 1)
     versions.append((0, _weights(learner)))
@@ -127,12 +129,12 @@ def _train(setting: LagSetting, model_directory: Path, rows: list[CanonicalRow],
         groups = _sample(sampler, order.sample(rows, setting.prompts), setting, version=behaviour)
         rewards.setdefault(behaviour, []).append(_mean_reward(groups))
         [plan] = plan_batch(
-            groups, version=version, ranks=1, minibatches=setting.minibatches,
+            groups, version=version, num_ranks=1, minibatches=setting.minibatches,
             token_budget=spec.trainer.microbatch_tokens,
         )  # fmt: skip
         # The naive objective does not look at the policy as it is now; how far it has moved is measured for it.
         distance = _distance(learner, plan) if setting.objective == "ppo" else {}
-        outcome = learner.train(plan, Stopwatch())
+        outcome = learner.train(plan, PhaseTimer())
         measured = {**outcome.metrics, **distance}
         curve.largest_weight.append(measured.get("weight/max", math.nan))
         curve.mean_abs_log_weight.append(measured.get("weight/abs_log_mean", math.nan))
@@ -149,7 +151,7 @@ def _train(setting: LagSetting, model_directory: Path, rows: list[CanonicalRow],
 
 
 def _weights(learner: Learner) -> Weights:
-    tensors = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    tensors = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
@@ -200,9 +202,9 @@ def _distance(learner: Learner, plan: RankPlan) -> dict[str, float]:
     largest, total, tokens = 0.0, 0.0, 0
     for microbatch in (one for minibatch in plan.minibatches for one in minibatch.microbatches):
         sequences = microbatch.sequences
-        row = pack([one.tokens for one in sequences], [one.loss_at for one in sequences])
+        row = pack_row([one.tokens for one in sequences], [one.loss_positions for one in sequences])
         logprobs, _ = learner.policy(row, temperature=1.0)
-        behaviour = torch.tensor([value for one in sequences for value in one.behaviour_logprobs])
+        behaviour = torch.tensor([value for one in sequences for value in one.behavior_logprobs])
         log_weight = (logprobs - behaviour).double()
         largest = max(largest, float(log_weight.max().exp()))
         total += float(log_weight.abs().sum())

@@ -11,19 +11,18 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from trainers.microbatches import (
-    Bins,
-    Size,
-    algorithm_1,
-    allocate,
-    bin_use,
-    deal_level,
-    fixed_count,
+from trainers.distributed.sequence_packing import (
+    Microbatches,
+    SequenceSize,
+    distribute,
     flops_imbalance,
-    flops_of,
+    pack_microbatches,
+    total_flops,
+    utilization,
 )
 from trainers.models.flops import forward_flops
 
@@ -40,18 +39,42 @@ LENGTHS = {"lognormal_mu": 8.2, "lognormal_sigma": 1.0, "longest": 27_648, "prom
 COST_MODEL = {"flops_per_second": 0.4 * 989e12, "seconds_per_microbatch": 0.03}
 
 
-def sampled_sizes(seed: int, *, count: int = SEQUENCES) -> list[Size]:
+def algorithm_1(lengths: Sequence[int], *, capacity: int, min_batches: int) -> Microbatches:
+    """Algorithm 1 of arXiv 2505.24298: longest first; into a new batch while there are fewer than `min_batches` or none
+    has room, else into the batch with the fewest sequences.
+    """
+    batches: Microbatches = []
+    tokens: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+        fitting = [number for number, used in enumerate(tokens) if used + lengths[index] <= capacity]
+        if len(batches) < min_batches or not fitting:
+            batches.append([index])
+            tokens.append(lengths[index])
+        else:
+            number = min(fitting, key=lambda one: len(batches[one]))
+            batches[number].append(index)
+            tokens[number] += lengths[index]
+    return batches
+
+
+def fixed_count(sequences: int, *, count: int) -> Microbatches:
+    """`count` microbatches of equally many sequences (give or take one), in the given order."""
+    edges = [sequences * number // count for number in range(count + 1)]
+    return [list(range(start, end)) for start, end in pairwise(edges)]
+
+
+def sampled_sizes(seed: int, *, count: int = SEQUENCES) -> list[SequenceSize]:
     rng, cost = random.Random(seed), forward_flops(SHAPE)
     sizes = []
     for _ in range(count):
         drawn = int(rng.lognormvariate(LENGTHS["lognormal_mu"], LENGTHS["lognormal_sigma"])) + 1
         length = min(int(LENGTHS["longest"]), drawn)
         tokens = int(LENGTHS["prompt"]) + length
-        sizes.append(Size(tokens, 3 * cost.of(tokens, length)))  # forward and backward
+        sizes.append(SequenceSize(tokens, 3 * cost.of_sequence(tokens, length)))  # forward and backward
     return sizes
 
 
-def fixed_bins(sizes: list[Size]) -> Bins:
+def fixed_bins(sizes: list[SequenceSize]) -> Microbatches:
     """The smallest fixed count that keeps every microbatch under the budget, on every rank."""
     count = RANKS
     while True:
@@ -61,38 +84,38 @@ def fixed_bins(sizes: list[Size]) -> Bins:
         count += RANKS
 
 
-def fixed(sizes: list[Size]) -> list[Bins]:
+def fixed(sizes: list[SequenceSize]) -> list[Microbatches]:
     """In the order of arrival: the ranks wait for each other's long ones."""
     return _rank_by_rank(fixed_bins(sizes))
 
 
-def fixed_level(sizes: list[Size]) -> list[Bins]:
+def fixed_level(sizes: list[SequenceSize]) -> list[Microbatches]:
     """The stronger baseline: the same microbatches, those of like cost side by side."""
-    return deal_level(sizes, fixed_bins(sizes), RANKS)
+    return distribute(sizes, fixed_bins(sizes), RANKS)
 
 
-def papers(sizes: list[Size]) -> list[Bins]:
-    bins = algorithm_1([size.tokens for size in sizes], capacity=TOKEN_BUDGET, least_batches=RANKS)
+def papers(sizes: list[SequenceSize]) -> list[Microbatches]:
+    bins = algorithm_1([size.tokens for size in sizes], capacity=TOKEN_BUDGET, min_batches=RANKS)
     return _rank_by_rank(bins + [[] for _ in range(-len(bins) % RANKS)])
 
 
-def dynamic(sizes: list[Size]) -> list[Bins]:
-    return allocate(sizes, ranks=RANKS, token_budget=TOKEN_BUDGET)
+def dynamic(sizes: list[SequenceSize]) -> list[Microbatches]:
+    return pack_microbatches(sizes, num_ranks=RANKS, token_budget=TOKEN_BUDGET)
 
 
-def _rank_by_rank(bins: Bins) -> list[Bins]:
+def _rank_by_rank(bins: Microbatches) -> list[Microbatches]:
     return [bins[rank::RANKS] for rank in range(RANKS)]
 
 
-def seconds(sizes: list[Size], dealt: list[Bins]) -> float:
+def seconds(sizes: list[SequenceSize], dealt: list[Microbatches]) -> float:
     """Of one minibatch by the cost model: the ranks go in lockstep."""
-    waited = sum(max(flops_of(sizes, one) for one in abreast) for abreast in zip(*dealt, strict=True))
+    waited = sum(max(total_flops(sizes, one) for one in abreast) for abreast in zip(*dealt, strict=True))
     passes = len(dealt[0])
     return waited / COST_MODEL["flops_per_second"] + passes * COST_MODEL["seconds_per_microbatch"]
 
 
 def measure_plans() -> list[dict[str, Any]]:
-    ways: dict[str, Callable[[list[Size]], list[Bins]]] = {
+    ways: dict[str, Callable[[list[SequenceSize]], list[Microbatches]]] = {
         "dynamic": dynamic,
         "algorithm_1": papers,
         "fixed": fixed,
@@ -104,7 +127,7 @@ def measure_plans() -> list[dict[str, Any]]:
         plans = [(sizes, way(sizes)) for sizes in batches]
         table[name] = {
             "microbatches_per_rank": statistics.mean(len(dealt[0]) for _, dealt in plans),
-            "bin_use": statistics.mean(bin_use(*plan, token_budget=TOKEN_BUDGET) for plan in plans),
+            "bin_use": statistics.mean(utilization(*plan, token_budget=TOKEN_BUDGET) for plan in plans),
             "flops_imbalance": statistics.mean(flops_imbalance(*plan) for plan in plans),
             "seconds": statistics.mean(seconds(*plan) for plan in plans),
         }
@@ -136,7 +159,7 @@ def by_batch_size() -> list[list[str]]:
             sampled_sizes(100 * seed + part, count=count) for seed in SEEDS for part in range(MINIBATCHES)
         ]
         plans = [(sizes, dynamic(sizes)) for sizes in batches]
-        use = statistics.mean(bin_use(*plan, token_budget=TOKEN_BUDGET) for plan in plans)
+        use = statistics.mean(utilization(*plan, token_budget=TOKEN_BUDGET) for plan in plans)
         imbalance = statistics.mean(flops_imbalance(*plan) for plan in plans)
         rows.append([f"{count:,}", f"{use:.2f}", f"{imbalance:.2f}"])
     return rows
@@ -150,7 +173,7 @@ def measure_packed(*, sequences: int = 96, repeats: int = 3) -> dict[str, Any]:
     import torch
 
     from trainers.models.logprobs import token_logprobs
-    from trainers.models.packing import pack
+    from trainers.models.packed_row import pack_row
     from trainers.models.policy import load_policy
     from trainers.models.tiny import make_tiny_model
 
@@ -165,13 +188,15 @@ def measure_packed(*, sequences: int = 96, repeats: int = 3) -> dict[str, Any]:
 
         plain = AutoModelForCausalLM.from_pretrained(model, attn_implementation="sdpa", dtype=torch.float32)
 
-    sizes = [Size(length, float(length)) for length in lengths]
-    [rows] = allocate(sizes, ranks=1, token_budget=2048)
+    sizes = [SequenceSize(length, float(length)) for length in lengths]
+    [rows] = pack_microbatches(sizes, num_ranks=1, token_budget=2048)
 
     def packed() -> float:
         total = 0.0
         for places in rows:
-            row = pack([tokens[place] for place in places], [range(1, lengths[place]) for place in places])
+            row = pack_row(
+                [tokens[place] for place in places], [range(1, lengths[place]) for place in places]
+            )
             logprobs, _ = policy(row)
             logprobs.sum().backward()
             total += float(logprobs.detach().double().sum())

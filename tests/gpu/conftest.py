@@ -100,16 +100,16 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 @pytest.fixture(scope="session")
-def ranks(machine: Machine) -> Iterator[Any]:
-    from trainers.ranks import join_ranks, leave_ranks
+def context(machine: Machine) -> Iterator[Any]:
+    from trainers.distributed.context import init_distributed, shutdown_distributed
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
                             "MASTER_PORT": "0"}.items():  # fmt: skip
             patch.setenv(name, value)
-        joined = join_ranks(machine.device)
+        joined = init_distributed(machine.device)
     yield joined
-    leave_ranks()
+    shutdown_distributed()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.gpu.conftest import Engine, Machine
-from trainers.models.packing import pack
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import load_policy
 
 PROMPTS = ([258, 97, 53, 32, 98, 55, 259], [258, *range(60, 200), 259])
@@ -36,7 +36,7 @@ def differences(engine: Engine, machine: Machine, weights: Path) -> torch.Tensor
         told = reply["meta_info"]["output_token_logprobs"]
         tokens = [int(one[1]) for one in told]
         sequence = [*prompt, *tokens]
-        row = pack([sequence], [range(len(prompt), len(sequence))]).to(torch.device(machine.device))
+        row = pack_row([sequence], [range(len(prompt), len(sequence))]).to(torch.device(machine.device))
         with torch.no_grad():
             own, _ = policy(row, temperature=0.7)
         found.append((own.cpu() - torch.tensor([float(one[0]) for one in told])).abs())

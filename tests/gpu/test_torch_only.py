@@ -26,15 +26,15 @@ from oolong.cuda_host import inspect_cuda, missing
 from tests.gpu.conftest import QWEN3_0_6B, REHEARSAL, Machine
 from tests.support.family_checks import recorded_group
 from trainers.algorithms.gae import gae
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors
 from trainers.models.attention import packed_attention
-from trainers.models.policy import empty_policy
-from trainers.models.shard import full_tensors, shard_as_asked
+from trainers.models.policy import uninitialized_policy
 from trainers.models.tiny import tiny_config
-from trainers.ranks import Ranks
-from trainers.rl.kept import Kept
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
 from trainers.rl.learner import Learner
-from trainers.rl.plan import plan_batch
-from trainers.stopwatch import Stopwatch
+from trainers.rl.step_backup import StepBackup
 
 DEVICE = "cpu" if REHEARSAL else "cuda"
 # (query heads, key and value heads, head dimension): Qwen3-0.6B, Qwen2.5-7B, Qwen2.5-0.5B, the demo's model.
@@ -139,29 +139,33 @@ def spec_of(machine: Machine, **trainer: Any) -> RunSpec:
 
 
 def test_phases_and_memory_of_a_train_step_and_of_a_publish(
-    machine: Machine, ranks: Ranks, shaped: tuple[str, Path], tmp_path: Path, report: Callable[..., None]
+    machine: Machine,
+    context: DistributedContext,
+    shaped: tuple[str, Path],
+    tmp_path: Path,
+    report: Callable[..., None],
 ) -> None:
     """Two minibatches, so the step keeps a backup; then what publishing the weights costs, piece by piece."""
     name, directory = shaped
     spec, config = spec_of(machine), directory / "config.json"
     with torch.device(DEVICE):  # random weights come from the GPU: seconds, not minutes
-        policy = empty_policy(directory).requires_grad_(True)
+        policy = uninitialized_policy(directory).requires_grad_(True)
     parameters = sum(parameter.numel() for parameter in policy.parameters())
     if DEVICE == "cuda" and torch.cuda.mem_get_info()[0] < 20 * parameters:
         pytest.skip(f"needs an NVIDIA GPU with {20 * parameters / GIGABYTE:.0f} GB free")
-    learner = Learner(shard_as_asked(policy, ranks.mesh, spec.trainer), spec, ranks)
+    learner = Learner(apply_fsdp(policy, context.mesh, spec.trainer), spec, context)
     rng = torch.Generator().manual_seed(3)
     phases: dict[str, float] = {}
     for version in range(2):  # the first step allocates and compiles
         groups = [recorded_group(rng, number) for number in range(4)]
-        [plan] = plan_batch(groups, version=version, ranks=1, minibatches=2, token_budget=256)
-        watch = Stopwatch()
+        [plan] = plan_batch(groups, version=version, num_ranks=1, minibatches=2, token_budget=256)
+        timer = PhaseTimer()
         if DEVICE == "cuda":
             torch.cuda.reset_peak_memory_stats()
         began = synchronize()
-        assert learner.train(plan, watch).finite
+        assert learner.train(plan, timer).finite
         whole = synchronize() - began
-        phases = watch.lap("prepare")
+        phases = timer.flush("prepare")
     report(
         shape=name, parameters=parameters, step_seconds=whole, phases=phases,
         peak_bytes=torch.cuda.max_memory_allocated() if DEVICE == "cuda" else None,
@@ -169,10 +173,10 @@ def test_phases_and_memory_of_a_train_step_and_of_a_publish(
         lint_trainer_bytes=asdict(trainer_memory(spec, parameters, shape_of(json.loads(config.read_text())))),
     )  # fmt: skip
 
-    costs = {"backup": seconds_of(lambda: Kept(learner.parameters, learner.optimizer))}
+    costs = {"backup": seconds_of(lambda: StepBackup(learner.parameters, learner.optimizer))}
     tensors: dict[str, torch.Tensor] = {}
     costs["gather"] = seconds_of(
-        lambda: tensors.update(full_tensors(policy, dtype=torch.bfloat16, keep=True))
+        lambda: tensors.update(gather_full_tensors(policy, dtype=torch.bfloat16, keep=True))
     )
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     costs |= _costs_of_a_file(tensors, tmp_path / "weights.safetensors")
@@ -212,21 +216,21 @@ def _costs_of_copies(size: int) -> dict[str, float]:
 
 @pytest.mark.cuda
 def test_the_costliest_kernels_of_a_step(
-    machine: Machine, ranks: Ranks, tmp_path: Path, report: Callable[..., None]
+    machine: Machine, context: DistributedContext, tmp_path: Path, report: Callable[..., None]
 ) -> None:
     from torch.profiler import ProfilerActivity, profile
 
     tiny_config("qwen3", **QWEN3_0_6B).save_pretrained(tmp_path)
     spec = spec_of(machine)
     with torch.device(DEVICE):
-        policy = empty_policy(tmp_path).requires_grad_(True)
-    learner = Learner(shard_as_asked(policy, ranks.mesh, spec.trainer), spec, ranks)
+        policy = uninitialized_policy(tmp_path).requires_grad_(True)
+    learner = Learner(apply_fsdp(policy, context.mesh, spec.trainer), spec, context)
     rng = torch.Generator().manual_seed(3)
     groups = [recorded_group(rng, number) for number in range(4)]
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=256)
-    learner.train(plan, Stopwatch())
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=256)
+    learner.train(plan, PhaseTimer())
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-        learner.train(plan, Stopwatch())
+        learner.train(plan, PhaseTimer())
         synchronize()
     rows = sorted(seen.key_averages(), key=lambda row: -row.self_device_time_total)[:20]
     report(top=[(row.key[:80], row.count, round(row.self_device_time_total)) for row in rows])

@@ -17,16 +17,16 @@ from tests.bench import lm_head_memory
 from tests.gpu.conftest import REHEARSAL, Machine
 from tests.support.family_checks import recorded_group
 from tests.support.tiny_specs import tiny_run_spec
-from trainers.models.flops import flops_of_model
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import apply_fsdp
+from trainers.models.flops import load_forward_flops
 from trainers.models.optimizer import make_adamw
-from trainers.models.packing import PackedRow, pack
+from trainers.models.packed_row import PackedRow, pack_row
+from trainers.models.packing_check import check_packing
 from trainers.models.policy import load_policy
-from trainers.models.selfcheck import check_packing
-from trainers.models.shard import shard_as_asked
-from trainers.ranks import Ranks
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
 from trainers.rl.learner import Learner
-from trainers.rl.plan import plan_batch
-from trainers.stopwatch import Stopwatch
 
 TOKENS = 512 if REHEARSAL else 16_384
 LEARNING_RATE = 5e-3 if REHEARSAL else 3e-5  # at which a few steps move the losses, and no weight runs away
@@ -50,12 +50,12 @@ def section(machine: Machine, **changes: Any) -> TrainerSection:
 
 
 def test_packed_rows_equal_lone_sequences_with_the_kernel_of_this_gpu(
-    machine: Machine, ranks: Ranks, report: Callable[..., None]
+    machine: Machine, context: DistributedContext, report: Callable[..., None]
 ) -> None:
-    policy = shard_as_asked(load_policy(machine.model), ranks.mesh, section(machine))
+    policy = apply_fsdp(load_policy(machine.model), context.mesh, section(machine))
     check = check_packing(policy, exact=machine.dtype == "float32")
-    report(packed_difference=check.packed, joined_difference=check.joined)
-    assert check.packed < check.limit < check.joined
+    report(packed_difference=check.packed_error, joined_difference=check.unisolated_error)
+    assert check.packed_error < check.limit < check.unisolated_error
 
 
 @pytest.mark.cuda
@@ -68,7 +68,7 @@ def test_the_head_takes_an_eighth_of_the_memory_of_plain_logits(report: Callable
     assert found["value"] >= 8
 
 
-def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
+def losses(machine: Machine, context: DistributedContext, **option: Any) -> list[float]:
     spec = tiny_run_spec(
         {
             "name": "gpu", "model": {"base_model": "m"}, "dataset": {"version": "d@1"},
@@ -80,40 +80,40 @@ def losses(machine: Machine, ranks: Ranks, **option: Any) -> list[float]:
             },
         }
     )  # fmt: skip
-    policy = shard_as_asked(load_policy(machine.model), ranks.mesh, spec.trainer)
-    learner = Learner(policy, spec, ranks)
+    policy = apply_fsdp(load_policy(machine.model), context.mesh, spec.trainer)
+    learner = Learner(policy, spec, context)
     rng = torch.Generator().manual_seed(3)
     told = []
     for version in range(3):
         groups = [recorded_group(rng, number) for number in range(4)]
-        [plan] = plan_batch(groups, version=version, ranks=1, minibatches=2, token_budget=256)
-        told += learner.train(plan, Stopwatch()).minibatch_losses
+        [plan] = plan_batch(groups, version=version, num_ranks=1, minibatches=2, token_budget=256)
+        told += learner.train(plan, PhaseTimer()).minibatch_losses
     return told
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_changes_no_loss(machine: Machine, ranks: Ranks, option: str) -> None:
+def test_an_option_changes_no_loss(machine: Machine, context: DistributedContext, option: str) -> None:
     compiler_or_skip(option, machine.device)
-    plain = losses(machine, ranks)
+    plain = losses(machine, context)
     moved = max(plain) - min(plain)
     assert moved > 0.01, "the losses hardly move: the check is blind"
-    assert losses(machine, ranks, **OPTIONS[option]) == pytest.approx(
+    assert losses(machine, context, **OPTIONS[option]) == pytest.approx(
         plain, abs=(1e-4 if machine.dtype == "float32" else 0.2) * moved
     )
 
 
 @pytest.mark.parametrize("option", ["plain", *OPTIONS])
 def test_speed_and_memory_of_a_step(
-    machine: Machine, ranks: Ranks, report: Callable[..., None], option: str
+    machine: Machine, context: DistributedContext, report: Callable[..., None], option: str
 ) -> None:
     """Forward, backward and AdamW over 16,384 tokens in rows of 8 sequences; model FLOPs, recomputation not counted."""
     compiler_or_skip(option, machine.device)
     asked = section(machine, **OPTIONS.get(option, {}))
-    policy = shard_as_asked(load_policy(machine.model).to(ranks.device), ranks.mesh, asked)
+    policy = apply_fsdp(load_policy(machine.model).to(context.device), context.mesh, asked)
     optimizer = make_adamw(
         policy.parameters(), learning_rate=1e-5, betas=(0.9, 0.95), offload=asked.offload_optimizer
     )
-    row = long_row(int(policy.config["vocab_size"])).to(ranks.device)
+    row = long_row(int(policy.config["vocab_size"])).to(context.device)
     cuda = machine.device == "cuda"
 
     def step() -> float:
@@ -130,8 +130,8 @@ def test_speed_and_memory_of_a_step(
     repeats = 2 if REHEARSAL else 5
     began = time.perf_counter()
     seconds = ([step() for _ in range(repeats)][-1] - began) / repeats
-    cost = flops_of_model(machine.model)
-    flops = 3 * sum(cost.of(length, length - 1) for length in row.seqlens)
+    cost = load_forward_flops(machine.model)
+    flops = 3 * sum(cost.of_sequence(length, length - 1) for length in row.seqlens)
     name = torch.cuda.get_device_name() if cuda else "processor"
     peak = peak_flops(name)
     report(
@@ -160,4 +160,4 @@ def peak_flops(device: str) -> float | None:
 def long_row(vocabulary: int) -> PackedRow:
     rng = torch.Generator().manual_seed(5)
     sequences = [torch.randint(vocabulary, (TOKENS // 8,), generator=rng).tolist() for _ in range(8)]
-    return pack(sequences, [range(1, len(one)) for one in sequences])
+    return pack_row(sequences, [range(1, len(one)) for one in sequences])

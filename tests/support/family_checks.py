@@ -9,16 +9,16 @@ import torch
 
 from oolong.contracts.rollout import Group, Trajectory
 from tests.support.tiny_specs import tiny_run_spec
-from trainers.models.packing import pack
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import gather_full_tensors, shard_model
+from trainers.models.packed_row import pack_row
+from trainers.models.packing_check import check_packing
 from trainers.models.policy import load_policy
-from trainers.models.selfcheck import check_packing
-from trainers.models.shard import full_tensors, shard
 from trainers.models.tiny import make_tiny_model
-from trainers.ranks import Ranks
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
 from trainers.rl.learner import Learner
-from trainers.rl.plan import plan_batch
-from trainers.rl.publish import Publisher
-from trainers.stopwatch import Stopwatch
+from trainers.rl.weight_publisher import WeightPublisher
 
 PROMPT = [5, 6, 7]
 
@@ -39,10 +39,10 @@ def own_logprobs(directory: Path, sequences: list[list[int]]) -> list[torch.Tens
 def packed_logprobs(directory: Path, sequences: list[list[int]]) -> torch.Tensor:
     policy = load_policy(directory)
     with torch.no_grad():
-        return policy(pack(sequences, [range(1, len(one)) for one in sequences]))[0]
+        return policy(pack_row(sequences, [range(1, len(one)) for one in sequences]))[0]
 
 
-def check_family(family: str, work: Path, ranks: Ranks, **changes: Any) -> None:
+def check_family(family: str, work: Path, context: DistributedContext, **changes: Any) -> None:
     """Packed log-probabilities equal transformers' own; a train step moves every weight; what is published is whole."""
     directory = make_tiny_model(work / "model", seed=4, family=family, **changes)
     rng = torch.Generator().manual_seed(7)
@@ -54,24 +54,24 @@ def check_family(family: str, work: Path, ranks: Ranks, **changes: Any) -> None:
         rtol=1e-5,
     )
 
-    policy = shard(load_policy(directory), ranks.mesh)
+    policy = shard_model(load_policy(directory), context.mesh)
     check = check_packing(policy, exact=True)
-    assert check.packed < 1e-5 and check.joined > 0.05, check
-    before = full_tensors(policy, dtype=torch.float32, keep=True)
-    learner = Learner(policy, SPEC, ranks)
-    [plan] = plan_batch([recorded_group(rng, number) for number in range(4)], version=0, ranks=1, minibatches=2,
+    assert check.packed_error < 1e-5 and check.unisolated_error > 0.05, check
+    before = gather_full_tensors(policy, dtype=torch.float32, keep=True)
+    learner = Learner(policy, SPEC, context)
+    [plan] = plan_batch([recorded_group(rng, number) for number in range(4)], version=0, num_ranks=1, minibatches=2,
                         token_budget=256)  # fmt: skip
-    assert learner.train(plan, Stopwatch()).finite
-    after = full_tensors(policy, dtype=torch.float32, keep=True)
+    assert learner.train(plan, PhaseTimer()).finite
+    after = gather_full_tensors(policy, dtype=torch.float32, keep=True)
     still = [name for name in before if torch.equal(before[name], after[name])]
     assert not still, f"a train step left these as they were: {still}"
 
     tied = bool(policy.config["tie_word_embeddings"])
     assert ("lm_head.weight" in after) is not tied
-    published = Publisher(work / "weights", directory).write(1, after)
+    published = WeightPublisher(work / "weights", directory).write(1, after)
     trained = Path(published.directory)
     with torch.no_grad():
-        ours, _ = learner.policy(pack([sequences[1]], [range(1, 40)]))
+        ours, _ = learner.policy(pack_row([sequences[1]], [range(1, 40)]))
     torch.testing.assert_close(own_logprobs(trained, [sequences[1]])[0], ours, atol=2e-5, rtol=1e-5)
 
 

@@ -1,4 +1,5 @@
-"""What a step learns from: rewards become advantages, advantages and log-probabilities become a loss.
+"""RL algorithms as pure functions over tensors: reward shaping, advantages, importance weights, KL, losses.
 
-One small file per kind and one table per choice: `advantages.MEANS`, `advantages.STDS`, `losses.OBJECTIVES`.
+Each choice of the RunSpec is one entry of a table: `advantages.MEANS`, `advantages.STDS`, `kl.KL_ESTIMATORS`,
+`losses.OBJECTIVES`.
 """

@@ -1,9 +1,9 @@
-"""Advantages of a batch from its rewards: two orthogonal choices, what is subtracted and what it is divided by.
+"""Advantages per rollout: (reward - mean) / std, with the level of mean and std chosen independently.
 
-group, group: group-relative advantages (arXiv 2402.03300). group, none: without its difficulty bias
+mean, std = group, group: GRPO (arXiv 2402.03300). group, none: Dr. GRPO, without the difficulty bias
 (arXiv 2503.20783); with leave-one-out, RLOO (arXiv 2402.14740). group, batch: LitePPO (arXiv 2508.08221).
-none, none: the rewards. All are over rollouts, each of which has one reward however many trajectories it leaves;
-advantages per token are in `gae`.
+none, none: the rewards. A rollout has one reward, however many trajectories it consists of. `gae` computes advantages
+per token.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _group_std(rewards: Rewards, correction: int) -> Rewards:
 
 
 def _std(values: torch.Tensor, correction: int) -> torch.Tensor:
-    """0 of a single value, whatever the correction."""
+    """The standard deviation; 0 for a single value, whatever the correction."""
     return values.std(correction=min(correction, len(values) - 1))
 
 
@@ -55,7 +55,7 @@ STDS: dict[Level, Callable[[Rewards, int], Rewards] | None] = {
 }
 
 
-def advantages(
+def rollout_advantages(
     rewards: Sequence[Sequence[float]],
     *,
     mean: Level,
@@ -64,23 +64,23 @@ def advantages(
     std_of: StdOf = "population",
     leave_one_out: bool = False,
 ) -> list[list[float]]:
-    """One advantage per rollout, (reward - mean) / (std + epsilon), in the shape of `rewards`.
+    """Return (reward - mean) / (std + epsilon) of each rollout, in the shape of `rewards` [groups][rollouts].
 
-    std divides by the count (`population`) or by one less (`sample`). Under `leave_one_out` the mean is of the other
-    rollouts of the group. Where all rewards of a group are equal, an advantage against the group's mean is exactly 0,
-    so that a group that teaches nothing is seen to teach nothing.
+    `std_of`: the variance divides by the count (`population`) or by the count minus one (`sample`). With
+    `leave_one_out` the mean is over the other rollouts of the group. Where all rewards of a group are equal, advantages
+    against the group's mean are exactly 0, so that zero-advantage groups are detected despite rounding.
     """
     groups = [torch.tensor(group, dtype=torch.float64) for group in rewards]
-    centred = [
-        torch.zeros_like(group) if mean == "group" and bool((group == group[0]).all()) else group - centre
-        for group, centre in zip(groups, MEANS[mean](groups), strict=True)
+    centered = [
+        torch.zeros_like(group) if mean == "group" and bool((group == group[0]).all()) else group - center
+        for group, center in zip(groups, MEANS[mean](groups), strict=True)
     ]
     if leave_one_out:  # r - (sum - r) / (G - 1) = (r - mean) G / (G - 1)
-        centred = [value * len(value) / max(1, len(value) - 1) for value in centred]
+        centered = [value * len(value) / max(1, len(value) - 1) for value in centered]
     spread = STDS[std]
     if spread is not None:
-        centred = [
+        centered = [
             value / (deviation + epsilon)
-            for value, deviation in zip(centred, spread(groups, int(std_of == "sample")), strict=True)
+            for value, deviation in zip(centered, spread(groups, int(std_of == "sample")), strict=True)
         ]
-    return [value.tolist() for value in centred]
+    return [value.tolist() for value in centered]

@@ -1,9 +1,9 @@
-"""KL to the reference policy, estimated token by token from what was sampled: one line per estimator.
+"""Per-token estimators of the KL divergence to the reference policy, from sampled tokens.
 
 d = log current - log reference. k1 = d is unbiased and can be negative; k2 = d^2/2; k3 = exp(-d) - 1 + d is unbiased
-and never negative (J. Schulman, "Approximating KL divergence", 2020). As a loss they differ in another way: in
-expectation over the current policy the gradient of k1 is 0, that of k2 is the gradient of KL(current, reference), and
-that of k3 is the gradient of KL(reference, current).
+and never negative (J. Schulman, "Approximating KL divergence", 2020). Used as a loss they differ more: in expectation
+over the current policy, the gradient of k1 is 0, that of k2 the gradient of KL(current, reference), and that of k3 the
+gradient of KL(reference, current).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A policy loss from a file of the user: `def loss(tokens, settings, *, option=1.0) -> TokenLoss`.
+"""A policy loss from a user's file: `def loss(inputs, settings, *, option=1.0) -> LossOutputs`.
 
-It gets what the built-in ones get (`trainers.algorithms.losses`). Only runs in pools with `trainer_code` may name one,
-because it runs inside the trainer with the trainer's rights. The upload was parsed, never run; here it is imported. A
-file that replaces functions of torch or of the trainer, at its import or in its first call, is refused.
+It has the interface of the built-in losses (`trainers.algorithms.losses`). It runs in the trainer, with the trainer's
+privileges, so only runs in pools with `trainer_code` may use one. The control plane parses the upload without running
+it; the trainer imports it. A file that replaces functions of torch or of the trainer, when it is imported or in its
+first call, is rejected.
 """
 
 from __future__ import annotations
@@ -17,63 +18,65 @@ from pathlib import Path
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
-from trainers.algorithms.losses import LossTokens, Objective, TokenLoss
-from trainers.algorithms.shared_names import SharedNames, replaced, shared_names
+from trainers.algorithms.losses import LossInputs, LossOutputs, Objective
+from trainers.algorithms.monkeypatch_guard import CallableSnapshot, find_replaced, snapshot_callables
 
 MODULE = "user_loss"
 
 
-class LossUnusable(Exception):
-    """A user's loss cannot be loaded, raises, or returns something else than its signature says."""
+class InvalidLoss(Exception):
+    """The user's loss cannot be imported, raises, or returns something else than LossOutputs of the right shapes."""
 
 
 def load_user_loss(file: Path, options: Mapping[str, float]) -> Objective:
-    """The function `loss` of the file as an objective, with its options bound. What it raises is `LossUnusable`."""
+    """Return the file's function `loss` with its options bound. Its exceptions are raised as `InvalidLoss`."""
     spec = importlib.util.spec_from_file_location(MODULE, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    before = shared_names()
-    sys.modules[MODULE] = module  # where a dataclass of the file looks up its annotations
+    before = snapshot_callables()
+    sys.modules[MODULE] = module  # dataclasses in the file look up their annotations here
     try:
         spec.loader.exec_module(module)
         loss = module.loss
     except Exception as error:
-        raise LossUnusable(f"{file.name} cannot be imported: {_where(error, file)}") from error
-    _refuse_replaced(file, before)
-    asked = False
+        raise InvalidLoss(f"{file.name} cannot be imported: {_describe(error, file)}") from error
+    _reject_replaced(file, before)
+    called = False
 
-    def objective(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
-        if not tokens.logprobs.numel():
-            return TokenLoss(loss=tokens.logprobs)  # a rank without work keeps in step; the file is not asked
-        nonlocal asked
-        before = None if asked else shared_names()
+    def objective(inputs: LossInputs, settings: AlgorithmSection) -> LossOutputs:
+        if not inputs.logprobs.numel():
+            return LossOutputs(
+                loss=inputs.logprobs
+            )  # a dummy microbatch, which the user's code need not handle
+        nonlocal called
+        before = None if called else snapshot_callables()
         try:
-            result = loss(tokens, settings, **options)
+            outputs = loss(inputs, settings, **options)
         except Exception as error:
-            raise LossUnusable(f"{file.name} raised {_where(error, file)}") from error
+            raise InvalidLoss(f"{file.name} raised {_describe(error, file)}") from error
         if before is not None:
-            _refuse_replaced(file, before)
-            asked = True
-        return checked(result, tokens)
+            _reject_replaced(file, before)
+            called = True
+        return validate_outputs(outputs, inputs)
 
     return objective
 
 
-def _refuse_replaced(file: Path, before: SharedNames) -> None:
-    if names := replaced(before):
+def _reject_replaced(file: Path, before: CallableSnapshot) -> None:
+    if names := find_replaced(before):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        raise LossUnusable(
-            f"{file.name} replaced {', '.join(names[:3])}{more}: a loss may not change what the whole trainer uses; "
-            "write a function of your own in its place"
+        raise InvalidLoss(
+            f"{file.name} replaced {', '.join(names[:3])}{more}: a loss must not modify what the trainer "
+            "uses; define your own function instead"
         )
 
 
-def checked(result: object, tokens: LossTokens) -> TokenLoss:
-    """The result, if it is what an objective promises: of each field one number per token, the loss with a gradient."""
-    if not isinstance(result, TokenLoss):
-        raise LossUnusable(f"loss returned {type(result).__name__}; it must return a TokenLoss")
-    for field in fields(TokenLoss):
-        value = getattr(result, field.name)
+def validate_outputs(outputs: object, inputs: LossInputs) -> LossOutputs:
+    """Check that each field has one number per token and that the loss has a gradient; return the outputs."""
+    if not isinstance(outputs, LossOutputs):
+        raise InvalidLoss(f"loss returned {type(outputs).__name__}; it must return LossOutputs")
+    for field in fields(LossOutputs):
+        value = getattr(outputs, field.name)
         if value is None and field.name != "loss":
             continue
         found = (
@@ -81,21 +84,23 @@ def checked(result: object, tokens: LossTokens) -> TokenLoss:
             if isinstance(value, torch.Tensor)
             else f"type {type(value).__name__}"
         )
-        wanted = f"shape {tuple(tokens.logprobs.shape)}"
-        if found != wanted:
-            raise LossUnusable(
-                f"loss returned a TokenLoss whose {field.name} has {found}; it must be one number per token, {wanted} "
-                "as tokens.logprobs: the trainer does the summing and dividing"
+        expected = f"shape {tuple(inputs.logprobs.shape)}"
+        if found != expected:
+            raise InvalidLoss(
+                f"loss returned LossOutputs whose {field.name} has {found}; it must have one number per "
+                f"token, {expected} like inputs.logprobs: the trainer sums and divides"
             )
-    if not result.loss.requires_grad and tokens.logprobs.requires_grad:
-        raise LossUnusable("loss returned a TokenLoss without a gradient; it must depend on tokens.logprobs")
-    return result
+    if not outputs.loss.requires_grad and inputs.logprobs.requires_grad:
+        raise InvalidLoss(
+            "loss returned LossOutputs without a gradient; its loss must depend on inputs.logprobs"
+        )
+    return outputs
 
 
-def _where(error: Exception, file: Path) -> str:
-    """What was raised, and the last line of the user's own file that led to it."""
+def _describe(error: Exception, file: Path) -> str:
+    """The exception and the innermost line of the user's file in its traceback."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
     ]
-    place = f", line {lines[-1]}" if lines else ""
-    return f"{type(error).__name__}: {error}{place}"
+    line = f", line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}: {error}{line}"

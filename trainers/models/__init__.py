@@ -1,1 +1,1 @@
-"""Policies as torch modules: load, shard (FSDP2), packed attention, log-probabilities, optimizer, export."""
+"""Models: loading and export in Hugging Face format, packed attention, chunked log-probabilities, optimizer."""

@@ -1,4 +1,4 @@
-"""Floating-point operations of a forward pass, from a model's config: what balances the ranks and what MFU counts."""
+"""Floating-point operations of a forward pass, from a model's config, for load balancing and MFU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ForwardFlops:
-    """Cost of one sequence. A backward pass costs twice as much again; norms and rotations are left out."""
+    """Cost coefficients. A backward pass costs twice as much as the forward pass; norms and RoPE are neglected."""
 
     per_token: float  # all matrices of the decoder layers
-    per_pair: float  # a query attending to a key: the part that is quadratic in the length
+    per_pair: float  # a query attending to one key: the part that is quadratic in the length
     per_loss_token: float  # the head, which is applied to loss tokens only
 
-    def of(self, tokens: int, loss_tokens: int) -> float:
-        """Causal attention: token t attends to t + 1 keys."""
+    def of_sequence(self, tokens: int, loss_tokens: int) -> float:
+        """FLOPs of one sequence under causal attention: token t attends to t + 1 keys."""
         return (
             self.per_token * tokens
             + self.per_pair * tokens * (tokens + 1) / 2
@@ -26,14 +26,14 @@ class ForwardFlops:
         )
 
 
-# For plans without a model at hand: attention costs as much as the rest at 1,024 tokens.
-OF_NO_MODEL = ForwardFlops(per_token=1.0, per_pair=2 / 1024, per_loss_token=0.0)
+# Used without a model's config: attention costs as much as the rest at 1,024 tokens.
+DEFAULT_FLOPS = ForwardFlops(per_token=1.0, per_pair=2 / 1024, per_loss_token=0.0)
 
 
 def forward_flops(config: Mapping[str, Any]) -> ForwardFlops:
-    """Of a decoder with grouped-query attention and a gated MLP (Llama, Qwen2, Qwen3).
+    """Coefficients of a decoder with grouped-query attention and a gated MLP (Llama, Qwen2, Qwen3).
 
-    A matrix of m x n costs 2mn a token; q.k and the weighted sum of v cost 2 x head_dim each, per head and pair.
+    An m x n matrix costs 2mn per token; q.k and the weighted sum of v cost 2 x head_dim each, per head and pair.
     """
     hidden, layers, heads = (
         config["hidden_size"],
@@ -51,5 +51,5 @@ def forward_flops(config: Mapping[str, Any]) -> ForwardFlops:
     )
 
 
-def flops_of_model(directory: Path) -> ForwardFlops:
+def load_forward_flops(directory: Path) -> ForwardFlops:
     return forward_flops(json.loads((directory / "config.json").read_text()))

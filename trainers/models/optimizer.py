@@ -21,7 +21,7 @@ def make_adamw(
     weight_decay: float = 0.0,
     offload: bool = False,
 ) -> torch.optim.AdamW:
-    """With `offload`, the moments live in the host's memory (see `OffloadedAdamW`)."""
+    """Create AdamW; with `offload`, its moments are kept in host memory (see `OffloadedAdamW`)."""
     settings = {
         "lr": learning_rate, "betas": betas, "eps": epsilon, "weight_decay": weight_decay, "fused": True,
     }  # fmt: skip
@@ -31,9 +31,10 @@ def make_adamw(
 
 
 class OffloadedAdamW(torch.optim.AdamW):
-    """AdamW whose moments live in the host's memory and visit the device one parameter (a group of its own) at a time.
+    """AdamW with moments in host memory, moved to the device for one parameter (one parameter group) at a time.
 
-    Saves 8 bytes a parameter on the device and costs two transfers of them a step. Results are bit-equal.
+    Saves 8 bytes per parameter of device memory, at the cost of two transfers of them per step. Results are bit-equal
+    to AdamW.
     """
 
     param_groups: list[dict[str, Any]]
@@ -53,7 +54,7 @@ class OffloadedAdamW(torch.optim.AdamW):
             self.param_groups = groups
 
     def _move_moments(self, parameter: nn.Parameter, device: torch.device) -> None:
-        state = self.state.get(parameter, {})  # none before its first step
+        state = self.state.get(parameter, {})  # empty before the first step
         for name in MOMENTS:
             if name in state:
                 state[name] = state[name].to(device)
@@ -62,9 +63,9 @@ class OffloadedAdamW(torch.optim.AdamW):
 def learning_rate_at(
     step: int, *, peak: float, warmup_steps: int, total_steps: int | None = None, final_fraction: float = 1.0
 ) -> float:
-    """Linear from 0 to `peak` over the warm-up, then linear to `final_fraction` of it at `total_steps` (or flat).
+    """Linear warmup from 0 to `peak`, then linear decay to `final_fraction` of it at `total_steps`; else constant.
 
-    `step` is 0-based: the step about to be taken.
+    `step` is the 0-based index of the step about to be taken.
     """
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps
@@ -80,6 +81,6 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 
 
 def clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> float:
-    """Scale the gradients to `max_norm` over all ranks; returns the norm they had, which may be inf or nan."""
+    """Clip the gradient norm over all ranks to `max_norm`. Returns the norm before clipping; may be inf or nan."""
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
     return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

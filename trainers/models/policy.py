@@ -1,4 +1,4 @@
-"""A causal language model of the Hugging Face kind as a policy: tokens in, log-probabilities of some of them out."""
+"""The policy: a Hugging Face causal language model that computes log-probabilities of target tokens."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trainers.models import attention
-from trainers.models.families import refusal
-from trainers.models.logprobs import first_choices, token_logprobs
-from trainers.models.packing import PackedRow
+from trainers.models.families import unsupported_reason
+from trainers.models.logprobs import greedy_tokens, token_logprobs
+from trainers.models.packed_row import PackedRow
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of computing and publishing
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of computation and published weights
 
 
-class ModelUnusable(Exception):
-    """The model directory cannot be trained; the message names the file or tensor and what to do."""
+class InvalidModel(Exception):
+    """The model directory cannot be trained. The message names the file or tensor and what to do."""
 
 
 class Policy(nn.Module):
-    """The model with its head applied to the wanted positions only.
+    """A causal language model whose head is applied to the target positions only.
 
-    One forward covers body and head, because under FSDP2 embedding, final norm and head belong to the root and
-    are gathered for the root's own forward only.
+    One forward pass covers body and head: under FSDP2 the embedding, final norm and head belong to the root module and
+    are gathered only during the root's forward.
     """
 
     def __init__(self, causal_lm: nn.Module) -> None:
@@ -36,19 +36,19 @@ class Policy(nn.Module):
     def forward(
         self, row: PackedRow, *, temperature: float = 1.0, greedy: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(logprobs [N], entropy [N]) at temperature; with `greedy`, (first choices [N], targets [N])."""
+        """Return (logprobs [N], entropy [N]) at temperature; with `greedy`, (greedy tokens [N], targets [N])."""
         body = self.causal_lm.model
         hidden = body(
             input_ids=row.input_ids,
             position_ids=row.position_ids,
             use_cache=False,
-            **row.boundaries,
+            **row.attention_kwargs,
         ).last_hidden_state[0]
-        wanted = hidden.index_select(0, row.predict_at)
+        selected = hidden.index_select(0, row.logit_positions)
         weight = self.causal_lm.lm_head.weight
         if greedy:
-            return first_choices(wanted, weight), row.targets
-        return token_logprobs(wanted, weight, row.targets, temperature=temperature)
+            return greedy_tokens(selected, weight), row.targets
+        return token_logprobs(selected, weight, row.targets, temperature=temperature)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -61,11 +61,11 @@ class Policy(nn.Module):
 
 
 def load_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
-    """The model in `directory`, on the CPU, complete: a missing or misshapen tensor is `ModelUnusable`."""
+    """Load the model in `directory` on the CPU. Missing or misshapen tensors raise `InvalidModel`."""
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
-    check_family(directory)
+    check_supported(directory)
     attention.register()
     disable_progress_bar()
     try:
@@ -77,43 +77,42 @@ def load_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Polic
             local_files_only=True,
         )
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
-        raise ModelUnusable(
-            f"model directory {directory} does not load: {error}. Upload the model again"
+        raise InvalidModel(
+            f"model directory {directory} cannot be loaded: {error}. Upload the model again"
         ) from error
-    _refuse_incomplete(directory, causal_lm, report)
+    _check_complete(directory, causal_lm, report)
     causal_lm.config.use_cache = False
     return Policy(causal_lm)
 
 
-def empty_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
-    """The architecture in `directory` with uninitialised weights: to be filled, or called with other tensors."""
+def uninitialized_policy(directory: Path, *, dtype: torch.dtype = torch.float32) -> Policy:
+    """Build the model in `directory` without its weights, to load weights into or to call with other tensors."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    check_family(directory)
+    check_supported(directory)
     attention.register()
     config = AutoConfig.from_pretrained(directory, local_files_only=True)
     config.use_cache = False
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # weights nobody asked for shall not use up the run's random numbers
+    with torch.random.fork_rng(devices=[]):  # the unused initial weights must not advance the run's RNG
         causal_lm = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
     return Policy(causal_lm).requires_grad_(False)
 
 
-def check_family(directory: Path) -> None:
+def check_supported(directory: Path) -> None:
+    """Raise `InvalidModel` if the model's family or a feature in its config is not supported."""
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text())
-        reason = refusal(config)
+        reason = unsupported_reason(config)
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelUnusable(
+        raise InvalidModel(
             f"{path} is not a readable model config: {error!r}. Upload the model again"
         ) from error
     if reason is not None:
-        raise ModelUnusable(f"{path} says {reason}")
+        raise InvalidModel(f"{path} is not supported: {reason}")
 
 
-def _refuse_incomplete(directory: Path, causal_lm: nn.Module, report: dict[str, object]) -> None:
+def _check_complete(directory: Path, causal_lm: nn.Module, report: dict[str, object]) -> None:
     tied = bool(getattr(causal_lm.config, "tie_word_embeddings", False))
     missing = sorted(
         str(name)
@@ -122,9 +121,9 @@ def _refuse_incomplete(directory: Path, causal_lm: nn.Module, report: dict[str, 
     )
     mismatched = sorted(str(name) for name in _names(report.get("mismatched_keys")))
     if missing or mismatched:
-        raise ModelUnusable(
-            f"model directory {directory}: tensors missing {missing[:5]}, of another shape {mismatched[:5]} "
-            f"({len(missing)} and {len(mismatched)} in all). Upload the model again"
+        raise InvalidModel(
+            f"model directory {directory}: missing tensors {missing[:5]}, tensors of the wrong shape {mismatched[:5]} "
+            f"({len(missing)} and {len(mismatched)} in total). Upload the model again"
         )
 
 

@@ -1,7 +1,7 @@
-"""Make a tiny model as a Hugging Face directory: `python -m trainers.models.tiny --out DIR [--family F] [--seed N]`.
+"""Create a tiny model as a Hugging Face directory: `python -m trainers.models.tiny --out DIR [--family F] [--seed N]`.
 
-116 thousand parameters and a tokenizer of single bytes, so that the whole of Oolong can be tried on a CPU.
-Every role of the chat has one token of its own: at this size, spelling "assistant" would be a third of a prompt.
+It has 116 thousand parameters and a byte tokenizer, so that all of Oolong runs on a CPU. Each chat role is a single
+token: at this size, spelling out "assistant" would take a third of a prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
     "intermediate_size": 192,
     "max_position_embeddings": 1024,
     "attention_dropout": 0.0,
-    "initializer_range": 0.1,  # about 1 over the root of the width; at 0.02 the skill comes far too late
+    "initializer_range": 0.1,  # about 1 / sqrt(hidden_size); with 0.02 it learns far too slowly
     "bos_token_id": None,
     "pad_token_id": 256,
     "eos_token_id": 257,
@@ -34,7 +34,7 @@ COMMON: dict[str, Any] = {
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """256 bytes, then pad, end and one token per role: 261 tokens, no merges; any text survives a round trip."""
+    """256 bytes, then pad, end and one token per role: 261 tokens, no merges. Any text round-trips."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -59,10 +59,10 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_config(family: str = "qwen3", **changes: Any) -> PreTrainedConfig:
-    """A config of any family that the trainer knows; `changes` override it."""
+    """A tiny config of any supported family; `changes` override fields."""
     from transformers import AutoConfig
 
-    return AutoConfig.for_model(family, **{**COMMON, **FAMILIES[family].tiny, **changes})
+    return AutoConfig.for_model(family, **{**COMMON, **FAMILIES[family].tiny_config, **changes})
 
 
 def make_tiny_model(directory: Path, *, seed: int = 1, family: str = "qwen3", **changes: Any) -> Path:
@@ -74,16 +74,18 @@ def make_tiny_model(directory: Path, *, seed: int = 1, family: str = "qwen3", **
     model = AutoModelForCausalLM.from_config(tiny_config(family, **changes), dtype=torch.float32)
     directory.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(directory)
-    (directory / "model.safetensors").chmod(0o644)  # it is written for its owner alone, agents may be others
+    (directory / "model.safetensors").chmod(
+        0o644
+    )  # safetensors writes mode 600, but agents may be other users
     byte_tokenizer().save_pretrained(directory)
     return directory
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a tiny model with a byte tokenizer.")
-    parser.add_argument("--out", type=Path, required=True, help="directory to write")
-    parser.add_argument("--family", default="qwen3", choices=FAMILIES, help="its model_type")
-    parser.add_argument("--seed", type=int, default=1, help="of the random weights")
+    parser = argparse.ArgumentParser(description="Create a tiny model with a byte tokenizer.")
+    parser.add_argument("--out", type=Path, required=True, help="output directory")
+    parser.add_argument("--family", default="qwen3", choices=FAMILIES, help="model_type of the config")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random weights")
     arguments = parser.parse_args()
     directory = make_tiny_model(arguments.out, seed=arguments.seed, family=arguments.family)
     print(f"tiny {arguments.family} written to {directory}")

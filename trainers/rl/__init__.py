@@ -1,1 +1,1 @@
-"""The train loop of reinforcement learning: take a batch, update the policy, publish its weights, checkpoint."""
+"""The RL trainer: take a batch, update the policy, publish its weights, checkpoint."""

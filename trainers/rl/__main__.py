@@ -1,17 +1,17 @@
-"""`python -m torch.distributed.run ... -m trainers.rl --attempt attempt.json --job JOB_DIRECTORY`"""
+"""`python -m trainers.distributed.launch NUM_RANKS trainers.rl --attempt attempt.json --job JOB_DIRECTORY`"""
 
 from __future__ import annotations
 
 import sys
 
-from trainers.job import parse, run_job
+from trainers.entrypoint import parse_arguments, run_job
 
 
 def main() -> None:
-    arguments = parse("The trainer of a reinforcement-learning attempt.")
-    from trainers.rl.run import run  # torch is imported after the command line has been understood
+    arguments = parse_arguments("Train a policy by reinforcement learning: the trainer job of one attempt.")
+    from trainers.rl.train_loop import train  # imports torch: parse the command line first
 
-    sys.exit(run_job(arguments, run))
+    sys.exit(run_job(arguments, train))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""One train step on one rank: passes of the fixed policies, advantages, minibatches of packed microbatches.
+"""One train step on one rank.
 
-The order, with the file that decides: what the batch says (`columns`), proximal, reference and value passes, whose
-credit it is (`credit`), behaviour weights (`trainers.algorithms.weights`), then per minibatch the objective
-(`trainers.algorithms.losses`), its other terms, and the optimizer steps of policy and critic.
+1. Forward passes of the policies that stay fixed: proximal, reference, critic.
+2. Advantages from the rewards of the whole batch (`advantage_estimation`).
+3. Importance weights (`trainers.algorithms.importance_weights`).
+4. Per minibatch: the policy loss (`trainers.algorithms.losses`), KL and entropy terms, optimizer steps of policy and
+   critic.
 """
 
 from __future__ import annotations
@@ -14,48 +16,59 @@ from dataclasses import dataclass
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection, RunSpec, TrainerSection
+from trainers.algorithms.importance_weights import compute_importance_weights
 from trainers.algorithms.kl import reference_kl
-from trainers.algorithms.losses import OBJECTIVES, LossTokens, Objective, TokenLoss
-from trainers.algorithms.normalisation import token_scale
-from trainers.algorithms.weights import behaviour_weights
+from trainers.algorithms.loss_aggregation import token_weights
+from trainers.algorithms.losses import OBJECTIVES, LossInputs, LossOutputs, Objective
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import reshard, set_gradient_sync
 from trainers.models.critic import Critic
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.policy import Policy
-from trainers.models.shard import reshard, sync_gradients
-from trainers.ranks import Ranks
-from trainers.rl.columns import StepColumns, TokenColumns, heard, lengths_of, token_columns
-from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
-from trainers.rl.critic import CriticLearner
-from trainers.rl.kept import Kept
-from trainers.rl.plan import Minibatch, RankPlan
-from trainers.rl.tally import Tally
-from trainers.stopwatch import Stopwatch
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.advantage_estimation import (
+    Advantages,
+    ForwardOutputs,
+    estimate_gae_advantages,
+    estimate_outcome_advantages,
+)
+from trainers.rl.batch_plan import Minibatch, RankPlan
+from trainers.rl.critic_learner import CriticLearner
+from trainers.rl.metric_accumulator import MetricAccumulator
+from trainers.rl.microbatch_tensors import (
+    MicrobatchTensors,
+    StepTensors,
+    build_microbatch_tensors,
+    drop_zero_advantage,
+    sequence_lengths,
+)
+from trainers.rl.step_backup import StepBackup
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a train step did, the same on all ranks."""
+    """The result of a train step, equal on all ranks."""
 
     finite: bool
-    metrics: dict[str, float]  # by catalogue name; empty when not finite
-    minibatch_losses: list[float]  # of the policy, all terms
+    metrics: dict[str, float]  # by key; empty if not finite
+    minibatch_losses: list[float]  # of the policy, including all terms
     grad_norms: list[float]  # before clipping
     critic_losses: list[float]
     critic_grad_norms: list[float]
 
 
 class Learner:
-    """Holds the sharded policy and its optimizer, and moves them by whole train steps or not at all.
+    """Owns the sharded policy and its optimizer, and applies train steps atomically.
 
-    `reference` is a frozen policy for the KL term, `critic` brings values; each is there iff the spec asks for it.
-    `objective` is a user's own; without one it is the spec's.
+    `reference` (a frozen policy for the KL term) and `critic` are present iff the RunSpec configures them. `objective`
+    is a user's loss; without it, the RunSpec's objective is used.
     """
 
     def __init__(
         self,
         policy: Policy,
         spec: RunSpec,
-        ranks: Ranks,
+        context: DistributedContext,
         *,
         reference: Policy | None = None,
         critic: CriticLearner | None = None,
@@ -64,10 +77,10 @@ class Learner:
         self.policy = policy
         self.reference = reference
         self.critic = critic
-        self.ranks = ranks
+        self.context = context
         self._algorithm: AlgorithmSection = spec.algorithm
         self._trainer: TrainerSection = spec.trainer
-        self.peak_learning_rate = spec.trainer.learning_rate  # may be changed between steps
+        self.peak_learning_rate = spec.trainer.learning_rate  # may change between steps
         self._temperature = spec.rollout.temperature
         self._constant_tokens = spec.algorithm.loss_constant_tokens or spec.rollout.max_new_tokens
         self._objective = objective or OBJECTIVES[spec.algorithm.objective]
@@ -75,8 +88,10 @@ class Learner:
         self._kl_in_loss = kl if kl is not None and kl.place == "loss" else None
         assert (reference is not None) == (kl is not None)
         assert (critic is not None) == (spec.algorithm.critic is not None)
-        # Sequences of advantage 0 have no gradient only where nothing but the advantage drives the loss.
-        self._may_skip = objective is None and self._kl_in_loss is None and not spec.algorithm.entropy_bonus
+        # Sequences with advantage 0 have no gradient if all terms of the loss are multiplied by the advantage.
+        self._drop_zero_advantage = (
+            objective is None and self._kl_in_loss is None and not spec.algorithm.entropy_bonus
+        )
         self.parameters = list(policy.parameters())
         self.optimizer = make_adamw(
             self.parameters,
@@ -88,25 +103,25 @@ class Learner:
         )
 
     @property
-    def trained_critic(self) -> tuple[Critic, torch.optim.Optimizer] | None:
+    def critic_and_optimizer(self) -> tuple[Critic, torch.optim.Optimizer] | None:
         return None if self.critic is None else (self.critic.critic, self.critic.optimizer)
 
-    def train(self, plan: RankPlan, watch: Stopwatch) -> StepOutcome:
-        """Update the policy on one batch. When a loss or gradient is not finite nothing has changed afterwards."""
-        watch.enter("prepare")
-        tally = Tally()
+    def train(self, plan: RankPlan, timer: PhaseTimer) -> StepOutcome:
+        """Update the policy on one batch. If a loss or gradient is not finite, everything is rolled back."""
+        timer.start("prepare")
+        accumulator = MetricAccumulator()
         batch = [
-            token_columns(microbatch, version=plan.version, device=self.ranks.device)
+            build_microbatch_tensors(microbatch, version=plan.version, device=self.context.device)
             for minibatch in plan.minibatches
             for microbatch in minibatch.microbatches
         ]
-        passes = self._fixed_passes(batch, tally, watch)
+        outputs = self._forward_fixed_models(batch, accumulator, timer)
 
-        watch.enter("train")
-        credit = self._credit(batch, passes, plan.rewards)
-        step = self._step_columns(plan, batch, passes, credit, tally)
-        rates = self._begin_step(plan.version)
-        way_back = self._kept() if len(plan.minibatches) > 1 else []
+        timer.start("train")
+        advantages = self._estimate_advantages(batch, outputs, plan.rewards)
+        step = self._build_step_tensors(plan, batch, outputs, advantages, accumulator)
+        rates = self._set_learning_rates(plan.version)
+        backups = self._back_up() if len(plan.minibatches) > 1 else []
         outcome = StepOutcome(
             finite=True,
             metrics={},
@@ -119,165 +134,182 @@ class Learner:
         for minibatch in plan.minibatches:
             part = slice(start, start + len(minibatch.microbatches))
             start = part.stop
-            loss, norm = self._backward(batch[part], step[part], tally, measure_kl=start == len(batch))
+            loss, norm = self._backward(batch[part], step[part], accumulator, measure_kl=start == len(batch))
             outcome.minibatch_losses.append(loss)
             outcome.grad_norms.append(norm)
-            found = [loss, norm]
+            scalars = [loss, norm]
             if self.critic is not None:
-                found += self._critic_backward(minibatch, batch[part], passes[part], credit[part], tally)
-                outcome.critic_losses.append(found[2])
-                outcome.critic_grad_norms.append(found[3])
-            if not all(math.isfinite(value) for value in found):
-                self._take_back(way_back)
+                scalars += self._critic_backward(
+                    minibatch, batch[part], outputs[part], advantages[part], accumulator
+                )
+                outcome.critic_losses.append(scalars[2])
+                outcome.critic_grad_norms.append(scalars[3])
+            if not all(math.isfinite(value) for value in scalars):
+                self._roll_back(backups)
                 return StepOutcome(**{**vars(outcome), "finite": False})
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
             if self.critic is not None:
-                self.critic.take_step()
-        outcome.metrics.update(self._metrics(batch, tally, outcome, rates))
+                self.critic.optimizer_step()
+        outcome.metrics.update(self._metrics(batch, accumulator, outcome, rates))
         return outcome
 
-    # --- before the updates -----------------------------------------------------------------------------------
+    # --- before the optimizer steps ---------------------------------------------------------------------------
 
     @torch.no_grad()
-    def _fixed_passes(self, batch: list[TokenColumns], tally: Tally, watch: Stopwatch) -> list[Passes]:
-        """Forward passes of what does not change during the step: proximal policy, reference policy, critic."""
-        watch.enter("proximal")
-        proximal = [self._proximal(columns, tally) for columns in batch]
+    def _forward_fixed_models(
+        self, batch: list[MicrobatchTensors], accumulator: MetricAccumulator, timer: PhaseTimer
+    ) -> list[ForwardOutputs]:
+        """Run the forward passes whose results stay constant during the step: proximal, reference, critic."""
+        timer.start("proximal")
+        proximal = [self._proximal(tensors, accumulator) for tensors in batch]
         reference: list[torch.Tensor | None] = [None] * len(batch)
         if self.reference is not None:
-            watch.enter("reference")
-            reference = [self.reference(columns.row, temperature=self._temperature)[0] for columns in batch]
-            reshard(self.reference)  # no backward pass will do it
-            for near, far, columns in zip(proximal, reference, batch, strict=True):
-                if not columns.is_dummy:
-                    tally.add_reference(near, far)
+            timer.start("reference")
+            reference = [self.reference(tensors.row, temperature=self._temperature)[0] for tensors in batch]
+            reshard(self.reference)  # there is no backward pass to do it
+            for proximal_logprobs, reference_logprobs, tensors in zip(
+                proximal, reference, batch, strict=True
+            ):
+                if not tensors.is_dummy:
+                    accumulator.add_reference(proximal_logprobs, reference_logprobs)
         values: list[torch.Tensor | None] = [None] * len(batch)
         if self.critic is not None:
-            watch.enter("values")
-            values = [self.critic.values(columns) for columns in batch]
-        return [Passes(*found) for found in zip(proximal, reference, values, strict=True)]
+            timer.start("values")
+            values = [self.critic.values(tensors) for tensors in batch]
+        return [ForwardOutputs(*one) for one in zip(proximal, reference, values, strict=True)]
 
-    def _proximal(self, columns: TokenColumns, tally: Tally) -> torch.Tensor:
-        """[N] log-probabilities of the weights before the step; the behaviour ones where the spec wants no others."""
+    def _proximal(self, tensors: MicrobatchTensors, accumulator: MetricAccumulator) -> torch.Tensor:
+        """[N] log-probabilities of the weights before the step; with `proximal: none`, those of the behavior policy."""
         if self._algorithm.proximal == "none":
-            return columns.behaviour
-        logprobs, entropy = self.policy(columns.row, temperature=self._temperature)
-        if not columns.is_dummy:
-            tally.add_proximal(logprobs, columns.behaviour, columns.lag == 0)
-            tally.add_entropy(entropy)
+            return tensors.behavior
+        logprobs, entropy = self.policy(tensors.row, temperature=self._temperature)
+        if not tensors.is_dummy:
+            accumulator.add_proximal(logprobs, tensors.behavior, tensors.version_lag == 0)
+            accumulator.add_entropy(entropy)
         return logprobs
 
-    def _credit(
-        self, batch: list[TokenColumns], passes: list[Passes], rewards: list[list[float]]
-    ) -> list[Credit]:
+    def _estimate_advantages(
+        self, batch: list[MicrobatchTensors], outputs: list[ForwardOutputs], rewards: list[list[float]]
+    ) -> list[Advantages]:
         if self._algorithm.advantage.estimator == "gae":
-            return gae_credit(batch, passes, rewards, self._algorithm, self.ranks.sum)
-        return outcome_credit(batch, rewards, self._algorithm)
+            return estimate_gae_advantages(batch, outputs, rewards, self._algorithm, self.context.sum)
+        return estimate_outcome_advantages(batch, rewards, self._algorithm)
 
-    def _step_columns(
+    def _build_step_tensors(
         self,
         plan: RankPlan,
-        batch: list[TokenColumns],
-        passes: list[Passes],
-        credit: list[Credit],
-        tally: Tally,
-    ) -> list[StepColumns]:
-        weights = self._weights(batch, passes, tally)
+        batch: list[MicrobatchTensors],
+        outputs: list[ForwardOutputs],
+        advantages: list[Advantages],
+        accumulator: MetricAccumulator,
+    ) -> list[StepTensors]:
+        weights = self._importance_weights(batch, outputs, accumulator)
         minibatches = [minibatch for minibatch in plan.minibatches for _ in minibatch.microbatches]
         return [
-            StepColumns(
+            StepTensors(
                 proximal=one.proximal,
-                behaviour=columns.behaviour,
-                weights=weight,
-                advantages=earned.advantages,
-                scale=token_scale(
-                    lengths_of(columns),
+                behavior=tensors.behavior,
+                importance_weights=weight,
+                advantages=estimate.advantages,
+                token_weights=token_weights(
+                    sequence_lengths(tensors),
                     mode=self._algorithm.loss_normalisation,
                     loss_tokens=minibatch.loss_tokens,
                     loss_sequences=minibatch.loss_sequences,
                     constant_tokens=self._constant_tokens,
                 ),
-                lag=columns.lag,
-                sequence=columns.sequence,
+                version_lag=tensors.version_lag,
+                sequence_ids=tensors.sequence_ids,
                 reference=one.reference if self._kl_in_loss is not None else None,
             )
-            for columns, one, weight, earned, minibatch in zip(
-                batch, passes, weights, credit, minibatches, strict=True
+            for tensors, one, weight, estimate, minibatch in zip(
+                batch, outputs, weights, advantages, minibatches, strict=True
             )
         ]
 
-    def _weights(self, batch: list[TokenColumns], passes: list[Passes], tally: Tally) -> list[torch.Tensor]:
-        """Behaviour weights of the rank's whole batch at once: one mode compares all tokens."""
+    def _importance_weights(
+        self, batch: list[MicrobatchTensors], outputs: list[ForwardOutputs], accumulator: MetricAccumulator
+    ) -> list[torch.Tensor]:
+        """Compute the weights of the rank's whole batch at once, because one mode compares all tokens."""
         offsets = [sum(len(one.sequences) for one in batch[:number]) for number in range(len(batch))]
-        found = behaviour_weights(
-            torch.cat([one.proximal - columns.behaviour for one, columns in zip(passes, batch, strict=True)]),
-            torch.cat([columns.sequence + offset for columns, offset in zip(batch, offsets, strict=True)]),
-            sum(len(columns.sequences) for columns in batch),
+        weights = compute_importance_weights(
+            torch.cat([one.proximal - tensors.behavior for one, tensors in zip(outputs, batch, strict=True)]),
+            torch.cat(
+                [tensors.sequence_ids + offset for tensors, offset in zip(batch, offsets, strict=True)]
+            ),
+            sum(len(tensors.sequences) for tensors in batch),
             self._algorithm.behaviour_weight,
-            self.ranks.sum,
+            self.context.sum,
         )
         if self._algorithm.proximal != "none":
-            tally.add_weights(found)
-        return list(found.used.split([len(columns.behaviour) for columns in batch]))
+            accumulator.add_weights(weights)
+        return list(weights.bounded.split([len(tensors.behavior) for tensors in batch]))
 
-    def _begin_step(self, version: int) -> dict[str, float]:
-        """Set the learning rates of the step, and return them by metric."""
+    def _set_learning_rates(self, version: int) -> dict[str, float]:
+        """Set the learning rates of the step, and return them by metric key."""
         rate = learning_rate_at(
             version, peak=self.peak_learning_rate, warmup_steps=self._trainer.warmup_steps
         )
         section = self._algorithm.critic
         if section is not None and version < section.alone_steps:
-            rate = 0.0  # leaves every weight as it is, to the bit
+            rate = 0.0  # keeps every weight bit-identical
         set_learning_rate(self.optimizer, rate)
         rates = {"optim/learning_rate": rate}
         if self.critic is not None:
-            rates["optim/critic_learning_rate"] = self.critic.begin_step(version)
+            rates["optim/critic_learning_rate"] = self.critic.set_learning_rate(version)
         return rates
 
-    # --- the updates ------------------------------------------------------------------------------------------
+    # --- optimizer steps --------------------------------------------------------------------------------------
 
     def _backward(
-        self, batch: Sequence[TokenColumns], step: Sequence[StepColumns], tally: Tally, *, measure_kl: bool
+        self,
+        batch: Sequence[MicrobatchTensors],
+        step: Sequence[StepTensors],
+        accumulator: MetricAccumulator,
+        *,
+        measure_kl: bool,
     ) -> tuple[float, float]:
-        """Gradients of one minibatch, clipped. Returns its loss and gradient norm over all ranks."""
+        """Compute clipped gradients of one minibatch. Returns its loss and gradient norm over all ranks."""
         total = 0.0
-        for number, (columns, whole) in enumerate(zip(batch, step, strict=True)):
-            row, part = heard(columns, whole) if self._may_skip else (columns.row, whole)
-            sync_gradients(self.policy, number == len(batch) - 1)
+        for number, (tensors, full) in enumerate(zip(batch, step, strict=True)):
+            row, part = (
+                drop_zero_advantage(tensors, full) if self._drop_zero_advantage else (tensors.row, full)
+            )
+            set_gradient_sync(self.policy, number == len(batch) - 1)
             logprobs, entropy = self.policy(row, temperature=self._temperature)
-            result = self._token_loss(logprobs, part, len(columns.sequences))
-            loss = (part.scale * (result.loss + self._other_terms(logprobs, entropy, part))).sum()
-            # FSDP2 averages gradients over the ranks; the loss is normalised over all of them already.
-            (loss * self.ranks.size).backward()
+            result = self._policy_loss(logprobs, part, len(tensors.sequences))
+            loss = (part.token_weights * (result.loss + self._extra_terms(logprobs, entropy, part))).sum()
+            # FSDP2 averages gradients over ranks, but the loss is already normalized over all of them.
+            (loss * self.context.world_size).backward()
             total += float(loss.detach())
-            tally.add_update(
-                result, part.advantages, silent_tokens=len(whole.advantages) - len(part.advantages)
+            accumulator.add_update(
+                result, part.advantages, dropped_tokens=len(full.advantages) - len(part.advantages)
             )
             if self._algorithm.proximal == "none":
-                tally.add_entropy(entropy)
+                accumulator.add_entropy(entropy)
             if measure_kl:
-                tally.add_kl(logprobs, part.proximal)
+                accumulator.add_kl(logprobs, part.proximal)
         norm = clip_gradients(self.parameters, self._trainer.max_grad_norm)
-        return self.ranks.sum([total])[0], norm
+        return self.context.sum([total])[0], norm
 
-    def _token_loss(self, logprobs: torch.Tensor, part: StepColumns, sequences: int) -> TokenLoss:
-        tokens = LossTokens(
+    def _policy_loss(self, logprobs: torch.Tensor, part: StepTensors, num_sequences: int) -> LossOutputs:
+        inputs = LossInputs(
             logprobs=logprobs,
             proximal_logprobs=part.proximal,
-            behaviour_logprobs=part.behaviour,
+            behavior_logprobs=part.behavior,
             advantages=part.advantages,
-            weights=part.weights,
-            lag=part.lag,
-            sequence=part.sequence,
-            sequences=sequences,
+            importance_weights=part.importance_weights,
+            version_lag=part.version_lag,
+            sequence_ids=part.sequence_ids,
+            num_sequences=num_sequences,
         )
-        return self._objective(tokens, self._algorithm)
+        return self._objective(inputs, self._algorithm)
 
-    def _other_terms(
-        self, logprobs: torch.Tensor, entropy: torch.Tensor, part: StepColumns
+    def _extra_terms(
+        self, logprobs: torch.Tensor, entropy: torch.Tensor, part: StepTensors
     ) -> torch.Tensor | float:
-        """[N]: beta KL to the reference, minus the entropy bonus."""
+        """[N]: beta KL to the reference policy, minus the entropy bonus."""
         terms: torch.Tensor | float = 0.0
         if self._kl_in_loss is not None:
             assert part.reference is not None
@@ -285,8 +317,8 @@ class Learner:
                 logprobs, part.reference, estimator=self._kl_in_loss.estimator
             )
             if self._kl_in_loss.importance_correction:
-                # w (proximal over behaviour) times u (current over proximal): the KL is under the current policy.
-                terms = terms * part.weights * (logprobs.detach() - part.proximal).exp()
+                # w (proximal / behavior) times u (current / proximal): the KL is under the current policy.
+                terms = terms * part.importance_weights * (logprobs.detach() - part.proximal).exp()
         if self._algorithm.entropy_bonus:
             terms = terms - self._algorithm.entropy_bonus * entropy
         return terms
@@ -294,43 +326,47 @@ class Learner:
     def _critic_backward(
         self,
         minibatch: Minibatch,
-        batch: Sequence[TokenColumns],
-        passes: Sequence[Passes],
-        credit: Sequence[Credit],
-        tally: Tally,
+        batch: Sequence[MicrobatchTensors],
+        outputs: Sequence[ForwardOutputs],
+        advantages: Sequence[Advantages],
+        accumulator: MetricAccumulator,
     ) -> tuple[float, float]:
         assert self.critic is not None
         return self.critic.backward(
             batch,
-            [one.values for one in passes if one.values is not None],
-            [one.returns for one in credit if one.returns is not None],
+            [one.values for one in outputs if one.values is not None],
+            [one.returns for one in advantages if one.returns is not None],
             loss_tokens=minibatch.loss_tokens,
-            tally=tally,
+            accumulator=accumulator,
         )
 
-    # --- whole steps or none ----------------------------------------------------------------------------------
+    # --- rollback and metrics ---------------------------------------------------------------------------------
 
-    def _kept(self) -> list[Kept]:
-        kept = [Kept(self.parameters, self.optimizer)]
+    def _back_up(self) -> list[StepBackup]:
+        backups = [StepBackup(self.parameters, self.optimizer)]
         if self.critic is not None:
-            kept.append(Kept(self.critic.parameters, self.critic.optimizer))
-        return kept
+            backups.append(StepBackup(self.critic.parameters, self.critic.optimizer))
+        return backups
 
-    def _take_back(self, way_back: list[Kept]) -> None:
+    def _roll_back(self, backups: list[StepBackup]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         if self.critic is not None:
             self.critic.optimizer.zero_grad(set_to_none=True)
-        for kept in way_back:
-            kept.put_back()
+        for backup in backups:
+            backup.restore()
 
     def _metrics(
-        self, batch: list[TokenColumns], tally: Tally, outcome: StepOutcome, rates: dict[str, float]
+        self,
+        batch: list[MicrobatchTensors],
+        accumulator: MetricAccumulator,
+        outcome: StepOutcome,
+        rates: dict[str, float],
     ) -> dict[str, float]:
-        tokens, microbatches = self.ranks.sum(
+        tokens, microbatches = self.context.sum(
             [float(sum(one.row.tokens for one in batch)), float(len(batch))]
         )
         metrics = {
-            **tally.metrics(self.ranks),
+            **accumulator.reduce(self.context),
             **rates,
             "loss/total": sum(outcome.minibatch_losses) / len(outcome.minibatch_losses),
             "optim/grad_norm": sum(outcome.grad_norms) / len(outcome.grad_norms),

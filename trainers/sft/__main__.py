@@ -1,17 +1,17 @@
-"""`python -m torch.distributed.run ... -m trainers.sft --attempt attempt.json --job JOB_DIRECTORY`"""
+"""`python -m trainers.distributed.launch NUM_RANKS trainers.sft --attempt attempt.json --job JOB_DIRECTORY`"""
 
 from __future__ import annotations
 
 import sys
 
-from trainers.job import parse, run_job
+from trainers.entrypoint import parse_arguments, run_job
 
 
 def main() -> None:
-    arguments = parse("The trainer of a warm-start attempt.")
-    from trainers.sft.run import run  # torch is imported after the command line has been understood
+    arguments = parse_arguments("Supervised fine-tuning: the trainer job of one attempt.")
+    from trainers.sft.train_loop import train  # imports torch: parse the command line first
 
-    sys.exit(run_job(arguments, run))
+    sys.exit(run_job(arguments, train))
 
 
 if __name__ == "__main__":

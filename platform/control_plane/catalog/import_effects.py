@@ -3,7 +3,7 @@ syntax tree, never imported.
 
 For source that runs inside the trainer: it is a first sieve against accidents (a download at import, a print in every
 rank, a patched torch), not a sandbox. What keeps others' code out of the trainer is the pool's `trainer_code`; the
-trainer looks once more at what the file has replaced (`trainers.algorithms.shared_names`).
+trainer looks once more at what the file has replaced (`trainers.algorithms.monkeypatch_guard`).
 """
 
 from __future__ import annotations

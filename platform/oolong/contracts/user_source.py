@@ -54,8 +54,8 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
     ),
     SourceKind.LOSS: EntryPoint(
         name="loss",
-        parameters=("tokens", "settings"),  # trainers.algorithms.losses.LossTokens, RunSpec.algorithm
-        returns="a TokenLoss",
+        parameters=("inputs", "settings"),  # trainers.algorithms.losses.LossInputs, RunSpec.algorithm
+        returns="LossOutputs",
     ),
 }
 

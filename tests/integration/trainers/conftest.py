@@ -78,10 +78,10 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """Start `trainers.<kind>` as the agent would; one rank without torchrun, which saves an import of torch."""
     started: list[TrainerRun] = []
 
-    def start(spec: dict[str, Any], *, ranks: int = 1, **attempt: Any) -> TrainerRun:
+    def start(spec: dict[str, Any], *, num_ranks: int = 1, **attempt: Any) -> TrainerRun:
         document = tiny_spec({
             "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}, "kind": "rl",
-            **spec, "trainer": {"ranks": ranks, **spec.get("trainer", {})},
+            **spec, "trainer": {"ranks": num_ranks, **spec.get("trainer", {})},
         })  # fmt: skip
         directory = tmp_path_factory.mktemp("attempt")
         job_directory = directory / "jobs" / "trainer-0"
@@ -95,7 +95,7 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
         job = JobFile(job_id="job_1", name="trainer", kind=JobKind.TRAINER)
         (job_directory / "job.json").write_bytes(msgspec.json.encode(job))
         module = f"trainers.{document['kind']}"
-        launched = ["trainers.launch", str(ranks), module] if ranks > 1 else [module]
+        launched = ["trainers.distributed.launch", str(num_ranks), module] if num_ranks > 1 else [module]
         environment = {
             **os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
             "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo",

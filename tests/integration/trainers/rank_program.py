@@ -18,11 +18,11 @@ from torch.distributed.tensor import DTensor
 from tests.integration.trainers.scripted_controller import recorded_batches
 from tests.support.tiny_specs import tiny_run_spec
 from trainers import checkpoint
-from trainers.models.shard import full_tensors
-from trainers.ranks import Ranks, join_ranks, leave_ranks
-from trainers.rl.plan import plan_batch
-from trainers.rl.run import make_learner
-from trainers.stopwatch import Stopwatch
+from trainers.distributed.context import DistributedContext, init_distributed, shutdown_distributed
+from trainers.distributed.fsdp import gather_full_tensors
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
+from trainers.rl.train_loop import make_learner
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "selective recomputation": {"activation_checkpointing": "selective"},
@@ -52,27 +52,31 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
-    ranks = join_ranks("cpu")
+    context = init_distributed("cpu")
     mode, checkpoints = sys.argv[3], Path(sys.argv[4])
-    told = {"plain": train(model_directory, ranks, {}, steps=10, checkpoints=checkpoints / str(ranks.size))}
+    told = {
+        "plain": train(
+            model_directory, context, {}, steps=10, checkpoints=checkpoints / str(context.world_size)
+        )
+    }
     if mode != "resume":
         told |= {
-            name: train(model_directory, ranks, {}, algorithm=algorithm, steps=4)
+            name: train(model_directory, context, {}, algorithm=algorithm, steps=4)
             for name, algorithm in ALGORITHMS.items()
         }
     if mode == "options":
-        told |= {name: train(model_directory, ranks, option, steps=4) for name, option in OPTIONS.items()}
+        told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
         resume = checkpoints / "1" / "step-00000005"
-        told["resumed"] = train(model_directory, ranks, {}, steps=10, resume=resume)
-    if ranks.first:
+        told["resumed"] = train(model_directory, context, {}, steps=10, resume=resume)
+    if context.is_rank0:
         out.write_text(json.dumps(told))
-    leave_ranks()
+    shutdown_distributed()
 
 
 def train(
     model_directory: Path,
-    ranks: Ranks,
+    context: DistributedContext,
     option: dict[str, Any],
     *,
     steps: int,
@@ -86,7 +90,7 @@ def train(
             "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option}, "algorithm": algorithm or {},
         }
     )  # fmt: skip
-    learner = make_learner(model_directory, spec, ranks)
+    learner = make_learner(model_directory, spec, context)
     policy = learner.policy
     shards = {
         name: (isinstance(parameter, DTensor), parameter.to_local().numel(), parameter.numel())
@@ -98,13 +102,13 @@ def train(
     first = 0
     if resume is not None:
         first = checkpoint.verify(resume)[0].step
-        checkpoint.load_state(resume, policy=policy, optimizer=learner.optimizer, ranks=ranks)
+        checkpoint.load_state(resume, policy=policy, optimizer=learner.optimizer, context=context)
     writer = checkpoint.CheckpointWriter(
-        checkpoints or Path(), ranks=ranks, model_directory=model_directory, keep_last=1
+        checkpoints or Path(), context=context, model_directory=model_directory, keep_last=1
     )
     for version in range(first, steps):
         if version == 5 and checkpoints is not None:
-            whole = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
+            whole = gather_full_tensors(policy, dtype=torch.float32, keep=context.is_rank0)
             record = checkpoint.TrainerRecord(
                 kind="rl", step=version, seed=1, random_state=checkpoint.random_state(), run_id="r", attempt_id="a",
                 epoch=1,
@@ -113,17 +117,17 @@ def train(
                 record, policy=policy, optimizer=learner.optimizer, snapshot=None, weights=whole or None
             )
         plans = plan_batch(
-            batches(version), version=version, ranks=ranks.size, minibatches=2, token_budget=200
+            batches(version), version=version, num_ranks=context.world_size, minibatches=2, token_budget=200
         )
         counts.append([[len(minibatch.microbatches) for minibatch in plan.minibatches] for plan in plans])
-        outcome = learner.train(ranks.deal(plans if ranks.first else None), Stopwatch())
+        outcome = learner.train(context.scatter(plans if context.is_rank0 else None), PhaseTimer())
         losses += outcome.minibatch_losses
         norms += outcome.grad_norms
         critic_losses += outcome.critic_losses
         critic_norms += outcome.critic_grad_norms
         metrics = outcome.metrics
     writer.close()
-    weights = full_tensors(policy, dtype=torch.float32, keep=ranks.first)
+    weights = gather_full_tensors(policy, dtype=torch.float32, keep=context.is_rank0)
     return {
         "critic_losses": critic_losses, "critic_norms": critic_norms,
         "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,

@@ -116,12 +116,12 @@ def test_a_loss_that_raises_ends_the_run_with_its_line(
         "trainer": {**FULL["trainer"], "total_train_steps": 1},
     }
     faulty = source(
-        tmp_path, "def loss(tokens, settings, *, mood=0.0):\n    return mood and tokens.rewards\n"
+        tmp_path, "def loss(inputs, settings, *, mood=0.0):\n    return mood and inputs.rewards\n"
     )
     with ScriptedController(BATCHES) as controller:
         run = start_trainer(small, controller_url=controller.url, source_files=faulty)
         assert run.finish() == 1
     assert run.result.reason is EndReason.CONFIG_REFUSED
     assert run.result.message == (
-        "loss.py raised AttributeError: 'LossTokens' object has no attribute 'rewards', line 2"
+        "loss.py raised AttributeError: 'LossInputs' object has no attribute 'rewards', line 2"
     )

@@ -17,8 +17,8 @@ from tests.integration.trainers.rank_program import OPTIONS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from tests.support.ports import reserve_port
 from trainers import checkpoint
-from trainers.models.flops import flops_of_model
-from trainers.rl.plan import flops_imbalance, plan_batch
+from trainers.models.flops import load_forward_flops
+from trainers.rl.batch_plan import flops_imbalance, plan_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("rank_program.py")
@@ -165,14 +165,14 @@ def test_a_checkpoint_of_two_ranks_resumes_on_one(
     }
     batches = recorded_batches(groups=4, members=4)
     with ScriptedController(batches) as controller:
-        two = start_trainer(spec, ranks=2, controller_url=controller.url)
+        two = start_trainer(spec, num_ranks=2, controller_url=controller.url)
         assert two.finish() == 0, two.log
     first = two.directory / "checkpoints" / "step-00000001"
     assert len(list((first / "state").glob("*.distcp"))) == 2
-    flops = flops_of_model(tiny_model)
+    flops = load_forward_flops(tiny_model)
     for version in range(2):
         plans = plan_batch(
-            batches(version), version=version, ranks=2, minibatches=2, token_budget=4096, flops=flops
+            batches(version), version=version, num_ranks=2, minibatches=2, token_budget=4096, flops=flops
         )
         told = two.points()[version + 1]["pack/flops_imbalance"]
         assert told == pytest.approx(flops_imbalance(plans, flops)) and told > 1.0

@@ -22,8 +22,8 @@ from oolong.contracts.metrics import METRICS
 from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from tests.support.waiting import wait_until
 from trainers import checkpoint
-from trainers.models.export import write_json
-from trainers.rl.controller import ControllerClient, ControllerRefused
+from trainers.durable_files import write_json
+from trainers.rl.controller_client import ControllerClient, ControllerError
 
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4},
@@ -86,7 +86,10 @@ def test_a_run_checks_once_that_its_model_packs_and_tells_how_its_rows_were_fill
     whole: tuple[Any, ScriptedController],
 ) -> None:
     run, _ = whole
-    assert run.log.count("packing: log-probabilities of packed and lone sequences differ by at most") == 1
+    assert (
+        run.log.count("packing check: log-probabilities of packed and single sequences differ by at most")
+        == 1
+    )
     for step, values in run.points().items():
         groups = BATCHES(step - 1)
         lengths = [
@@ -164,16 +167,18 @@ def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
 ) -> None:
     resume = tmp_path / "resume"
     shutil.copytree(whole[0].directory / "checkpoints" / "step-00000003", resume)
-    trained, said = 13, "ledger has 13 trained groups, the trainer's step 3 means 12"
+    trained, said = 13, "ledger has 13 trained groups, but the trainer's step 3 requires 12"
     if damage == "a byte of the state":
         flip_a_byte(next((resume / "state").glob("*.distcp")))
-        trained, said = 12, "does not have the sha256 of its manifest"
+        trained, said = 12, "does not have the sha256 that its manifest lists"
     if damage == "another kind":
         record, _ = checkpoint.verify(resume)
         write_json(resume / "trainer.json", msgspec.structs.replace(record, kind="sft"))
         (resume / "MANIFEST.json").unlink()
-        write_json(resume / "MANIFEST.json", checkpoint.Manifest(step=3, files=checkpoint._table(resume)))
-        trained, said = 12, "is a checkpoint of kind 'sft', not of an rl run"
+        write_json(
+            resume / "MANIFEST.json", checkpoint.Manifest(step=3, files=checkpoint._list_files(resume))
+        )
+        trained, said = 12, "is a checkpoint of kind 'sft', but an rl run needs"
     with ScriptedController(BATCHES, trained=trained) as controller:
         run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(resume))
         assert run.finish() == 1
@@ -187,14 +192,14 @@ def test_a_directory_that_is_no_committed_checkpoint_does_not_verify(
     good = whole[0].directory / "checkpoints" / "step-00000003"
     for damage, said in (
         (lambda one: (one / "MANIFEST.json").unlink(), "not a committed checkpoint"),
-        (lambda one: (one / "trainer.json").write_bytes(b"{}"), "bytes, its manifest says"),
+        (lambda one: (one / "trainer.json").write_bytes(b"{}"), "bytes, its manifest lists"),
         (lambda one: (one / "hf/model.safetensors").unlink(), "not a committed checkpoint"),
         (lambda one: flip_a_byte(one / "controller.msgpack"), "sha256"),
     ):
         broken = tmp_path / "broken"
         shutil.copytree(good, broken)
         damage(broken)
-        with pytest.raises(checkpoint.NoValidCheckpoint, match=said):
+        with pytest.raises(checkpoint.InvalidCheckpoint, match=said):
             checkpoint.verify(broken)
         shutil.rmtree(broken)
 
@@ -238,7 +243,7 @@ def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
     with ScriptedController(poisoned) as controller:
         run = start_trainer(SMALL, controller_url=controller.url)
         assert run.finish() == 1
-    assert run.result.reason is EndReason.NONFINITE_LOSS and "3 steps in a row" in run.result.message
+    assert run.result.reason is EndReason.NONFINITE_LOSS and "3 consecutive steps" in run.result.message
     assert [(one.version, one.outcome) for one in controller.announced][2:] == [
         (2, "trained"),
         *[(2, "nonfinite")] * 3,
@@ -248,7 +253,7 @@ def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
 
 def test_a_refusal_of_the_controller_is_raised_with_its_code() -> None:
     with ScriptedController(BATCHES, token="another") as controller:
-        with pytest.raises(ControllerRefused, match="unauthorised: wrong token"):
+        with pytest.raises(ControllerError, match="unauthorised: wrong token"):
             ControllerClient(controller.url, "secret").snapshot(0)
 
 
@@ -307,5 +312,5 @@ def test_an_option_that_cannot_be_had_here_ends_the_run_with_the_reason(
         run = start_trainer(spec, controller_url=controller.url)
         assert run.finish() == 1
     assert run.result.reason is EndReason.CONFIG_REFUSED
-    assert "trainer.compile=true on cpu: compiled blocks are for CUDA" in run.result.message
+    assert "trainer.compile=true is supported on CUDA only, not on cpu" in run.result.message
     assert controller.announced == []

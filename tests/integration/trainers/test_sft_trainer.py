@@ -49,7 +49,7 @@ def test_it_stops_at_the_wanted_accuracy_and_greedy_decoding_agrees(
     run = start_trainer(spec(steps=400, stop_at_greedy_accuracy=1.0), dataset_file=str(dataset))
     assert run.finish() == 0, run.log
     [summary] = [line.value for line in run.lines() if type(line).__name__ == "Summary"]
-    assert run.log.count("packing: log-probabilities of packed and lone sequences differ") == 1
+    assert run.log.count("packing check: log-probabilities of packed and single sequences differ") == 1
     assert summary["greedy_accuracy"] == 1.0 and summary["steps"] < 400 and summary["seed"] == 5
     [line] = [line for line in run.lines() if type(line).__name__ == "CheckpointLine"]
     record, _ = checkpoint.verify(Path(line.directory))
@@ -83,7 +83,7 @@ def test_below_the_required_accuracy_another_seed_is_tried_and_then_the_run_fail
     run = start_trainer(spec(steps=10, required_greedy_accuracy=0.85), dataset_file=str(dataset))
     assert run.finish() == 1
     assert run.result.reason is EndReason.WARM_START_TOO_WEAK
-    assert "seed 6" in run.result.message and "required is 0.85" in run.result.message
+    assert "seed 6" in run.result.message and "required_greedy_accuracy=0.85" in run.result.message
     assert sorted(run.points()) == [10, 20]
     assert not (run.directory / "checkpoints").exists()
 
@@ -91,7 +91,7 @@ def test_below_the_required_accuracy_another_seed_is_tried_and_then_the_run_fail
 def test_sigterm_to_the_whole_group_under_torchrun_commits_what_there_is(
     start_trainer: Callable[..., Any], dataset: Path
 ) -> None:
-    run = start_trainer(spec(steps=100_000, validation_split=None), ranks=2, dataset_file=str(dataset))
+    run = start_trainer(spec(steps=100_000, validation_split=None), num_ranks=2, dataset_file=str(dataset))
     outbox = run.job_directory / "outbox" / "main-0.jsonl"
     wait_until(
         lambda: run.process.poll() is not None or (outbox.exists() and len(run.points()) >= 2),

@@ -131,7 +131,7 @@ def test_the_trainer_is_started_with_its_ranks_by_the_node_environment(
     data: DataDirectory, kind: str
 ) -> None:
     command = COMMANDS[JobKind.TRAINER](place(data, attempt(kind, ranks=3)))
-    assert command[:5] == ["/node/python", "-m", "trainers.launch", "3", f"trainers.{kind}"]
+    assert command[:5] == ["/node/python", "-m", "trainers.distributed.launch", "3", f"trainers.{kind}"]
 
 
 def test_a_job_inherits_nothing_of_the_agents_environment(

@@ -25,7 +25,7 @@ SECRETS: dict[str, Any] = {  # a loss of the team's own reads the secret in the 
     "secrets": [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}],
     "algorithm": {"loss_function": "mine@1"},
 }
-LOSS = {"name": "mine", "kind": "loss", "source": "def loss(tokens, settings):\n    return None\n"}
+LOSS = {"name": "mine", "kind": "loss", "source": "def loss(inputs, settings):\n    return None\n"}
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[Any]:
+def context() -> Iterator[Any]:
     """A process group of one, for programs that take part in one."""
-    from trainers.ranks import join_ranks, leave_ranks
+    from trainers.distributed.context import init_distributed, shutdown_distributed
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {
@@ -43,6 +43,6 @@ def ranks() -> Iterator[Any]:
             "MASTER_PORT": "0",
         }.items():
             patch.setenv(name, value)
-        joined = join_ranks("cpu")
+        joined = init_distributed("cpu")
     yield joined
-    leave_ranks()
+    shutdown_distributed()

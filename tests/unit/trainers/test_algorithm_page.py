@@ -13,9 +13,9 @@ from oolong.contracts.run_spec import AlgorithmSection
 from oolong.presets import read_preset
 from tests.unit.trainers.test_learner import batch
 from tests.unit.trainers.test_learner_terms import learner, spec, step
-from trainers.algorithms.losses import LossTokens
+from trainers.algorithms.losses import LossInputs
 from trainers.algorithms.user_loss import load_user_loss
-from trainers.ranks import Ranks
+from trainers.distributed.context import DistributedContext
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "algorithm.md").read_text()
 [SOURCE] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -30,12 +30,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_bad_completions_fade_and_good_ones_count_as_they_are(file: Path) -> None:
-    behaviour = torch.full((4,), -1.0, dtype=torch.float64)
-    logprobs = (behaviour + torch.log(torch.tensor([0.5, 0.5, 2.0, 2.0]).double())).requires_grad_()
-    tokens = LossTokens(
-        logprobs=logprobs, proximal_logprobs=behaviour, behaviour_logprobs=behaviour,
-        advantages=torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), weights=torch.ones(4).double(),
-        lag=torch.ones(4, dtype=torch.long), sequence=torch.tensor([0, 0, 1, 1]), sequences=2,
+    behavior = torch.full((4,), -1.0, dtype=torch.float64)
+    logprobs = (behavior + torch.log(torch.tensor([0.5, 0.5, 2.0, 2.0]).double())).requires_grad_()
+    tokens = LossInputs(
+        logprobs=logprobs, proximal_logprobs=behavior, behavior_logprobs=behavior,
+        advantages=torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), importance_weights=torch.ones(4).double(),
+        version_lag=torch.ones(4, dtype=torch.long), sequence_ids=torch.tensor([0, 0, 1, 1]), num_sequences=2,
     )  # fmt: skip
     result = load_user_loss(file, {})(tokens, AlgorithmSection())
     [slope] = torch.autograd.grad(result.loss.sum(), logprobs)
@@ -45,11 +45,11 @@ def test_bad_completions_fade_and_good_ones_count_as_they_are(file: Path) -> Non
 
 
 def test_a_train_step_with_it_is_finite_and_moves_the_policy(
-    file: Path, tiny_model: Path, ranks: Ranks
+    file: Path, tiny_model: Path, context: DistributedContext
 ) -> None:
     algorithm = yaml.safe_load(NAMED)["algorithm"]
     objective = load_user_loss(file, algorithm["options"])
-    outcome = step(learner(tiny_model, ranks, spec(algorithm), objective=objective), batch(tiny_model))
+    outcome = step(learner(tiny_model, context, spec(algorithm), objective=objective), batch(tiny_model))
     assert outcome.finite and outcome.grad_norms[0] > 0 and "policy/ratio_max" in outcome.metrics
 
 

@@ -1,4 +1,4 @@
-"""Recomputation keeps what it says and frees the rest; compilation is for CUDA."""
+"""CheckpointingMode keeps what it says and frees the rest; compilation is for CUDA."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oolong.contracts.run_spec import TrainerSection, spec_errors
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import apply_fsdp
 from trainers.models import attention
-from trainers.models.blocks import BlockOptions, OptionRefused, prepare_block
+from trainers.models.decoder_layers import LayerOptions, UnsupportedOption, apply_layer_options
 from trainers.models.optimizer import make_adamw
-from trainers.models.packing import pack
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import DTYPES, Policy, load_policy
-from trainers.models.shard import shard_as_asked
-from trainers.ranks import Ranks
 
 
 def kept_bytes(policy: Policy) -> tuple[int, torch.Tensor]:
@@ -31,7 +31,7 @@ def kept_bytes(policy: Policy) -> tuple[int, torch.Tensor]:
         storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    row = pack([list(range(60)), list(range(100))], [[5, 9], [7]])
+    row = pack_row([list(range(60)), list(range(100))], [[5, 9], [7]])
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         logprobs, _ = policy(row)
     logprobs.sum().backward()
@@ -46,7 +46,7 @@ def test_the_more_is_computed_again_the_less_is_kept_and_gradients_are_equal(tin
     for how in ("none", "selective", "full"):
         policy = copy.deepcopy(fresh)
         for layer in policy.layers:
-            prepare_block(layer, BlockOptions(how), device_type="cpu")  # type: ignore[arg-type]
+            apply_layer_options(layer, LayerOptions(how), device_type="cpu")  # type: ignore[arg-type]
         names = [name for name, _ in policy.named_parameters()]
         assert names == [name for name, _ in fresh.named_parameters()]
         kept[how], gradients[how] = kept_bytes(policy)
@@ -73,7 +73,7 @@ def test_selective_recomputation_runs_no_matrix_product_or_attention_twice(tiny_
     for how in ("none", "selective", "full"):
         policy = copy.deepcopy(fresh)
         for layer in policy.layers:
-            prepare_block(layer, BlockOptions(how), device_type="cpu")  # type: ignore[arg-type]
+            apply_layer_options(layer, LayerOptions(how), device_type="cpu")  # type: ignore[arg-type]
         with Executed() as executed:
             kept_bytes(policy)
         calls = executed.calls
@@ -87,11 +87,11 @@ def _note_type(found: list[torch.dtype], _: Any, __: Any, result: torch.Tensor) 
     found.append(result.dtype)
 
 
-def test_what_a_section_asks_for_reaches_every_layer(tiny_model: Path, ranks: Ranks) -> None:
-    row = pack([list(range(60)), list(range(100))], [[5, 9], [7]])
+def test_what_a_section_asks_for_reaches_every_layer(tiny_model: Path, context: DistributedContext) -> None:
+    row = pack_row([list(range(60)), list(range(100))], [[5, 9], [7]])
     asked: dict[str, Any] = {"activation_checkpointing": "full", "reshard_after_forward": False}
     for section in (TrainerSection(), TrainerSection(**asked), TrainerSection(dtype="bfloat16")):
-        policy = shard_as_asked(load_policy(tiny_model), ranks.mesh, section)
+        policy = apply_fsdp(load_policy(tiny_model), context.mesh, section)
         results: list[torch.dtype] = []
         policy.layers[0].self_attn.q_proj.register_forward_hook(partial(_note_type, results))
         with Executed() as executed:
@@ -106,8 +106,10 @@ def test_what_a_section_asks_for_reaches_every_layer(tiny_model: Path, ranks: Ra
 
 
 def test_compiled_blocks_are_refused_on_a_processor_with_the_reason(tiny_model: Path) -> None:
-    with pytest.raises(OptionRefused, match=r"trainer\.compile=true on cpu: compiled blocks are for CUDA"):
-        prepare_block(load_policy(tiny_model).layers[0], BlockOptions(compile=True), device_type="cpu")
+    with pytest.raises(
+        UnsupportedOption, match=r"trainer\.compile=true is supported on CUDA only, not on cpu"
+    ):
+        apply_layer_options(load_policy(tiny_model).layers[0], LayerOptions(compile=True), device_type="cpu")
 
 
 def test_on_cuda_the_forward_of_a_block_is_compiled_for_any_length(
@@ -122,7 +124,7 @@ def test_on_cuda_the_forward_of_a_block_is_compiled_for_any_length(
     monkeypatch.setattr(torch, "compile", compiled)
     layer = load_policy(tiny_model).layers[0]
     plain = layer.forward
-    prepare_block(layer, BlockOptions(compile=True), device_type="cuda")
+    apply_layer_options(layer, LayerOptions(compile=True), device_type="cuda")
     assert asked == [(plain, {"dynamic": True})] and layer.forward == "compiled"
 
 
@@ -138,11 +140,11 @@ def test_a_compiled_block_is_not_compiled_anew_for_each_batch(
 ) -> None:
     """With the kernel, whose place a stub takes here: other lengths and other numbers of sequences reuse the graph."""
 
-    def stub(query: Any, key: Any, value: Any, scaling: Any, edges: Any, longest: int) -> Any:
-        return (query * edges[-1] / longest).transpose(1, 2)
+    def stub(query: Any, key: Any, value: Any, scaling: Any, edges: Any, max_seqlen: int) -> Any:
+        return (query * edges[-1] / max_seqlen).transpose(1, 2)
 
-    monkeypatch.setattr(attention, "takes_kernel", lambda query: True)
-    monkeypatch.setattr(attention, "_varlen", stub)
+    monkeypatch.setattr(attention, "uses_varlen_kernel", lambda query: True)
+    monkeypatch.setattr(attention, "_varlen_attention", stub)
     graphs = 0
 
     def count(graph: torch.fx.GraphModule, _: object) -> Any:
@@ -155,7 +157,7 @@ def test_a_compiled_block_is_not_compiled_anew_for_each_batch(
     for layer in policy.layers[:1]:
         layer.forward = torch.compile(layer.forward, dynamic=True, backend=count)
     for lengths in ((5, 6), (9, 30), (3, 4, 5), (11, 2, 8, 9), (40, 41, 42, 43, 44)):
-        policy(pack([list(range(length)) for length in lengths], [[2] for _ in lengths]))
+        policy(pack_row([list(range(length)) for length in lengths], [[2] for _ in lengths]))
     assert graphs <= 2
     torch._dynamo.reset()
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from trainers import checkpoint
-from trainers.checkpoint import CheckpointIncomplete, CheckpointWriter, NoValidCheckpoint, TrainerRecord
+from trainers.checkpoint import CheckpointWriter, IncompleteCheckpoint, InvalidCheckpoint, TrainerRecord
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import gather_full_tensors, shard_model
 from trainers.models.critic import load_critic
 from trainers.models.optimizer import make_adamw
 from trainers.models.policy import Policy, load_policy
-from trainers.models.shard import full_tensors, shard
-from trainers.ranks import Ranks
 
 
 def record(step: int, rewards: list[float] | None = None) -> TrainerRecord:
@@ -28,13 +28,13 @@ def record(step: int, rewards: list[float] | None = None) -> TrainerRecord:
 class Written:
     """A policy with an optimizer that has stepped once, and a writer for it."""
 
-    def __init__(self, model: Path, directory: Path, ranks: Ranks) -> None:
-        self.ranks = ranks
-        self.policy = shard(load_policy(model), ranks.mesh)
+    def __init__(self, model: Path, directory: Path, context: DistributedContext) -> None:
+        self.context = context
+        self.policy = shard_model(load_policy(model), context.mesh)
         self.optimizer = make_adamw(
             self.policy.parameters(), learning_rate=0.1, betas=(0.9, 0.99), offload=True
         )
-        self.writer = CheckpointWriter(directory, ranks=ranks, model_directory=model, keep_last=2)
+        self.writer = CheckpointWriter(directory, context=context, model_directory=model, keep_last=2)
         self.move()
 
     def move(self) -> None:
@@ -43,7 +43,7 @@ class Written:
         self.optimizer.step()
 
     def begin(self, step: int, *, rewards: list[float] | None = None) -> dict[str, torch.Tensor]:
-        tensors = full_tensors(self.policy, dtype=torch.float32, keep=True)
+        tensors = gather_full_tensors(self.policy, dtype=torch.float32, keep=True)
         self.writer.begin(
             record(step, rewards),
             policy=self.policy,
@@ -55,14 +55,14 @@ class Written:
 
 
 @pytest.fixture
-def written(tiny_model: Path, tmp_path: Path, ranks: Ranks) -> Written:
-    return Written(tiny_model, tmp_path / "checkpoints", ranks)
+def written(tiny_model: Path, tmp_path: Path, context: DistributedContext) -> Written:
+    return Written(tiny_model, tmp_path / "checkpoints", context)
 
 
-def loaded(directory: Path, model: Path, ranks: Ranks) -> tuple[Policy, torch.optim.Optimizer]:
-    policy = shard(load_policy(model), ranks.mesh)
+def loaded(directory: Path, model: Path, context: DistributedContext) -> tuple[Policy, torch.optim.Optimizer]:
+    policy = shard_model(load_policy(model), context.mesh)
     optimizer = make_adamw(policy.parameters(), learning_rate=0.1, betas=(0.9, 0.99), offload=True)
-    checkpoint.load_state(directory, policy=policy, optimizer=optimizer, ranks=ranks)
+    checkpoint.load_state(directory, policy=policy, optimizer=optimizer, context=context)
     return policy, optimizer
 
 
@@ -70,26 +70,26 @@ def test_steps_go_on_while_it_is_written_and_do_not_reach_it(
     written: Written, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stepped = threading.Event()
-    table = checkpoint._table
+    table = checkpoint._list_files
 
     def held_up(directory: Path) -> list[checkpoint.ManifestFile]:
         assert stepped.wait(120)
         return table(directory)
 
-    monkeypatch.setattr(checkpoint, "_table", held_up)
+    monkeypatch.setattr(checkpoint, "_list_files", held_up)
     rewards = [0.5]
     before = written.begin(7, rewards=rewards)
     moments = [state["exp_avg"].to_local().clone() for state in written.optimizer.state.values()]
     written.move()
     rewards.append(0.9)
-    assert written.writer.committed() is None
+    assert written.writer.poll() is None
     stepped.set()
-    committed = written.writer.finish()
-    assert committed is not None and written.writer.committed() is None
+    committed = written.writer.wait()
+    assert committed is not None and written.writer.poll() is None
     told, sha256 = checkpoint.verify(committed.directory)
     assert (told.step, told.first_rewards, sha256) == (7, [0.5], committed.manifest_sha256)
-    policy, optimizer = loaded(committed.directory, tiny_model, written.ranks)
-    after = full_tensors(policy, dtype=torch.float32, keep=True)
+    policy, optimizer = loaded(committed.directory, tiny_model, written.context)
+    after = gather_full_tensors(policy, dtype=torch.float32, keep=True)
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     for state, moment in zip(optimizer.state.values(), moments, strict=True):
         assert torch.equal(state["exp_avg"].to_local(), moment)
@@ -116,13 +116,13 @@ def test_a_checkpoint_is_begun_without_waiting_for_its_files(
     monkeypatch.setattr(checkpoint.dcp, "async_save", late)
     written.begin(8)
     begun.set()
-    committed = written.writer.finish()
+    committed = written.writer.wait()
     assert committed is not None and checkpoint.verify(committed.directory)[0].step == 8
 
 
 def test_a_step_that_is_written_again_takes_the_place_of_the_first(written: Written) -> None:
     written.begin(3)
-    first = written.writer.finish()
+    first = written.writer.wait()
     written.move()
     written.begin(3)
     second = written.writer.close()
@@ -134,10 +134,12 @@ def test_a_step_that_is_written_again_takes_the_place_of_the_first(written: Writ
 def test_an_error_of_the_writing_reaches_the_train_loop(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_write", lambda path, data: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(
+        checkpoint, "write_bytes", lambda path, data: (_ for _ in ()).throw(OSError("disk full"))
+    )
     written.begin(4)
     with pytest.raises(OSError, match="disk full"):
-        written.writer.finish()
+        written.writer.wait()
 
 
 def test_parts_that_other_nodes_wrote_elsewhere_are_missed(
@@ -154,15 +156,15 @@ def test_parts_that_other_nodes_wrote_elsewhere_are_missed(
     monkeypatch.setattr(checkpoint.dcp, "async_save", elsewhere)
     written.begin(5)
     with pytest.raises(
-        CheckpointIncomplete, match=r"1 of 1 parts are not in .* filesystem that all of them share"
+        IncompleteCheckpoint, match=r"1 of 1 shard files are missing from .* filesystem that all nodes share"
     ):
-        written.writer.finish()
+        written.writer.wait()
 
 
 def test_the_newest_are_kept_and_no_more(written: Written, tmp_path: Path) -> None:
     for step in (3, 4, 5):
         written.begin(step)
-        written.writer.finish()
+        written.writer.wait()
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
         "step-00000004",
         "step-00000005",
@@ -175,10 +177,10 @@ def test_a_run_with_a_critic_does_not_resume_from_a_checkpoint_without(
     written.begin(6)
     committed = written.writer.close()
     assert committed is not None
-    critic = shard(load_critic(tiny_model), written.ranks.mesh)
+    critic = shard_model(load_critic(tiny_model), written.context.mesh)
     optimizer = make_adamw(critic.parameters(), learning_rate=0.1, betas=(0.9, 0.99))
-    with pytest.raises(NoValidCheckpoint, match="holds no critic, and the run has one"):
+    with pytest.raises(InvalidCheckpoint, match="has no critic state, but the run has a critic"):
         checkpoint.load_state(
             committed.directory, policy=written.policy, optimizer=written.optimizer,
-            critic=(critic, optimizer), ranks=written.ranks,
+            critic=(critic, optimizer), context=written.context,
         )  # fmt: skip

@@ -13,17 +13,22 @@ import torch
 
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import AlgorithmSection
-from trainers.rl.columns import StepColumns, heard, token_columns
-from trainers.rl.credit import Credit, Passes, gae_credit, outcome_credit
-from trainers.rl.plan import Microbatch, TrainingSequence, plan_batch
+from trainers.rl.advantage_estimation import (
+    Advantages,
+    ForwardOutputs,
+    estimate_gae_advantages,
+    estimate_outcome_advantages,
+)
+from trainers.rl.batch_plan import Microbatch, TrainingSequence, plan_batch
+from trainers.rl.microbatch_tensors import StepTensors, build_microbatch_tensors, drop_zero_advantage
 
 REWARDS = [[9.0, 1.0], [0.0, 9.0]]
-COLUMNS = token_columns(
+TENSORS = build_microbatch_tensors(
     Microbatch(
         [
             TrainingSequence(
-                group=group, rollout=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
-                behaviour_logprobs=[0.0] * length, versions=[0] * length,
+                group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
+                behavior_logprobs=[0.0] * length, versions=[0] * length,
             )
             for group, member, length in ((0, 1, 2), (1, 0, 1))
         ]
@@ -36,13 +41,13 @@ REFERENCE = torch.tensor([-1.5, -1.0, -1.0])  # d = 0.5, 0, -1
 
 
 def credit(
-    passes: Passes, *, kl: dict[str, Any] | None = None, critic: bool = False, **advantage: Any
-) -> Credit:
+    passes: ForwardOutputs, *, kl: dict[str, Any] | None = None, critic: bool = False, **advantage: Any
+) -> Advantages:
     section = {"estimator": "gae", "mean": "none", "std": "none", **advantage}
     algorithm = AlgorithmSection.model_validate(
         {"advantage": section, "kl": kl, "critic": {} if critic else None}
     )
-    [found] = gae_credit([COLUMNS], [passes], REWARDS, algorithm, list)
+    [found] = estimate_gae_advantages([TENSORS], [passes], REWARDS, algorithm, list)
     return found
 
 
@@ -57,19 +62,21 @@ def test_kl_in_the_reward_is_subtracted_at_every_token_and_the_reward_comes_at_t
     estimator: str, returns: list[float]
 ) -> None:
     kl = {"coefficient": 0.5, "estimator": estimator, "place": "reward"}
-    found = credit(Passes(proximal=PROXIMAL, reference=REFERENCE), kl=kl)
+    found = credit(ForwardOutputs(proximal=PROXIMAL, reference=REFERENCE), kl=kl)
     assert found.returns is not None
     assert found.returns.tolist() == found.advantages.tolist() == pytest.approx(returns)
 
 
 def test_kl_in_the_loss_leaves_the_rewards_alone() -> None:
-    found = credit(Passes(proximal=PROXIMAL, reference=REFERENCE), kl={"coefficient": 0.5, "place": "loss"})
+    found = credit(
+        ForwardOutputs(proximal=PROXIMAL, reference=REFERENCE), kl={"coefficient": 0.5, "place": "loss"}
+    )
     assert found.advantages.tolist() == [1.0, 1.0, 0.0]
 
 
 def test_values_gamma_and_lambda_are_the_runs_and_returns_are_not_normalised() -> None:
     """gamma = lambda = 1/2: deltas 0.5 * 0.25 - 0.5, 1 - 0.25 and 0 - 0.1; the first carries 1/4 of the second."""
-    given = Passes(proximal=PROXIMAL, values=torch.tensor([0.5, 0.25, 0.1]))
+    given = ForwardOutputs(proximal=PROXIMAL, values=torch.tensor([0.5, 0.25, 0.1]))
     found = credit(given, critic=True, gamma=0.5, gae_lambda=0.5, mean="group")
     assert found.returns is not None
     assert found.returns.tolist() == pytest.approx([0.5 - 0.1875, 1.0, 0.0])
@@ -79,22 +86,22 @@ def test_values_gamma_and_lambda_are_the_runs_and_returns_are_not_normalised() -
 
 def test_every_token_has_the_outcome_of_its_own_trajectory() -> None:
     plain = AlgorithmSection.model_validate({"advantage": {"mean": "none", "std": "none"}})
-    [found] = outcome_credit([COLUMNS], REWARDS, plain)
+    [found] = estimate_outcome_advantages([TENSORS], REWARDS, plain)
     assert found.advantages.tolist() == [1.0, 1.0, 0.0] and found.returns is None
-    centred = AlgorithmSection.model_validate({"advantage": {"mean": "group", "std": "none"}})
-    [found] = outcome_credit([COLUMNS], REWARDS, centred)
+    centered = AlgorithmSection.model_validate({"advantage": {"mean": "group", "std": "none"}})
+    [found] = estimate_outcome_advantages([TENSORS], REWARDS, centered)
     assert found.advantages.tolist() == [-4.0, -4.0, -4.5]
 
 
 def test_a_sequence_is_heard_whole_as_soon_as_one_of_its_tokens_has_an_advantage() -> None:
     values = torch.arange(3.0)
-    step = StepColumns(
-        proximal=values, behaviour=values, weights=values, advantages=torch.tensor([0.0, 1.0, 0.0]), scale=values,
-        lag=COLUMNS.lag, sequence=COLUMNS.sequence, reference=None,
+    step = StepTensors(
+        proximal=values, behavior=values, importance_weights=values, advantages=torch.tensor([0.0, 1.0, 0.0]),
+        token_weights=values, version_lag=TENSORS.version_lag, sequence_ids=TENSORS.sequence_ids, reference=None,
     )  # fmt: skip
-    row, part = heard(COLUMNS, step)
+    row, part = drop_zero_advantage(TENSORS, step)
     assert row.seqlens == [3] and row.targets.numel() == 2
-    assert part.advantages.tolist() == [0.0, 1.0] and part.weights.tolist() == [0.0, 1.0]
+    assert part.advantages.tolist() == [0.0, 1.0] and part.importance_weights.tolist() == [0.0, 1.0]
 
 
 def sessions(*calls_and_reward: tuple[int, float]) -> Group:
@@ -114,15 +121,17 @@ def sessions(*calls_and_reward: tuple[int, float]) -> Group:
 
 def advantages_of_sessions(group: Group, **advantage: Any) -> list[float]:
     """By session; all tokens of a session have the same."""
-    [plan] = plan_batch([group], version=0, ranks=1, minibatches=1, token_budget=64)
+    [plan] = plan_batch([group], version=0, num_ranks=1, minibatches=1, token_budget=64)
     batch = [
-        token_columns(microbatch, version=0, device=torch.device("cpu"))
+        build_microbatch_tensors(microbatch, version=0, device=torch.device("cpu"))
         for microbatch in plan.minibatches[0].microbatches
     ]
     algorithm = AlgorithmSection.model_validate({"advantage": advantage})
     found: dict[int, set[float]] = {}
-    for columns, earned in zip(batch, outcome_credit(batch, plan.rewards, algorithm), strict=True):
-        for sequence, values in zip(columns.sequences, columns.by_sequence(earned.advantages), strict=True):
+    for tensors, earned in zip(
+        batch, estimate_outcome_advantages(batch, plan.rewards, algorithm), strict=True
+    ):
+        for sequence, values in zip(tensors.sequences, tensors.by_sequence(earned.advantages), strict=True):
             found.setdefault(sequence.rollout, set()).update(values.tolist())
     assert all(len(values) == 1 for values in found.values())
     return [found[session].pop() for session in sorted(found)]

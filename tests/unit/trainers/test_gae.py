@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oolong.contracts.run_spec import AdvantageSection
-from trainers.algorithms.gae import gae, normalised
+from trainers.algorithms.gae import gae, normalize_advantages
 
 
 def tensor(*values: float) -> torch.Tensor:
@@ -65,7 +65,7 @@ def test_sequences_beside_longer_ones_are_as_they_are_alone() -> None:
 def test_normalisation_over_the_batch_counts_tokens_not_trajectories() -> None:
     section = AdvantageSection(estimator="gae", mean="batch", std="batch", epsilon=1e-12)
     long, short = tensor(1, 1, 1), tensor(-1)
-    found = normalised([long, short], [0, 1], group_count=2, section=section, total=list)
+    found = normalize_advantages([long, short], [0, 1], num_groups=2, section=section, sum_over_ranks=list)
     deviation = (0.75 * 0.5**2 + 0.25 * 1.5**2) ** 0.5  # mean 0.5
     assert found[0].tolist() == pytest.approx([0.5 / deviation] * 3)
     assert found[1].tolist() == pytest.approx([-1.5 / deviation])
@@ -80,7 +80,7 @@ def test_normalisation_over_groups_sees_its_own_group_alone_and_ranks_add_up() -
         assert isinstance(values, list)
         return [one + two for one, two in zip(values, elsewhere[tuple(values)], strict=True)]
 
-    found = normalised([mine, other], [0, 1], group_count=2, section=section, total=total)
+    found = normalize_advantages([mine, other], [0, 1], num_groups=2, section=section, sum_over_ranks=total)
     assert found[0].tolist() == [-1, 1]
     assert found[1].tolist() == pytest.approx([8 - 10 / 3])
 
@@ -93,5 +93,5 @@ def test_the_spread_of_a_batch_is_that_of_all_ranks() -> None:
     def total(values: Sequence[float]) -> list[float]:
         return [one + two for one, two in zip(values, next(elsewhere), strict=True)]
 
-    [found] = normalised([tensor(1)], [0], group_count=1, section=section, total=total)
+    [found] = normalize_advantages([tensor(1)], [0], num_groups=1, section=section, sum_over_ranks=total)
     assert found.tolist() == pytest.approx([-1.0])

@@ -127,7 +127,9 @@ def test_flops_are_those_of_the_matrices_and_of_causal_attention() -> None:
     assert cost.per_token == 2 * 28 * (attention + mlp) == 2 * 440_401_920
     assert cost.per_loss_token == 2 * 155_582_464
     assert cost.per_pair == 28 * 16 * (2 * 128 + 2 * 128)
-    assert cost.of(3, 2) == 3 * cost.per_token + (1 + 2 + 3) * cost.per_pair + 2 * cost.per_loss_token
+    assert (
+        cost.of_sequence(3, 2) == 3 * cost.per_token + (1 + 2 + 3) * cost.per_pair + 2 * cost.per_loss_token
+    )
 
 
 def test_compilation_without_a_compiler_is_a_skip_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import torch
 from tests.bench.ablation import LAGS, PAPER_LIKE, SEEDS, TOO_FAST, over_lag_0, table, wanted
 from tests.bench.lagged_training import LagSetting, train_at_lag
 from tests.bench.sampler import Sampler
-from trainers.models.packing import pack
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import load_policy
 
 TINY = LagSetting(
@@ -38,7 +38,7 @@ def test_sampled_logprobs_are_those_of_the_trainers_own_forward_pass(tiny_model:
     prompts = [[5, 6, 7], [8, 9], [5, 6, 7, 8, 9, 10]]
     policy = load_policy(tiny_model)
     for prompt, sampled in zip(prompts, sampler.sample(prompts, max_new_tokens=10), strict=True):
-        row = pack(
+        row = pack_row(
             [[*prompt, *sampled.token_ids]], [range(len(prompt), len(prompt) + len(sampled.token_ids))]
         )
         logprobs, _ = policy(row)

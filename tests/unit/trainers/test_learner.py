@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from oolong.contracts.rollout import Group, Trajectory
 from tests.support.tiny_specs import tiny_run_spec
-from trainers.algorithms.advantages import advantages
+from trainers.algorithms.advantages import rollout_advantages
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import gather_full_tensors, shard_model
 from trainers.models.policy import Policy, load_policy
-from trainers.models.shard import full_tensors, shard
-from trainers.ranks import Ranks
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
 from trainers.rl.learner import Learner
-from trainers.rl.plan import plan_batch
-from trainers.stopwatch import Stopwatch
 
 SPEC = tiny_run_spec(
     {
@@ -31,7 +31,7 @@ SPEC = tiny_run_spec(
 
 
 def batch(model: Path) -> list[Group]:
-    """Four groups of three; behaviour log-probabilities near the model's own; the third group is solved throughout."""
+    """Four groups of three; behavior log-probabilities near the model's own; the third group is solved throughout."""
     rng = torch.Generator().manual_seed(4)
     policy = load_policy(model)
     groups = []
@@ -40,10 +40,10 @@ def batch(model: Path) -> list[Group]:
         for member in range(3):
             tokens = torch.randint(256, (3 + 7 * member + number,), generator=rng).tolist()
             own = plain_logprobs(policy, [5, 6, 7], tokens).detach()
-            behaviour = own + 0.2 * torch.randn(len(tokens), generator=rng)
+            behavior = own + 0.2 * torch.randn(len(tokens), generator=rng)
             trajectories.append(
                 Trajectory(
-                    token_ids=tokens, loss_mask=[1] * len(tokens), behaviour_logprobs=behaviour.tolist(),
+                    token_ids=tokens, loss_mask=[1] * len(tokens), behaviour_logprobs=behavior.tolist(),
                     policy_versions=[0] * len(tokens), finish_reason="stop",
                     reward=1.0 if number == 2 else float(member == number % 3),
                 )
@@ -67,7 +67,7 @@ def plain_step(policy: Policy, groups: list[Group]) -> list[float]:
     """The same step in the order of the formulas; returns the minibatch losses."""
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.0)
     rewards = [[float(one.reward or 0) for one in group.trajectories] for group in groups]
-    values = advantages(rewards, mean="group", std="group", epsilon=1e-4)
+    values = rollout_advantages(rewards, mean="group", std="group", epsilon=1e-4)
     proximal = [
         [plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach() for one in group.trajectories]
         for group in groups
@@ -78,11 +78,11 @@ def plain_step(policy: Policy, groups: list[Group]) -> list[float]:
         tokens = 0
         for number in (start, start + 1):
             for member, one in enumerate(groups[number].trajectories):
-                centre = proximal[number][member]
-                weight = (centre - torch.tensor(one.behaviour_logprobs)).exp()
+                center = proximal[number][member]
+                weight = (center - torch.tensor(one.behaviour_logprobs)).exp()
                 weight = torch.where(weight > 1.2, 0.0, weight)
                 ratio = (
-                    plain_logprobs(policy, groups[number].prompt_token_ids, one.token_ids) - centre
+                    plain_logprobs(policy, groups[number].prompt_token_ids, one.token_ids) - center
                 ).exp()
                 value = values[number][member]
                 total = total - (weight * torch.minimum(ratio * value, ratio.clamp(0.8, 1.2) * value)).sum()
@@ -95,15 +95,17 @@ def plain_step(policy: Policy, groups: list[Group]) -> list[float]:
     return losses
 
 
-def test_a_step_equals_the_same_step_written_out_plainly(tiny_model: Path, ranks: Ranks) -> None:
+def test_a_step_equals_the_same_step_written_out_plainly(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)
     plain = load_policy(tiny_model)
     losses = plain_step(plain, groups)
-    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
-    outcome = learner.train(plan, Stopwatch())
+    learner = Learner(shard_model(load_policy(tiny_model), context.mesh), SPEC, context)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
+    outcome = learner.train(plan, PhaseTimer())
     assert outcome.finite and outcome.minibatch_losses == pytest.approx(losses, abs=1e-6)
-    weights = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    weights = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
     for name, parameter in plain.causal_lm.named_parameters():
         # Adam's first step is the sign of the gradient where that is near 0, hence the few large differences.
         difference = (weights[name] - parameter).abs()
@@ -111,15 +113,15 @@ def test_a_step_equals_the_same_step_written_out_plainly(tiny_model: Path, ranks
 
 
 def test_metrics_of_a_step_count_all_tokens_also_those_without_an_advantage(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     groups = batch(tiny_model)
-    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
-    metrics = learner.train(plan, Stopwatch()).metrics
+    learner = Learner(shard_model(load_policy(tiny_model), context.mesh), SPEC, context)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
+    metrics = learner.train(plan, PhaseTimer()).metrics
     lengths = [len(one.token_ids) for group in groups for one in group.trajectories]
     assert metrics["perf/trained_tokens"] == sum(lengths) == metrics["mismatch/lag0_tokens"]
-    values = advantages(plan.rewards, mean="group", std="group", epsilon=1e-4)
+    values = rollout_advantages(plan.rewards, mean="group", std="group", epsilon=1e-4)
     flat = [value for group in values for value in group]
     assert metrics["advantage/mean"] == pytest.approx(
         sum(value * length for value, length in zip(flat, lengths, strict=True)) / sum(lengths)
@@ -128,37 +130,41 @@ def test_metrics_of_a_step_count_all_tokens_also_those_without_an_advantage(
     assert 0.05 < metrics["weight/masked_share"] < 0.4 and metrics["weight/max"] > 1.2
 
 
-def test_a_batch_that_teaches_nothing_moves_nothing_but_is_a_step(tiny_model: Path, ranks: Ranks) -> None:
+def test_a_batch_that_teaches_nothing_moves_nothing_but_is_a_step(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)[2:3] * 4
-    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
-    before = full_tensors(learner.policy, dtype=torch.float32, keep=True)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
-    outcome = learner.train(plan, Stopwatch())
-    after = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    learner = Learner(shard_model(load_policy(tiny_model), context.mesh), SPEC, context)
+    before = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
+    outcome = learner.train(plan, PhaseTimer())
+    after = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
     assert outcome.finite and outcome.grad_norms == [0.0, 0.0]
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_nonfinite_later_minibatch_takes_the_whole_step_back(tiny_model: Path, ranks: Ranks) -> None:
+def test_a_nonfinite_later_minibatch_takes_the_whole_step_back(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)
-    learner = Learner(shard(load_policy(tiny_model), ranks.mesh), SPEC, ranks)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
-    learner.train(plan, Stopwatch())
-    before = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    learner = Learner(shard_model(load_policy(tiny_model), context.mesh), SPEC, context)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
+    learner.train(plan, PhaseTimer())
+    before = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
     moments = [
         {name: value.clone() for name, value in learner.optimizer.state[one].items()}
         for one in learner.parameters
     ]
     for microbatch in plan.minibatches[1].microbatches:
         for sequence in microbatch.sequences:
-            sequence.behaviour_logprobs[:] = [math.nan] * len(sequence.behaviour_logprobs)
-    outcome = learner.train(plan, Stopwatch())
+            sequence.behavior_logprobs[:] = [math.nan] * len(sequence.behavior_logprobs)
+    outcome = learner.train(plan, PhaseTimer())
     assert (
         not outcome.finite
         and len(outcome.minibatch_losses) == 2
         and math.isfinite(outcome.minibatch_losses[0])
     )
-    after = full_tensors(learner.policy, dtype=torch.float32, keep=True)
+    after = gather_full_tensors(learner.policy, dtype=torch.float32, keep=True)
     assert all(torch.equal(before[name], after[name]) for name in before)
     for parameter, kept in zip(learner.parameters, moments, strict=True):
         for name, value in kept.items():
@@ -170,14 +176,16 @@ def test_a_nonfinite_later_minibatch_takes_the_whole_step_back(tiny_model: Path,
             )
 
 
-def test_in_bfloat16_the_same_step_comes_out_within_its_precision(tiny_model: Path, ranks: Ranks) -> None:
+def test_in_bfloat16_the_same_step_comes_out_within_its_precision(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=2, token_budget=64)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
     outcomes = {}
     for dtype in (torch.float32, torch.bfloat16):
-        policy = shard(load_policy(tiny_model), ranks.mesh, compute_dtype=dtype)
-        learner = Learner(policy, SPEC, ranks)
-        outcomes[dtype] = learner.train(plan, Stopwatch())
+        policy = shard_model(load_policy(tiny_model), context.mesh, compute_dtype=dtype)
+        learner = Learner(policy, SPEC, context)
+        outcomes[dtype] = learner.train(plan, PhaseTimer())
         assert all(parameter.dtype == torch.float32 for parameter in policy.parameters())
     exact, rough = outcomes[torch.float32], outcomes[torch.bfloat16]
     assert rough.minibatch_losses != exact.minibatch_losses
@@ -198,12 +206,14 @@ class Reductions(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_gradients_are_reduced_once_per_minibatch_and_in_float32(tiny_model: Path, ranks: Ranks) -> None:
-    policy = shard(load_policy(tiny_model), ranks.mesh, compute_dtype=torch.bfloat16)
-    learner = Learner(policy, SPEC, ranks)
-    [plan] = plan_batch(batch(tiny_model), version=0, ranks=1, minibatches=2, token_budget=64)
+def test_gradients_are_reduced_once_per_minibatch_and_in_float32(
+    tiny_model: Path, context: DistributedContext
+) -> None:
+    policy = shard_model(load_policy(tiny_model), context.mesh, compute_dtype=torch.bfloat16)
+    learner = Learner(policy, SPEC, context)
+    [plan] = plan_batch(batch(tiny_model), version=0, num_ranks=1, minibatches=2, token_budget=64)
     assert all(len(minibatch.microbatches) > 1 for minibatch in plan.minibatches)
     with Reductions() as reductions:
-        assert learner.train(plan, Stopwatch()).finite
+        assert learner.train(plan, PhaseTimer()).finite
     sharded = len(policy.layers) + 1  # and the root
     assert reductions.types == [torch.float32] * sharded * len(plan.minibatches)

@@ -14,17 +14,17 @@ from oolong.contracts.rollout import Group
 from oolong.contracts.run_spec import RunSpec
 from tests.support.tiny_specs import tiny_run_spec
 from tests.unit.trainers.test_learner import batch, plain_logprobs
-from trainers.algorithms.losses import LossTokens, TokenLoss
+from trainers.algorithms.losses import LossInputs, LossOutputs
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import gather_full_tensors, shard_model
 from trainers.models.critic import load_critic
 from trainers.models.optimizer import OffloadedAdamW
-from trainers.models.packing import pack
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import Policy, load_policy
-from trainers.models.shard import full_tensors, shard
-from trainers.ranks import Ranks
-from trainers.rl.critic import CriticLearner
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.batch_plan import plan_batch
+from trainers.rl.critic_learner import CriticLearner
 from trainers.rl.learner import Learner, StepOutcome
-from trainers.rl.plan import plan_batch
-from trainers.stopwatch import Stopwatch
 
 
 def spec(algorithm: dict[str, Any], **trainer: Any) -> RunSpec:
@@ -38,22 +38,29 @@ def spec(algorithm: dict[str, Any], **trainer: Any) -> RunSpec:
     )  # fmt: skip
 
 
-def learner(model: Path, ranks: Ranks, wanted: RunSpec, **more: Any) -> Learner:
+def learner(model: Path, context: DistributedContext, wanted: RunSpec, **more: Any) -> Learner:
     section = wanted.algorithm.critic
     critic = None
     if section is not None:
-        critic = CriticLearner(shard(load_critic(model), ranks.mesh), section, wanted.trainer, ranks)
+        critic = CriticLearner(
+            shard_model(load_critic(model), context.mesh), section, wanted.trainer, context
+        )
     reference = None
     if wanted.algorithm.kl is not None:
-        reference = shard(load_policy(model), ranks.mesh).requires_grad_(False)
+        reference = shard_model(load_policy(model), context.mesh).requires_grad_(False)
     return Learner(
-        shard(load_policy(model), ranks.mesh), wanted, ranks, reference=reference, critic=critic, **more
+        shard_model(load_policy(model), context.mesh),
+        wanted,
+        context,
+        reference=reference,
+        critic=critic,
+        **more,
     )
 
 
 def step(one: Learner, groups: list[Group], *, version: int = 0, minibatches: int = 1) -> StepOutcome:
-    [plan] = plan_batch(groups, version=version, ranks=1, minibatches=minibatches, token_budget=64)
-    return one.train(plan, Stopwatch())
+    [plan] = plan_batch(groups, version=version, num_ranks=1, minibatches=minibatches, token_budget=64)
+    return one.train(plan, PhaseTimer())
 
 
 def plain_entropy(policy: Policy, prompt: list[int], tokens: list[int]) -> torch.Tensor:
@@ -64,7 +71,9 @@ def plain_entropy(policy: Policy, prompt: list[int], tokens: list[int]) -> torch
     return -(log_softmax.exp() * log_softmax).sum(-1)
 
 
-def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Path, ranks: Ranks) -> None:
+def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     """The reference differs from the policy after a first step; the second step is compared."""
     groups = batch(tiny_model)
     wanted = spec(
@@ -74,11 +83,13 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
         },
         max_grad_norm=1e6, learning_rate=3e-3,
     )  # fmt: skip
-    one = learner(tiny_model, ranks, wanted)
+    one = learner(tiny_model, context, wanted)
     first = step(one, groups)
     assert first.finite and first.metrics["policy/reference_kl"] == 0.0
     policy, reference = load_policy(tiny_model), load_policy(tiny_model)
-    policy.causal_lm.load_state_dict(full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False)
+    policy.causal_lm.load_state_dict(
+        gather_full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False
+    )
     policy.causal_lm.tie_weights()
 
     total, kl_sum, tokens = torch.zeros(()), 0.0, 0
@@ -107,7 +118,7 @@ def test_kl_entropy_bonus_and_sequence_means_come_out_as_written(tiny_model: Pat
 
 @pytest.mark.parametrize("limit", [1e6, 1.1])
 def test_the_corrected_kl_is_weighed_by_w_as_the_objective_bounds_it(
-    limit: float, tiny_model: Path, ranks: Ranks
+    limit: float, tiny_model: Path, context: DistributedContext
 ) -> None:
     """One minibatch a step, so u is 1 and the factor is w; at the second step the reference is elsewhere."""
     groups = batch(tiny_model)
@@ -120,9 +131,9 @@ def test_the_corrected_kl_is_weighed_by_w_as_the_objective_bounds_it(
             },
             max_grad_norm=1e6, learning_rate=3e-3,
         )  # fmt: skip
-        one = learner(tiny_model, ranks, wanted)
+        one = learner(tiny_model, context, wanted)
         step(one, groups)
-        before = full_tensors(one.policy, dtype=torch.float32, keep=True)
+        before = gather_full_tensors(one.policy, dtype=torch.float32, keep=True)
         outcome = step(one, groups)
         policy = load_policy(tiny_model)
         policy.causal_lm.load_state_dict(before, strict=False)
@@ -148,18 +159,20 @@ def test_the_corrected_kl_is_weighed_by_w_as_the_objective_bounds_it(
 
 
 def test_a_constant_denominator_is_of_sequences_and_the_length_limit_or_what_is_given(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     groups = batch(tiny_model)
     tokens = sum(len(one.token_ids) for group in groups for one in group.trajectories)
-    [mean] = step(learner(tiny_model, ranks, spec({})), groups).minibatch_losses
+    [mean] = step(learner(tiny_model, context, spec({})), groups).minibatch_losses
     for given, wanted in ((None, 50), (7, 7)):  # rollout.max_new_tokens is 50
         constant = spec({"loss_normalisation": "constant", "loss_constant_tokens": given})
-        [loss] = step(learner(tiny_model, ranks, constant), groups).minibatch_losses
+        [loss] = step(learner(tiny_model, context, constant), groups).minibatch_losses
         assert loss * 12 * wanted == pytest.approx(mean * tokens, rel=1e-4)
 
 
-def test_weights_of_sequences_are_told_apart_across_microbatches(tiny_model: Path, ranks: Ranks) -> None:
+def test_weights_of_sequences_are_told_apart_across_microbatches(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups, policy = batch(tiny_model), load_policy(tiny_model)
     over = tokens = 0
     for group in groups:
@@ -170,27 +183,29 @@ def test_weights_of_sequences_are_told_apart_across_microbatches(tiny_model: Pat
             )
             tokens += len(one.token_ids)
     capped = {"behaviour_weight": {"mode": "cap", "level": "sequence_mean", "limit": 1.02}}
-    outcome = step(learner(tiny_model, ranks, spec(capped)), groups)
+    outcome = step(learner(tiny_model, context, spec(capped)), groups)
     assert outcome.metrics["pack/microbatches"] > 2 and 0.1 < over / tokens < 0.9
     assert outcome.metrics["weight/masked_share"] == pytest.approx(over / tokens)
 
 
-def test_kl_and_entropy_also_pull_on_groups_that_teach_nothing(tiny_model: Path, ranks: Ranks) -> None:
+def test_kl_and_entropy_also_pull_on_groups_that_teach_nothing(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     solved = batch(tiny_model)[2:3] * 4
-    one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
+    one = learner(tiny_model, context, spec({"kl": {"coefficient": 0.1}}))
     step(one, batch(tiny_model))
     assert step(one, solved).grad_norms[0] > 1e-4
-    assert step(learner(tiny_model, ranks, spec({"entropy_bonus": 0.1})), solved).grad_norms[0] > 1e-4
-    assert step(learner(tiny_model, ranks, spec({})), solved).grad_norms == [0.0]
+    assert step(learner(tiny_model, context, spec({"entropy_bonus": 0.1})), solved).grad_norms[0] > 1e-4
+    assert step(learner(tiny_model, context, spec({})), solved).grad_norms == [0.0]
 
 
-def test_the_reference_stays_what_it_was(tiny_model: Path, ranks: Ranks) -> None:
-    one = learner(tiny_model, ranks, spec({"kl": {"coefficient": 0.1}}))
-    before = full_tensors(one.reference, dtype=torch.float32, keep=True)
+def test_the_reference_stays_what_it_was(tiny_model: Path, context: DistributedContext) -> None:
+    one = learner(tiny_model, context, spec({"kl": {"coefficient": 0.1}}))
+    before = gather_full_tensors(one.reference, dtype=torch.float32, keep=True)
     for version in range(3):
         step(one, batch(tiny_model), version=version)
-    after = full_tensors(one.reference, dtype=torch.float32, keep=True)
-    moved = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    after = gather_full_tensors(one.reference, dtype=torch.float32, keep=True)
+    moved = gather_full_tensors(one.policy, dtype=torch.float32, keep=True)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert not any(torch.equal(before[name], moved[name]) for name in before)
 
@@ -203,10 +218,10 @@ PPO = {
 
 
 def test_a_new_critic_values_everything_at_zero_and_its_first_loss_is_that_of_the_returns(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     groups = batch(tiny_model)
-    outcome = step(learner(tiny_model, ranks, spec(PPO)), groups)
+    outcome = step(learner(tiny_model, context, spec(PPO)), groups)
     returns = [one.reward or 0 for group in groups for one in group.trajectories for _ in one.token_ids]
     assert outcome.critic_losses == pytest.approx([sum(one**2 / 2 for one in returns) / len(returns)])
     assert outcome.metrics["value/mean"] == 0.0
@@ -219,37 +234,41 @@ def test_a_value_is_of_the_state_before_its_token(tiny_model: Path) -> None:
     critic = load_critic(tiny_model)
     torch.nn.init.normal_(critic.value_head.weight, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        values, changed = (critic(pack([[5, 6, 7, last]], [[2, 3]])) for last in (8, 9))
-        earlier = critic(pack([[5, 6, 4, 8]], [[2, 3]]))
+        values, changed = (critic(pack_row([[5, 6, 7, last]], [[2, 3]])) for last in (8, 9))
+        earlier = critic(pack_row([[5, 6, 4, 8]], [[2, 3]]))
     assert torch.equal(values, changed)
     assert torch.equal(values[:1], earlier[:1]) and not torch.equal(values[1:], earlier[1:])
 
 
-def test_values_are_clipped_about_those_before_the_step(tiny_model: Path, ranks: Ranks) -> None:
+def test_values_are_clipped_about_those_before_the_step(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     """The second minibatch finds values that the first has moved, most of them towards their returns."""
     for clip, clipped in ((1e-6, True), (1e3, False)):
         near = {**PPO, "critic": {"learning_rate": 3e-3, "clip": clip}}
         outcome = step(
-            learner(tiny_model, ranks, spec(near, minibatches=2)), batch(tiny_model), minibatches=2
+            learner(tiny_model, context, spec(near, minibatches=2)), batch(tiny_model), minibatches=2
         )
         assert (outcome.metrics["value/clip_share"] > 0.1) is clipped
 
 
-def test_the_critic_learns_the_returns_and_advantages_shrink(tiny_model: Path, ranks: Ranks) -> None:
+def test_the_critic_learns_the_returns_and_advantages_shrink(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)
-    one = learner(tiny_model, ranks, spec(PPO, learning_rate=1e-6))
+    one = learner(tiny_model, context, spec(PPO, learning_rate=1e-6))
     outcomes = [step(one, groups, version=version) for version in range(12)]
     assert outcomes[-1].metrics["value/loss"] < 0.5 * outcomes[0].metrics["value/loss"]
     assert outcomes[-1].metrics["value/explained_variance"] > 0.3
     assert outcomes[-1].metrics["advantage/std"] < outcomes[0].metrics["advantage/std"]
 
 
-def test_the_optimizers_are_what_the_section_asks_for(tiny_model: Path, ranks: Ranks) -> None:
+def test_the_optimizers_are_what_the_section_asks_for(tiny_model: Path, context: DistributedContext) -> None:
     asked = {
         "adam_betas": (0.8, 0.7), "adam_epsilon": 1e-5, "weight_decay": 0.3, "offload_optimizer": True,
         "learning_rate": 2e-3, "warmup_steps": 4,
     }  # fmt: skip
-    one = learner(tiny_model, ranks, spec(PPO, **asked))
+    one = learner(tiny_model, context, spec(PPO, **asked))
     metrics = step(one, batch(tiny_model), version=1).metrics
     assert metrics["optim/learning_rate"] == pytest.approx(1e-3)  # the second of four steps of warm-up
     assert metrics["optim/critic_learning_rate"] == pytest.approx(1.5e-3)
@@ -261,10 +280,12 @@ def test_the_optimizers_are_what_the_section_asks_for(tiny_model: Path, ranks: R
             assert group["lr"] == pytest.approx(rate)
 
 
-def test_gradients_are_clipped_to_the_norms_of_the_spec(tiny_model: Path, ranks: Ranks) -> None:
+def test_gradients_are_clipped_to_the_norms_of_the_spec(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     """What the optimizers step with, while the norms that are told are those before."""
     clipped = {**PPO, "critic": {**PPO["critic"], "max_grad_norm": 0.02}}  # type: ignore[dict-item]
-    one = learner(tiny_model, ranks, spec(clipped, max_grad_norm=0.01))
+    one = learner(tiny_model, context, spec(clipped, max_grad_norm=0.01))
     assert one.critic is not None
     norms: list[float] = []
     for optimizer, parameters in (
@@ -282,65 +303,71 @@ def test_gradients_are_clipped_to_the_norms_of_the_spec(tiny_model: Path, ranks:
     assert outcome.metrics["optim/grad_norm_clipped_share"] == 1.0
 
 
-def test_while_the_critic_learns_alone_the_policy_stays_to_the_bit(tiny_model: Path, ranks: Ranks) -> None:
+def test_while_the_critic_learns_alone_the_policy_stays_to_the_bit(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     alone = {**PPO, "critic": {**PPO["critic"], "alone_steps": 1}}  # type: ignore[dict-item]
-    one = learner(tiny_model, ranks, spec(alone, weight_decay=0.1))
-    weights = [full_tensors(one.policy, dtype=torch.float32, keep=True)]
+    one = learner(tiny_model, context, spec(alone, weight_decay=0.1))
+    weights = [gather_full_tensors(one.policy, dtype=torch.float32, keep=True)]
     for version in range(2):
         step(one, batch(tiny_model), version=version)
-        weights.append(full_tensors(one.policy, dtype=torch.float32, keep=True))
+        weights.append(gather_full_tensors(one.policy, dtype=torch.float32, keep=True))
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not any(torch.equal(weights[1][name], weights[2][name]) for name in weights[0])
 
 
-def test_a_nonfinite_value_loss_takes_policy_and_critic_back(tiny_model: Path, ranks: Ranks) -> None:
+def test_a_nonfinite_value_loss_takes_policy_and_critic_back(
+    tiny_model: Path, context: DistributedContext
+) -> None:
     groups = batch(tiny_model)
-    one = learner(tiny_model, ranks, spec(PPO, minibatches=2))
+    one = learner(tiny_model, context, spec(PPO, minibatches=2))
     step(one, groups, minibatches=2)
     assert one.critic is not None
-    policy = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    policy = gather_full_tensors(one.policy, dtype=torch.float32, keep=True)
     critic = {name: value.full_tensor().clone() for name, value in one.critic.critic.state_dict().items()}
-    [plan] = plan_batch(groups, version=1, ranks=1, minibatches=2, token_budget=64)
+    [plan] = plan_batch(groups, version=1, num_ranks=1, minibatches=2, token_budget=64)
     plan.rewards[3][0] = 1e30  # in the second minibatch; its square is not finite in float32
-    outcome = one.train(plan, Stopwatch())
+    outcome = one.train(plan, PhaseTimer())
     assert not outcome.finite and math.isfinite(outcome.critic_losses[0])
-    after = full_tensors(one.policy, dtype=torch.float32, keep=True)
+    after = gather_full_tensors(one.policy, dtype=torch.float32, keep=True)
     assert all(torch.equal(policy[name], after[name]) for name in policy)
     kept = {name: value.full_tensor() for name, value in one.critic.critic.state_dict().items()}
     assert all(torch.equal(critic[name], kept[name]) for name in critic)
 
 
 def test_kl_in_the_reward_lowers_the_return_of_tokens_that_left_the_reference(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     plus_plus = {
         "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"},
         "kl": {"coefficient": 0.5, "estimator": "k1", "place": "reward"},
     }
-    one = learner(tiny_model, ranks, spec(plus_plus))
+    one = learner(tiny_model, context, spec(plus_plus))
     first, second = (step(one, batch(tiny_model), version=version) for version in range(2))
     assert first.finite and second.finite
     # At first policy and reference are one: a KL of 0, whose gradient in the loss would not be 0.
-    without = step(learner(tiny_model, ranks, spec({"advantage": plus_plus["advantage"]})), batch(tiny_model))
+    without = step(
+        learner(tiny_model, context, spec({"advantage": plus_plus["advantage"]})), batch(tiny_model)
+    )
     assert first.grad_norms == pytest.approx(without.grad_norms, rel=1e-5)
-    for outcome in (first, second):  # normalised over the batch's tokens
+    for outcome in (first, second):  # normalize_advantages over the batch's tokens
         assert outcome.metrics["advantage/mean"] == pytest.approx(0.0, abs=1e-5)
         assert outcome.metrics["advantage/std"] == pytest.approx(1.0, abs=1e-2)
 
 
 def test_without_a_proximal_pass_ratios_are_against_the_behaviour_policy(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     groups = batch(tiny_model)
-    bypass = step(learner(tiny_model, ranks, spec({"objective": "ppo", "proximal": "none"})), groups)
-    recomputed = step(learner(tiny_model, ranks, spec({"objective": "ppo"})), groups)
+    bypass = step(learner(tiny_model, context, spec({"objective": "ppo", "proximal": "none"})), groups)
+    recomputed = step(learner(tiny_model, context, spec({"objective": "ppo"})), groups)
     assert recomputed.metrics["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
     assert bypass.metrics["policy/ratio_max"] > 1.3 > 0.8 > bypass.metrics["policy/ratio_min"]
     assert "weight/mean" in recomputed.metrics and "weight/mean" not in bypass.metrics
     assert bypass.metrics["policy/clip_high_share"] > 0.02 and "policy/entropy" in bypass.metrics
 
 
-def test_a3po_goes_by_each_tokens_own_lag(tiny_model: Path, ranks: Ranks) -> None:
+def test_a3po_goes_by_each_tokens_own_lag(tiny_model: Path, context: DistributedContext) -> None:
     """Trained at version 5; of every completion the first three tokens are of version 2, the others fresh."""
     groups = [
         replace(group, trajectories=[
@@ -365,21 +392,21 @@ def test_a3po_goes_by_each_tokens_own_lag(tiny_model: Path, ranks: Ranks) -> Non
             total -= float((weight.clamp(max=1.1) * bounded).sum())
             capped += int((weight > 1.1).sum()) if value else 0
             tokens += len(one.token_ids)
-    outcome = step(learner(tiny_model, ranks, spec(bypass)), groups, version=5)
+    outcome = step(learner(tiny_model, context, spec(bypass)), groups, version=5)
     assert outcome.minibatch_losses == pytest.approx([total / tokens], abs=1e-6)
     assert outcome.metrics["weight/masked_share"] == pytest.approx(capped / tokens) and capped > 3
 
 
 def test_an_objective_of_the_users_sees_also_tokens_without_an_advantage(
-    tiny_model: Path, ranks: Ranks
+    tiny_model: Path, context: DistributedContext
 ) -> None:
     seen = []
 
-    def cloning(tokens: LossTokens, _: Any) -> TokenLoss:
+    def cloning(tokens: LossInputs, _: Any) -> LossOutputs:
         seen.append(len(tokens.logprobs))
-        return TokenLoss(loss=-tokens.logprobs)
+        return LossOutputs(loss=-tokens.logprobs)
 
     groups = batch(tiny_model)
-    outcome = step(learner(tiny_model, ranks, spec({}), objective=cloning), groups)
+    outcome = step(learner(tiny_model, context, spec({}), objective=cloning), groups)
     assert sum(seen) == outcome.metrics["perf/trained_tokens"] and outcome.finite
     assert "policy/ratio_mean" not in outcome.metrics and "policy/clip_low_share" not in outcome.metrics

@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.models import logprobs as module
-from trainers.models.logprobs import first_choices, token_logprobs
+from trainers.models.logprobs import greedy_tokens, token_logprobs
 
 
 def plain(
@@ -61,7 +61,7 @@ def test_no_position_is_no_logprob_and_a_zero_gradient() -> None:
     logprobs, _ = token_logprobs(hidden, weight, torch.empty(0, dtype=torch.long))
     logprobs.sum().backward()
     assert logprobs.shape == (0,) and weight.grad is not None and not weight.grad.any()
-    assert first_choices(hidden, weight).shape == (0,)
+    assert greedy_tokens(hidden, weight).shape == (0,)
 
 
 def test_half_precision_weights_get_logprobs_of_float32_logits() -> None:

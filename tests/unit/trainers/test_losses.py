@@ -10,33 +10,33 @@ import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
 from oolong.contracts.run_spec.algorithm import OBJECTIVE_OPTIONS
-from trainers.algorithms.losses import OBJECTIVES, LossTokens, TokenLoss
-from trainers.algorithms.weights import behaviour_weights
+from trainers.algorithms.importance_weights import compute_importance_weights
+from trainers.algorithms.losses import OBJECTIVES, LossInputs, LossOutputs
 
 Tokens = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def tokens(seed: int, count: int = 400) -> Tokens:
-    """(current with gradient, proximal, behaviour, advantages): ratios far enough apart to be clipped at times."""
+    """(current with gradient, proximal, behavior, advantages): ratios far enough apart to be clipped at times."""
     rng = torch.Generator().manual_seed(seed)
-    behaviour = -3 * torch.rand(count, generator=rng, dtype=torch.float64)
-    proximal = behaviour + 0.8 * torch.randn(count, generator=rng, dtype=torch.float64)
+    behavior = -3 * torch.rand(count, generator=rng, dtype=torch.float64)
+    proximal = behavior + 0.8 * torch.randn(count, generator=rng, dtype=torch.float64)
     current = (proximal + 0.3 * torch.randn(count, generator=rng, dtype=torch.float64)).requires_grad_()
     advantage = torch.randn(count, generator=rng, dtype=torch.float64)
-    return current, proximal, behaviour, advantage
+    return current, proximal, behavior, advantage
 
 
 def run(
     objective: str,
     current: torch.Tensor,
     proximal: torch.Tensor,
-    behaviour: torch.Tensor,
+    behavior: torch.Tensor,
     advantage: torch.Tensor,
     *,
     sequence: torch.Tensor | None = None,
     lag: int = 0,
     **settings: Any,
-) -> TokenLoss:
+) -> LossOutputs:
     """The objective as the learner calls it; weights are kept whatever they are, unless settings say otherwise."""
     section = AlgorithmSection.model_validate(
         {
@@ -46,10 +46,13 @@ def run(
     )  # fmt: skip
     sequence = torch.zeros(len(proximal), dtype=torch.long) if sequence is None else sequence
     sequences = int(sequence.max()) + 1
-    weights = behaviour_weights(proximal - behaviour, sequence, sequences, section.behaviour_weight, list)
-    given = LossTokens(
-        logprobs=current, proximal_logprobs=proximal, behaviour_logprobs=behaviour, advantages=advantage,
-        weights=weights.used, lag=torch.full_like(sequence, lag), sequence=sequence, sequences=sequences,
+    weights = compute_importance_weights(
+        proximal - behavior, sequence, sequences, section.behaviour_weight, list
+    )
+    given = LossInputs(
+        logprobs=current, proximal_logprobs=proximal, behavior_logprobs=behavior, advantages=advantage,
+        importance_weights=weights.bounded,
+        version_lag=torch.full_like(sequence, lag), sequence_ids=sequence, num_sequences=sequences,
     )  # fmt: skip
     return OBJECTIVES[objective](given, section)
 
@@ -67,30 +70,30 @@ def test_with_behaviour_equal_to_proximal_decoupled_is_ppo_bit_for_bit() -> None
 
 
 def test_the_gradient_is_minus_w_r_a_where_nothing_is_clipped_and_zero_elsewhere() -> None:
-    current, proximal, behaviour, advantage = tokens(2)
-    result = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    current, proximal, behavior, advantage = tokens(2)
+    result = run("decoupled_ppo", current, proximal, behavior, advantage)
     clipped = result.clipped_low | result.clipped_high
     assert 0.05 < clipped.double().mean() < 0.6
-    weight, ratio = (proximal - behaviour).exp(), (current - proximal).exp().detach()
+    weight, ratio = (proximal - behavior).exp(), (current - proximal).exp().detach()
     expected = torch.where(clipped, torch.zeros_like(ratio), -weight * ratio * advantage)
     torch.testing.assert_close(gradient(result.loss, current), expected, atol=1e-13, rtol=1e-13)
-    torch.testing.assert_close(weight * ratio, (current.detach() - behaviour).exp(), atol=0, rtol=1e-13)
+    torch.testing.assert_close(weight * ratio, (current.detach() - behavior).exp(), atol=0, rtol=1e-13)
 
 
 def test_at_the_proximal_policy_the_gradient_is_minus_w_a_exactly() -> None:
-    _, proximal, behaviour, advantage = tokens(3)
+    _, proximal, behavior, advantage = tokens(3)
     current = proximal.clone().requires_grad_()
-    result = run("decoupled_ppo", current, proximal, behaviour, advantage)
-    assert torch.equal(gradient(result.loss, current), -(proximal - behaviour).exp() * advantage)
+    result = run("decoupled_ppo", current, proximal, behavior, advantage)
+    assert torch.equal(gradient(result.loss, current), -(proximal - behavior).exp() * advantage)
 
 
 @pytest.mark.parametrize("limit", [1.0, 2.0, 5.0])
 def test_masked_tokens_count_nothing_and_leave_all_others_as_they_are(limit: float) -> None:
-    current, proximal, behaviour, advantage = tokens(4)
-    free = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    current, proximal, behavior, advantage = tokens(4)
+    free = run("decoupled_ppo", current, proximal, behavior, advantage)
     weight = {"mode": "mask", "limit": limit}
-    masked = run("decoupled_ppo", current, proximal, behaviour, advantage, behaviour_weight=weight)
-    over = (proximal - behaviour).exp() > limit
+    masked = run("decoupled_ppo", current, proximal, behavior, advantage, behaviour_weight=weight)
+    over = (proximal - behavior).exp() > limit
     assert bool(over.any())
     assert bool((masked.loss[over] == 0).all()) and torch.equal(masked.loss[~over], free.loss[~over])
     assert bool((gradient(masked.loss, current)[over] == 0).all())
@@ -98,10 +101,10 @@ def test_masked_tokens_count_nothing_and_leave_all_others_as_they_are(limit: flo
 
 
 def test_a_masked_token_is_told_as_masked_and_not_as_clipped() -> None:
-    current, proximal, behaviour, advantage = tokens(4)
+    current, proximal, behavior, advantage = tokens(4)
     mask = {"mode": "mask", "limit": 2.0}
-    over = (proximal - behaviour).exp() > 2.0
-    given = (current, proximal, behaviour, advantage)
+    over = (proximal - behavior).exp() > 2.0
+    given = (current, proximal, behavior, advantage)
     free = run("decoupled_ppo", *given, dual_clip=1.3)
     masked = run("decoupled_ppo", *given, dual_clip=1.3, behaviour_weight=mask)
     for name in ("clipped_low", "clipped_high", "dual_clipped"):
@@ -110,11 +113,11 @@ def test_a_masked_token_is_told_as_masked_and_not_as_clipped() -> None:
 
 
 def test_capped_tokens_count_with_the_limit_as_their_weight() -> None:
-    current, proximal, behaviour, advantage = tokens(5)
-    free = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    current, proximal, behavior, advantage = tokens(5)
+    free = run("decoupled_ppo", current, proximal, behavior, advantage)
     cap = {"mode": "cap", "limit": 2.0}
-    capped = run("decoupled_ppo", current, proximal, behaviour, advantage, behaviour_weight=cap)
-    weight = (proximal - behaviour).exp()
+    capped = run("decoupled_ppo", current, proximal, behavior, advantage, behaviour_weight=cap)
+    weight = (proximal - behavior).exp()
     torch.testing.assert_close(capped.loss[weight > 2], (free.loss * 2.0 / weight)[weight > 2])
     assert torch.equal(capped.loss[weight <= 2], free.loss[weight <= 2])
 
@@ -127,10 +130,10 @@ def test_when_all_three_policies_agree_the_loss_is_minus_the_advantage() -> None
 
 
 def test_clipping_around_the_behaviour_policy_silences_stale_tokens_before_any_update() -> None:
-    _, proximal, behaviour, advantage = tokens(7)
+    _, proximal, behavior, advantage = tokens(7)
     current = proximal.clone().requires_grad_()
-    naive = run("ppo", current, behaviour, behaviour, advantage)
-    decoupled_one = run("decoupled_ppo", current, proximal, behaviour, advantage)
+    naive = run("ppo", current, behavior, behavior, advantage)
+    decoupled_one = run("decoupled_ppo", current, proximal, behavior, advantage)
     of_naive, of_decoupled = gradient(naive.loss, current), gradient(decoupled_one.loss, current)
     silent = of_naive == 0
     assert silent.double().mean() > 0.2
@@ -143,15 +146,15 @@ def test_in_expectation_over_behaviour_the_decoupled_gradient_is_the_policy_grad
 ):
     rng = torch.Generator().manual_seed(8)
     logits = torch.randn(5, generator=rng, dtype=torch.float64).requires_grad_()
-    behaviour = torch.randn(5, generator=rng, dtype=torch.float64).log_softmax(0)
+    behavior = torch.randn(5, generator=rng, dtype=torch.float64).log_softmax(0)
     advantage = torch.randn(5, generator=rng, dtype=torch.float64)
     current = logits.log_softmax(0)
     true = torch.autograd.grad((current.exp() * advantage).sum(), logits, retain_graph=True)[0]
 
     def expected(objective: str) -> torch.Tensor:
-        centre = behaviour if objective == "ppo" else current.detach()
-        result = run(objective, current, centre, behaviour, advantage)
-        return torch.autograd.grad(-(behaviour.exp() * result.loss).sum(), logits, retain_graph=True)[0]
+        center = behavior if objective == "ppo" else current.detach()
+        result = run(objective, current, center, behavior, advantage)
+        return torch.autograd.grad(-(behavior.exp() * result.loss).sum(), logits, retain_graph=True)[0]
 
     assert float((expected("decoupled_ppo") - true).abs().max()) < 1e-15
     assert float((expected("ppo") - true).abs().max()) > 1e-2
@@ -159,25 +162,25 @@ def test_in_expectation_over_behaviour_the_decoupled_gradient_is_the_policy_grad
 
 def test_an_infinite_weight_is_masked_and_not_a_nan() -> None:
     current = torch.tensor([-1.0, -1.0], dtype=torch.float32, requires_grad=True)
-    proximal, behaviour = torch.tensor([-1.0, -1.0]), torch.tensor([-1000.0, -1.0])
+    proximal, behavior = torch.tensor([-1.0, -1.0]), torch.tensor([-1000.0, -1.0])
     mask = {"mode": "mask", "limit": 5.0}
     result = run(
-        "decoupled_ppo", current, proximal, behaviour, torch.tensor([1.0, 1.0]), behaviour_weight=mask
+        "decoupled_ppo", current, proximal, behavior, torch.tensor([1.0, 1.0]), behaviour_weight=mask
     )
     assert result.loss.tolist() == [0.0, -1.0] and gradient(result.loss, current).tolist() == [0.0, -1.0]
 
 
 def test_dual_clip_bounds_what_a_bad_token_can_cost_and_tells_where() -> None:
-    current, proximal, behaviour, _ = tokens(10)
+    current, proximal, behavior, _ = tokens(10)
     advantage = -torch.ones_like(proximal)
-    free = run("ppo", current, proximal, behaviour, advantage)
-    bound = run("ppo", current, proximal, behaviour, advantage, dual_clip=1.4)
+    free = run("ppo", current, proximal, behavior, advantage)
+    bound = run("ppo", current, proximal, behavior, advantage, dual_clip=1.4)
     over = (current - proximal).exp() > 1.4
     assert torch.equal(bound.dual_clipped, over) and 0.05 < over.double().mean() < 0.3
     assert bool((bound.loss[over] == 1.4).all()) and torch.equal(bound.loss[~over], free.loss[~over])
     assert bool((gradient(bound.loss, current)[over] == 0).all())
-    good = run("ppo", current, proximal, behaviour, -advantage, dual_clip=1.4)
-    assert torch.equal(good.loss, run("ppo", current, proximal, behaviour, -advantage).loss)
+    good = run("ppo", current, proximal, behavior, -advantage, dual_clip=1.4)
+    assert torch.equal(good.loss, run("ppo", current, proximal, behavior, -advantage).loss)
     assert good.dual_clipped is not None and not good.dual_clipped.any()
 
 
@@ -225,15 +228,15 @@ def test_gspo_under_sequence_means_is_the_papers_sequence_objective() -> None:
 
 
 def test_every_token_keeps_its_gradient_under_cispo_and_its_weight_is_bounded() -> None:
-    current, proximal, behaviour, advantage = tokens(12)
-    result = run("cispo", current, proximal, behaviour, advantage, clip_low=1.0, clip_high=0.2)
-    weight = (proximal - behaviour).exp()
+    current, proximal, behavior, advantage = tokens(12)
+    result = run("cispo", current, proximal, behavior, advantage, clip_low=1.0, clip_high=0.2)
+    weight = (proximal - behavior).exp()
     ratio = (current - proximal).exp().detach()
     torch.testing.assert_close(
         gradient(result.loss, current), -weight * ratio.clamp(max=1.2) * advantage, atol=0, rtol=1e-14
     )
     assert result.clipped_high is not None and torch.equal(result.clipped_high, ratio > 1.2)
-    bounded = run("cispo", current, proximal, behaviour, advantage, clip_low=0.3, clip_high=0.2)
+    bounded = run("cispo", current, proximal, behavior, advantage, clip_low=0.3, clip_high=0.2)
     assert bounded.clipped_low is not None and torch.equal(bounded.clipped_low, ratio < 0.7)
     assert torch.equal(bounded.clipped_high, ratio > 1.2)
 
@@ -258,46 +261,46 @@ def test_the_gate_of_sapo_has_ppos_gradient_at_the_centre_and_fades_faster_for_b
 
 @pytest.mark.parametrize("objective", ["decoupled_ppo", "gspo", "cispo", "sapo"])
 def test_every_objective_but_ppo_weighs_a_token_by_its_behaviour_weight(objective: str) -> None:
-    current, proximal, behaviour, advantage = tokens(16)
-    weight = (proximal - behaviour).exp()
+    current, proximal, behavior, advantage = tokens(16)
+    weight = (proximal - behavior).exp()
     fresh = run(objective, current, proximal, proximal, advantage).loss
-    stale = run(objective, current, proximal, behaviour, advantage).loss
+    stale = run(objective, current, proximal, behavior, advantage).loss
     torch.testing.assert_close(stale, weight * fresh, atol=0, rtol=1e-13)
-    naive = [run("ppo", current, proximal, of, advantage).loss for of in (proximal, behaviour)]
+    naive = [run("ppo", current, proximal, of, advantage).loss for of in (proximal, behavior)]
     assert torch.equal(*naive)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
 def test_a3po_puts_the_proximal_policy_on_the_line_from_behaviour_to_current(lag: int) -> None:
-    current, _, behaviour, advantage = tokens(14)
-    result = run("a3po", current, behaviour, behaviour, advantage, lag=lag)
-    away = (current - behaviour).detach()
+    current, _, behavior, advantage = tokens(14)
+    result = run("a3po", current, behavior, behavior, advantage, lag=lag)
+    away = (current - behavior).detach()
     ratio, weight = (away / (lag + 1)).exp(), (away * lag / (lag + 1)).exp()
     torch.testing.assert_close(result.ratio, ratio, atol=0, rtol=1e-12)
     expected = -weight * torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
     torch.testing.assert_close(result.loss, expected, atol=0, rtol=1e-12)
     if lag == 0:
-        naive = run("ppo", current, behaviour, behaviour, advantage)
+        naive = run("ppo", current, behavior, behavior, advantage)
         torch.testing.assert_close(result.loss, naive.loss, atol=0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - {"gspo"}))
 def test_gradients_agree_with_finite_differences(objective: str) -> None:
     """Of the loss as a function of the current log-probabilities, with what is a constant to it held fixed."""
-    current, proximal, behaviour, advantage = tokens(15, 40)
+    current, proximal, behavior, advantage = tokens(15, 40)
     lag = 2
     fixed = current.detach()
 
     def total(at: torch.Tensor) -> torch.Tensor:
         if objective == "cispo":
             ratio = (fixed - proximal).exp().clamp(0.8, 1.2)
-            return -((proximal - behaviour).exp() * ratio * advantage * at).sum()
+            return -((proximal - behavior).exp() * ratio * advantage * at).sum()
         if objective == "a3po":
-            centre = behaviour + (fixed - behaviour) * lag / (lag + 1)
-            return run("decoupled_ppo", at, centre, behaviour, advantage).loss.sum()
-        return run(objective, at, proximal, behaviour, advantage).loss.sum()
+            center = behavior + (fixed - behavior) * lag / (lag + 1)
+            return run("decoupled_ppo", at, center, behavior, advantage).loss.sum()
+        return run(objective, at, proximal, behavior, advantage).loss.sum()
 
-    found = gradient(run(objective, current, proximal, behaviour, advantage, lag=lag).loss, current)
+    found = gradient(run(objective, current, proximal, behavior, advantage, lag=lag).loss, current)
     for number in range(40):
         step = torch.zeros(40, dtype=torch.float64)
         step[number] = 1e-6

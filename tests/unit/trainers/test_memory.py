@@ -15,10 +15,10 @@ from oolong.contracts.run_spec.memory import (
     layer_activation_bytes,
     shape_of,
 )
-from trainers.models.blocks import BlockOptions, Recomputation, prepare_block
+from trainers.models.decoder_layers import CheckpointingMode, LayerOptions, apply_layer_options
 from trainers.models.logprobs import CHUNK_ELEMENTS
-from trainers.models.packing import pack
-from trainers.models.policy import DTYPES, empty_policy
+from trainers.models.packed_row import pack_row
+from trainers.models.policy import DTYPES, uninitialized_policy
 
 TOKENS = 512
 WIDE = {
@@ -31,17 +31,17 @@ WIDE = {
 
 
 def kept_bytes(
-    model: Path, folder: Path, *, layers: int, dtype: str, recomputation: Recomputation
+    model: Path, folder: Path, *, layers: int, dtype: str, recomputation: CheckpointingMode
 ) -> tuple[int, ModelShape]:
     """What the forward pass of the body keeps for its backward pass, parameters apart."""
     config = {**json.loads((model / "config.json").read_text()), **WIDE, "num_hidden_layers": layers}
     config.pop("layer_types", None)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    policy = empty_policy(folder, dtype=DTYPES[dtype]).requires_grad_(True)
+    policy = uninitialized_policy(folder, dtype=DTYPES[dtype]).requires_grad_(True)
     for layer in policy.layers:
-        prepare_block(layer, BlockOptions(recomputation), device_type="cpu")
-    row = pack([[7] * TOKENS], [[TOKENS - 1]])
+        apply_layer_options(layer, LayerOptions(recomputation), device_type="cpu")
+    row = pack_row([[7] * TOKENS], [[TOKENS - 1]])
     storages: dict[int, int] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def kept_bytes(
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         hidden = policy.causal_lm.model(
-            input_ids=row.input_ids, position_ids=row.position_ids, use_cache=False, **row.boundaries
+            input_ids=row.input_ids, position_ids=row.position_ids, use_cache=False, **row.attention_kwargs
         ).last_hidden_state
     assert hidden.requires_grad
     for parameter in policy.parameters():
@@ -65,7 +65,7 @@ ELEMENT = {"bfloat16": 2, "float32": 4}
 
 
 def of_a_layer(
-    model: Path, folder: Path, dtype: str, recomputation: Recomputation
+    model: Path, folder: Path, dtype: str, recomputation: CheckpointingMode
 ) -> tuple[float, ModelShape]:
     """Bytes a token that each further layer keeps."""
     one, shape = kept_bytes(model, folder / "one", layers=1, dtype=dtype, recomputation=recomputation)

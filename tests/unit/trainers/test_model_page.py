@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.family_checks import check_family
-from trainers.models.families import FAMILIES, refusal
-from trainers.ranks import Ranks
+from trainers.distributed.context import DistributedContext
+from trainers.models.families import FAMILIES, unsupported_reason
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "model.md").read_text()
 [SOURCE] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -24,16 +24,19 @@ def mistral(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_file_the_family_is_refused_by_name() -> None:
-    assert refusal({"model_type": "mistral"}) == "model_type='mistral'; the trainer knows qwen2, qwen3, llama"
+    assert (
+        unsupported_reason({"model_type": "mistral"})
+        == "model_type='mistral'; supported are qwen2, qwen3, llama"
+    )
 
 
 def test_with_the_file_it_computes_trains_and_exports_as_transformers_does(
-    mistral: None, tmp_path: Path, ranks: Ranks
+    mistral: None, tmp_path: Path, context: DistributedContext
 ) -> None:
-    check_family("mistral", tmp_path, ranks)
+    check_family("mistral", tmp_path, context)
 
 
 def test_its_first_version_with_the_sliding_window_is_refused(mistral: None) -> None:
-    assert refusal({"model_type": "mistral", "sliding_window": None}) is None
+    assert unsupported_reason({"model_type": "mistral", "sliding_window": None}) is None
     for config in ({}, {"sliding_window": 4096}):
-        assert str(refusal({"model_type": "mistral", **config})).startswith("sliding_window=4096")
+        assert str(unsupported_reason({"model_type": "mistral", **config})).startswith("sliding_window=4096")

@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from trainers.models.policy import ModelUnusable, load_policy
-from trainers.models.shard import full_tensors
-from trainers.rl.publish import Publisher
+from trainers.distributed.fsdp import gather_full_tensors
+from trainers.models.policy import InvalidModel, load_policy
+from trainers.rl.weight_publisher import WeightPublisher
 
 
 def test_the_tiny_model_has_the_size_it_claims(tiny_model: Path) -> None:
@@ -27,8 +27,8 @@ def test_a_published_version_reloads_bit_equal_without_a_copy_of_the_tied_head(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     policy = load_policy(tiny_model)
-    tensors = full_tensors(policy, dtype=torch.float32, keep=True)
-    published = Publisher(tmp_path / "weights", tiny_model).write(12, tensors)
+    tensors = gather_full_tensors(policy, dtype=torch.float32, keep=True)
+    published = WeightPublisher(tmp_path / "weights", tiny_model).write(12, tensors)
     directory = Path(published.directory)
     assert directory.name == "v00000012"
     with safe_open(directory / "model.safetensors", "pt") as file:
@@ -44,8 +44,8 @@ def test_a_published_version_reloads_bit_equal_without_a_copy_of_the_tied_head(
 def test_the_manifest_lists_every_file_and_every_tensor(tiny_model: Path, tmp_path: Path) -> None:
     import hashlib
 
-    tensors = full_tensors(load_policy(tiny_model), dtype=torch.bfloat16, keep=True)
-    published = Publisher(tmp_path / "weights", tiny_model).write(0, tensors)
+    tensors = gather_full_tensors(load_policy(tiny_model), dtype=torch.bfloat16, keep=True)
+    published = WeightPublisher(tmp_path / "weights", tiny_model).write(0, tensors)
     directory = Path(published.directory)
     data = (directory / "manifest.json").read_bytes()
     assert hashlib.sha256(data).hexdigest() == published.manifest_sha256
@@ -63,9 +63,9 @@ def test_the_manifest_lists_every_file_and_every_tensor(tiny_model: Path, tmp_pa
 def test_a_version_published_again_replaces_what_an_earlier_attempt_left(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    tensors = full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=True)
+    tensors = gather_full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=True)
     (tmp_path / ".tmp-v00000003").mkdir(parents=True)
-    publisher = Publisher(tmp_path, tiny_model)
+    publisher = WeightPublisher(tmp_path, tiny_model)
     first = publisher.write(3, tensors)
     tensors["model.norm.weight"] = tensors["model.norm.weight"] + 1
     second = publisher.write(3, tensors)
@@ -74,7 +74,7 @@ def test_a_version_published_again_replaces_what_an_earlier_attempt_left(
 
 
 def test_a_rank_that_keeps_nothing_gathers_all_the_same_and_holds_nothing(tiny_model: Path) -> None:
-    assert full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=False) == {}
+    assert gather_full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=False) == {}
 
 
 def test_an_untied_head_is_exported(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_untied_head_is_exported(tmp_path: Path) -> None:
         intermediate_size=16, tie_word_embeddings=False,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(tmp_path)
-    assert "lm_head.weight" in full_tensors(load_policy(tmp_path), dtype=torch.float32, keep=True)
+    assert "lm_head.weight" in gather_full_tensors(load_policy(tmp_path), dtype=torch.float32, keep=True)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_an_unusable_model_is_refused_by_name(tiny_model: Path, tmp_path: Path, 
         said = "model.layers.1.mlp.up_proj.weight"
     elif break_it == "truncated file":
         weights.write_bytes(weights.read_bytes()[:100_000])
-        said = "does not load"
+        said = "cannot be loaded"
     elif break_it == "no config":
         (directory / "config.json").unlink()
         said = "config.json"
     elif break_it == "no weights":
         weights.unlink()
-        said = "does not load"
+        said = "cannot be loaded"
     else:
         (directory / "config.json").write_text(json.dumps({"model_type": "mamba"}))
         said = "model_type='mamba'"
-    with pytest.raises(ModelUnusable, match=said):
+    with pytest.raises(InvalidModel, match=said):
         load_policy(directory)
 
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.models import attention
 from trainers.models.attention import packed_attention
-from trainers.models.packing import pack
+from trainers.models.packed_row import pack_row
 from trainers.models.policy import Policy, load_policy
 
 
@@ -41,9 +41,9 @@ def gradients(policy: Policy) -> dict[str, torch.Tensor]:
 
 def test_packed_logprobs_equal_those_of_each_sequence_alone(policy: Policy) -> None:
     sequences, wanted = random_sequences(13)
-    packed, _ = policy(pack(sequences, wanted))
+    packed, _ = policy(pack_row(sequences, wanted))
     alone = torch.cat(
-        [policy(pack([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
+        [policy(pack_row([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
     )
     assert float((packed - alone).detach().abs().max()) < 2e-6
 
@@ -56,7 +56,7 @@ def test_packed_hidden_states_equal_those_of_the_plain_model_without_packing(
 
     plain = AutoModelForCausalLM.from_pretrained(tiny_model, attn_implementation="eager")
     sequences, wanted = random_sequences(9, seed=2)
-    row = pack(sequences, wanted)
+    row = pack_row(sequences, wanted)
     ours, entropy = policy(row)
     logits = [plain(torch.tensor([one]), use_cache=False).logits[0, :-1] for one in sequences]
     theirs = torch.cat(logits).log_softmax(-1)
@@ -66,10 +66,10 @@ def test_packed_hidden_states_equal_those_of_the_plain_model_without_packing(
 
 def test_packed_gradients_equal_the_sum_of_each_sequences_own(policy: Policy) -> None:
     sequences, wanted = random_sequences(11, seed=3)
-    policy(pack(sequences, wanted))[0].sum().backward()
+    policy(pack_row(sequences, wanted))[0].sum().backward()
     packed = gradients(policy)
     for one, places in zip(sequences, wanted, strict=True):
-        policy(pack([one], [places]))[0].sum().backward()
+        policy(pack_row([one], [places]))[0].sum().backward()
     alone = gradients(policy)
     assert packed.keys() == alone.keys()
     for name, gradient in packed.items():
@@ -92,8 +92,8 @@ class LogitsMade(TorchDispatchMode):
 
 def test_the_head_sees_the_wanted_positions_and_no_others(policy: Policy) -> None:
     sequences, _ = random_sequences(4)
-    row = pack(sequences, [[1], [], [1], [1]])
-    whole, _ = policy(pack(sequences, [range(1, len(one)) for one in sequences]))
+    row = pack_row(sequences, [[1], [], [1], [1]])
+    whole, _ = policy(pack_row(sequences, [range(1, len(one)) for one in sequences]))
     starts = [0, *accumulate(len(one) - 1 for one in sequences)]
     with torch.no_grad(), LogitsMade(int(policy.config["vocab_size"])) as logits:
         few, _ = policy(row)
@@ -103,9 +103,9 @@ def test_the_head_sees_the_wanted_positions_and_no_others(policy: Policy) -> Non
 
 def test_no_sequence_of_a_row_feels_another(policy: Policy) -> None:
     sequences, wanted = random_sequences(4, seed=4)
-    before = policy(pack(sequences, wanted))[0]
+    before = policy(pack_row(sequences, wanted))[0]
     changed = [[token ^ 1 for token in sequences[0]], *sequences[1:]]
-    after = policy(pack(changed, wanted))[0]
+    after = policy(pack_row(changed, wanted))[0]
     first = len(wanted[0])
     assert not torch.equal(before[:first], after[:first])
     assert torch.equal(before[first:], after[first:])
@@ -136,9 +136,9 @@ def test_other_families_pack_too(family: str, tmp_path: Path) -> None:
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     policy = load_policy(tmp_path)
     sequences, wanted = random_sequences(6, seed=5)
-    packed, _ = policy(pack(sequences, wanted))
+    packed, _ = policy(pack_row(sequences, wanted))
     alone = torch.cat(
-        [policy(pack([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
+        [policy(pack_row([one], [places]))[0] for one, places in zip(sequences, wanted, strict=True)]
     )
     assert float((packed - alone).detach().abs().max()) < 2e-6
 
@@ -169,9 +169,9 @@ def test_the_kernel_is_given_the_tensors_in_its_own_layout(
     key, value = torch.randn(2, 1, 2, 12, 8)
     edges = torch.tensor([0, 5, 12], dtype=torch.int32)
     given = (torch.nn.Module(), query, key, value, None, 0.3)
-    looped, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], longest=7)
-    monkeypatch.setattr(attention, "takes_kernel", lambda query: True)
+    looped, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], max_seqlen=7)
+    monkeypatch.setattr(attention, "uses_varlen_kernel", lambda query: True)
     monkeypatch.setattr(attention, "varlen_attn", kernel)
-    monkeypatch.setattr(attention, "KERNEL_GROUPS", groups_heads)
-    by_kernel, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], longest=7)
+    monkeypatch.setattr(attention, "KERNEL_SUPPORTS_GQA", groups_heads)
+    by_kernel, _ = packed_attention(*given, cu_seqlens=edges, seqlens=[5, 7], max_seqlen=7)
     torch.testing.assert_close(by_kernel, looped)

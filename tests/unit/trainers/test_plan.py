@@ -9,8 +9,15 @@ from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group, Trajectory, Turn
 from trainers.models.flops import ForwardFlops
-from trainers.rl.plan import BatchUnusable, Minibatch, RankPlan, TrainingSequence, flops_imbalance, plan_batch
-from trainers.rl.report import batch_metrics
+from trainers.rl.batch_plan import (
+    InvalidBatch,
+    Minibatch,
+    RankPlan,
+    TrainingSequence,
+    flops_imbalance,
+    plan_batch,
+)
+from trainers.rl.step_metrics import batch_metrics
 
 
 def trajectory(length: int, *, mask: list[int] | None = None, reward: float | None = 1.0) -> Trajectory:
@@ -35,11 +42,11 @@ def long_tailed(groups: int, members: int, seed: int) -> list[Group]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_every_sequence_is_in_exactly_one_microbatch_of_its_own_minibatch(ranks: int, seed: int) -> None:
+def test_every_sequence_is_in_exactly_one_microbatch_of_its_own_minibatch(num_ranks: int, seed: int) -> None:
     groups = long_tailed(8, 4, seed)
-    plans = plan_batch(groups, version=5, ranks=ranks, minibatches=4, token_budget=256)
+    plans = plan_batch(groups, version=5, num_ranks=num_ranks, minibatches=4, token_budget=256)
     for number in range(4):
         shares = [plan.minibatches[number] for plan in plans]
         found = [(one.group, one.rollout) for one in sequences_of(shares)]
@@ -47,28 +54,30 @@ def test_every_sequence_is_in_exactly_one_microbatch_of_its_own_minibatch(ranks:
             (place, member) for place in (2 * number, 2 * number + 1) for member in range(4)
         ]
         assert {share.loss_tokens for share in shares} == {
-            sum(len(one.loss_at) for one in sequences_of(shares))
+            sum(len(one.loss_positions) for one in sequences_of(shares))
         }
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("num_ranks", [2, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_all_ranks_run_the_same_number_of_forward_passes(ranks: int, seed: int) -> None:
-    plans = plan_batch(long_tailed(8, 4, seed), version=5, ranks=ranks, minibatches=2, token_budget=256)
+def test_all_ranks_run_the_same_number_of_forward_passes(num_ranks: int, seed: int) -> None:
+    plans = plan_batch(
+        long_tailed(8, 4, seed), version=5, num_ranks=num_ranks, minibatches=2, token_budget=256
+    )
     for number in range(2):
         assert len({len(plan.minibatches[number].microbatches) for plan in plans}) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_only_a_sequence_that_is_longer_than_the_budget_exceeds_it(seed: int) -> None:
-    [plan] = plan_batch(long_tailed(8, 4, seed), version=5, ranks=1, minibatches=2, token_budget=100)
+    [plan] = plan_batch(long_tailed(8, 4, seed), version=5, num_ranks=1, minibatches=2, token_budget=100)
     for minibatch in plan.minibatches:
         for microbatch in minibatch.microbatches:
             assert microbatch.tokens <= 100 or len(microbatch.sequences) == 1
 
 
 def test_ranks_get_about_the_same_work() -> None:
-    plans = plan_batch(long_tailed(32, 8, 1), version=5, ranks=2, minibatches=1, token_budget=512)
+    plans = plan_batch(long_tailed(32, 8, 1), version=5, num_ranks=2, minibatches=1, token_budget=512)
     loads = [sum(len(one.tokens) for one in sequences_of(plan.minibatches)) for plan in plans]
     assert abs(loads[0] - loads[1]) < 0.02 * sum(loads)
     assert 1 <= flops_imbalance(plans) < 1.02
@@ -79,7 +88,12 @@ def test_ranks_are_balanced_by_the_flops_that_are_given() -> None:
     one, half = trajectory(10), trajectory(10, mask=[1, 0] * 5)
     only_the_head = ForwardFlops(per_token=0.0, per_pair=0.0, per_loss_token=1.0)
     plans = plan_batch(
-        [group(0, one, half, half)], version=3, ranks=2, minibatches=1, token_budget=64, flops=only_the_head
+        [group(0, one, half, half)],
+        version=3,
+        num_ranks=2,
+        minibatches=1,
+        token_budget=64,
+        flops=only_the_head,
     )
     members = [[one.rollout for one in sequences_of(plan.minibatches)] for plan in plans]
     assert sorted(members) == [[0], [1, 2]] and flops_imbalance(plans, only_the_head) == 1.0
@@ -91,7 +105,7 @@ def test_imbalance_compares_microbatches_that_run_abreast_not_sums_of_ranks() ->
     [short, long] = plan_batch(
         [group(0, trajectory(6)), group(1, trajectory(60))],
         version=3,
-        ranks=1,
+        num_ranks=1,
         minibatches=2,
         token_budget=64,
     )[0].minibatches
@@ -108,7 +122,7 @@ def joined(*minibatches: Minibatch) -> Minibatch:
 
 
 def test_a_rank_without_work_gets_a_dummy_without_loss_tokens() -> None:
-    plans = plan_batch([group(0, trajectory(5))], version=5, ranks=2, minibatches=1, token_budget=64)
+    plans = plan_batch([group(0, trajectory(5))], version=5, num_ranks=2, minibatches=1, token_budget=64)
     [dummy] = plans[1].minibatches[0].microbatches
     assert dummy.is_dummy and dummy.tokens == 1
     assert plans[1].minibatches[0].loss_tokens == 5
@@ -116,17 +130,17 @@ def test_a_rank_without_work_gets_a_dummy_without_loss_tokens() -> None:
 
 def test_tokens_that_the_environment_wrote_are_context_and_no_targets() -> None:
     [plan] = plan_batch(
-        [group(0, trajectory(4, mask=[1, 0, 0, 1]))], version=3, ranks=1, minibatches=1, token_budget=64
+        [group(0, trajectory(4, mask=[1, 0, 0, 1]))], version=3, num_ranks=1, minibatches=1, token_budget=64
     )
     [one] = plan.minibatches[0].microbatches[0].sequences
-    assert (one.tokens, one.loss_at) == ([7, 8, 9, 0, 1, 2, 3], [3, 6])
-    assert len(one.behaviour_logprobs) == len(one.versions) == 2
+    assert (one.tokens, one.loss_positions) == ([7, 8, 9, 0, 1, 2, 3], [3, 6])
+    assert len(one.behavior_logprobs) == len(one.versions) == 2
 
 
 def test_a_completion_out_of_the_loss_is_in_no_denominator_and_its_reward_stays() -> None:
     truncated = trajectory(4, mask=[0] * 4, reward=0.25)
     plans = plan_batch(
-        [group(0, trajectory(3), truncated)], version=3, ranks=2, minibatches=1, token_budget=64
+        [group(0, trajectory(3), truncated)], version=3, num_ranks=2, minibatches=1, token_budget=64
     )
     for plan in plans:
         [minibatch] = plan.minibatches
@@ -139,7 +153,7 @@ def test_rewards_of_the_whole_batch_reach_every_rank() -> None:
         group(0, trajectory(3, reward=1.0), trajectory(3, reward=0.0)),
         group(1, trajectory(2, reward=0.5)),
     ]
-    plans = plan_batch(groups, version=3, ranks=2, minibatches=1, token_budget=64)
+    plans = plan_batch(groups, version=3, num_ranks=2, minibatches=1, token_budget=64)
     assert [plan.rewards for plan in plans] == [[[1.0, 0.0], [0.5]]] * 2
 
 
@@ -148,7 +162,7 @@ def test_a_rollout_of_several_trajectories_has_one_reward() -> None:
         replace(trajectory(2, reward=reward), rollout=rollout)
         for rollout, reward in ((1, 0.5), (0, 1.0), (1, 0.5))
     ]
-    [plan] = plan_batch([group(0, *calls)], version=3, ranks=1, minibatches=1, token_budget=64)
+    [plan] = plan_batch([group(0, *calls)], version=3, num_ranks=1, minibatches=1, token_budget=64)
     assert plan.rewards == [[1.0, 0.5]]
     assert sorted(one.rollout for one in sequences_of(plan.minibatches)) == [0, 1, 1]
     metrics = batch_metrics([group(0, *calls)])
@@ -157,8 +171,8 @@ def test_a_rollout_of_several_trajectories_has_one_reward() -> None:
 
 def minibatches_of(groups: list[Group], *, version: int, seed: int | None) -> list[set[int]]:
     """The groups in each minibatch, by the length that each of them alone has."""
-    [plan] = plan_batch(groups, version=version, ranks=1, minibatches=4, token_budget=64, seed=seed)
-    return [{len(one.loss_at) for one in sequences_of([minibatch])} for minibatch in plan.minibatches]
+    [plan] = plan_batch(groups, version=version, num_ranks=1, minibatches=4, token_budget=64, seed=seed)
+    return [{len(one.loss_positions) for one in sequences_of([minibatch])} for minibatch in plan.minibatches]
 
 
 def test_groups_are_shuffled_by_seed_and_version_before_minibatches_are_cut() -> None:
@@ -174,14 +188,16 @@ def test_groups_are_shuffled_by_seed_and_version_before_minibatches_are_cut() ->
 
 def test_rewards_stay_with_their_groups_when_those_are_shuffled() -> None:
     groups = [group(number, trajectory(number + 1, reward=float(number))) for number in range(8)]
-    [plan] = plan_batch(groups, version=5, ranks=1, minibatches=4, token_budget=64, seed=1)
+    [plan] = plan_batch(groups, version=5, num_ranks=1, minibatches=4, token_budget=64, seed=1)
     for one in sequences_of(plan.minibatches):
-        assert plan.rewards[one.group] == [len(one.loss_at) - 1]
+        assert plan.rewards[one.group] == [len(one.loss_positions) - 1]
 
 
 def test_an_unscored_trajectory_is_refused_by_name() -> None:
-    with pytest.raises(BatchUnusable, match=r"group 0-4-0, member 0: no reward"):
-        plan_batch([group(4, trajectory(3, reward=None))], version=3, ranks=1, minibatches=1, token_budget=64)
+    with pytest.raises(InvalidBatch, match=r"group 0-4-0, trajectory 0: no reward"):
+        plan_batch(
+            [group(4, trajectory(3, reward=None))], version=3, num_ranks=1, minibatches=1, token_budget=64
+        )
 
 
 def test_lists_of_different_lengths_are_refused_by_name() -> None:
@@ -189,8 +205,8 @@ def test_lists_of_different_lengths_are_refused_by_name() -> None:
         token_ids=[1, 2], loss_mask=[1, 1], behaviour_logprobs=[-0.1], policy_versions=[0, 0], finish_reason="stop",
         reward=0.0,
     )  # fmt: skip
-    with pytest.raises(BatchUnusable, match="behaviour_logprobs has 1 entries for 2"):
-        plan_batch([group(0, broken)], version=3, ranks=1, minibatches=1, token_budget=64)
+    with pytest.raises(InvalidBatch, match="behaviour_logprobs has 1 entries for 2"):
+        plan_batch([group(0, broken)], version=3, num_ranks=1, minibatches=1, token_budget=64)
 
 
 def sequences_of(minibatches: list) -> list[TrainingSequence]:  # type: ignore[type-arg]
@@ -199,7 +215,7 @@ def sequences_of(minibatches: list) -> list[TrainingSequence]:  # type: ignore[t
         for share in minibatches
         for microbatch in share.microbatches
         for one in microbatch.sequences
-        if one.loss_at
+        if one.loss_positions
     ]
 
 
@@ -209,12 +225,12 @@ def test_what_the_environment_wrote_is_read_and_not_trained_on() -> None:
         token_ids=[10, 11, 20, 21, 12, 13], loss_mask=[1, 1, 0, 0, 1, 1], policy_versions=[3, 3, 3, 3, 4, 4],
         behaviour_logprobs=[-0.1, -0.2, 0.0, 0.0, -0.3, -0.4], finish_reason="stop", reward=1.0, score=1.0,
     )  # fmt: skip
-    (plan,) = plan_batch([group(0, several_turns)], version=5, ranks=1, minibatches=1, token_budget=64)
+    (plan,) = plan_batch([group(0, several_turns)], version=5, num_ranks=1, minibatches=1, token_budget=64)
     (minibatch,) = plan.minibatches
     ((sequence,),) = (one.sequences for one in minibatch.microbatches)
     assert sequence.tokens == [7, 8, 9, 10, 11, 20, 21, 12, 13]
-    assert sequence.loss_at == [3, 4, 7, 8]
-    assert sequence.behaviour_logprobs == [-0.1, -0.2, -0.3, -0.4]
+    assert sequence.loss_positions == [3, 4, 7, 8]
+    assert sequence.behavior_logprobs == [-0.1, -0.2, -0.3, -0.4]
     assert sequence.versions == [3, 3, 4, 4]
     assert minibatch.loss_tokens == 4
 

@@ -2,7 +2,7 @@
 
 The example: two prompts of two completions. Scores (1, 0) and (1, 1), loss tokens (1, 3) and (2, 2). The current policy
 has moved by the ratio 1.25 on every token of the first completion and 0.75 on those of the second, and not at all on
-the others; it gives every token log-probability -1. Behaviour and proximal policy are one, so w is 1; reference and
+the others; it gives every token log-probability -1. Behavior and proximal policy are one, so w is 1; reference and
 critic have nothing to say yet (no KL, values 0).
 """
 
@@ -21,15 +21,19 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.presets import built_in_presets, completed
 from tests.unit.trainers.test_learner import batch, plain_logprobs
 from tests.unit.trainers.test_learner_terms import learner
-from trainers.algorithms.losses import OBJECTIVES, LossTokens
-from trainers.algorithms.normalisation import token_scale
+from trainers.algorithms.loss_aggregation import token_weights
+from trainers.algorithms.losses import OBJECTIVES, LossInputs
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import gather_full_tensors
 from trainers.models.policy import Policy, load_policy
-from trainers.models.shard import full_tensors
-from trainers.ranks import Ranks
-from trainers.rl.columns import lengths_of, token_columns
-from trainers.rl.credit import Passes, gae_credit, outcome_credit
-from trainers.rl.plan import Microbatch, TrainingSequence, plan_batch
-from trainers.stopwatch import Stopwatch
+from trainers.phase_timer import PhaseTimer
+from trainers.rl.advantage_estimation import (
+    ForwardOutputs,
+    estimate_gae_advantages,
+    estimate_outcome_advantages,
+)
+from trainers.rl.batch_plan import Microbatch, TrainingSequence, plan_batch
+from trainers.rl.microbatch_tensors import build_microbatch_tensors, sequence_lengths
 
 SPECS = {preset.name: RunSpec.model_validate(completed(preset.spec)) for preset in built_in_presets()}
 OF_RL = sorted(name for name, spec in SPECS.items() if spec.kind == "rl")
@@ -76,33 +80,34 @@ def worked(spec: RunSpec) -> float:
     rewards = [[spec.reward.scale * score + spec.reward.bias for score in group] for group in scores]
     sequences = [
         TrainingSequence(
-            group=group, rollout=member, tokens=[7] * (length + 1), loss_at=list(range(1, length + 1)),
-            behaviour_logprobs=[0.0] * length, versions=[0] * length,
+            group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
+            behavior_logprobs=[0.0] * length, versions=[0] * length,
         )
         for group, members in enumerate(lengths)
         for member, length in enumerate(members)
     ]  # fmt: skip
-    columns = token_columns(Microbatch(sequences), version=0, device=torch.device("cpu"))
+    tensors = build_microbatch_tensors(Microbatch(sequences), version=0, device=torch.device("cpu"))
     current = torch.full((8,), -1.0, dtype=torch.float64)
     moved = torch.tensor([1.25, 0.75, 0.75, 0.75, 1, 1, 1, 1], dtype=torch.float64)
     proximal = current - moved.log()
-    passes = Passes(
+    passes = ForwardOutputs(
         proximal=proximal.float(),
         reference=proximal.float() if spec.algorithm.kl is not None else None,
         values=torch.zeros(8) if spec.algorithm.critic is not None else None,
     )
     if spec.algorithm.advantage.estimator == "gae":
-        [credit] = gae_credit([columns], [passes], rewards, spec.algorithm, list)
+        [credit] = estimate_gae_advantages([tensors], [passes], rewards, spec.algorithm, list)
     else:
-        [credit] = outcome_credit([columns], rewards, spec.algorithm)
-    scale = token_scale(
-        lengths_of(columns), mode=spec.algorithm.loss_normalisation, loss_tokens=8, loss_sequences=4,
+        [credit] = estimate_outcome_advantages([tensors], rewards, spec.algorithm)
+    scale = token_weights(
+        sequence_lengths(tensors), mode=spec.algorithm.loss_normalisation, loss_tokens=8, loss_sequences=4,
         constant_tokens=spec.algorithm.loss_constant_tokens or spec.rollout.max_new_tokens,
     )  # fmt: skip
-    tokens = LossTokens(
-        logprobs=current, proximal_logprobs=proximal, behaviour_logprobs=proximal,
-        advantages=credit.advantages.double(), weights=torch.ones(8, dtype=torch.float64), lag=columns.lag,
-        sequence=columns.sequence, sequences=4,
+    tokens = LossInputs(
+        logprobs=current, proximal_logprobs=proximal, behavior_logprobs=proximal,
+        advantages=credit.advantages.double(), importance_weights=torch.ones(8, dtype=torch.float64),
+        version_lag=tensors.version_lag,
+        sequence_ids=tensors.sequence_ids, num_sequences=4,
     )  # fmt: skip
     result = OBJECTIVES[spec.algorithm.objective](tokens, spec.algorithm)
     return float((scale.double() * result.loss).sum())
@@ -183,7 +188,7 @@ def test_dapo_and_areal_sample_dynamically_within_their_own_bounds() -> None:
 
 @pytest.fixture(scope="module")
 def own_groups(tiny_model: Path) -> list[Group]:
-    """Four groups of three whose behaviour policy is the tiny model itself."""
+    """Four groups of three whose behavior policy is the tiny model itself."""
     policy = load_policy(tiny_model)
     return [
         replace(group, trajectories=[
@@ -208,7 +213,7 @@ def preference(policy: Policy, groups: list[Group]) -> float:
 
 @pytest.mark.parametrize("name", OF_RL)
 def test_a_step_is_finite_and_makes_rewarded_completions_likelier(
-    name: str, own_groups: list[Group], tiny_model: Path, ranks: Ranks
+    name: str, own_groups: list[Group], tiny_model: Path, context: DistributedContext
 ) -> None:
     """Sizes and learning rate are made to fit four tiny groups; the algorithm is the preset's."""
     own = SPECS[name]
@@ -234,12 +239,14 @@ def test_a_step_is_finite_and_makes_rewarded_completions_likelier(
         ])
         for group in own_groups
     ]  # fmt: skip
-    one = learner(tiny_model, ranks, spec)
-    [plan] = plan_batch(groups, version=0, ranks=1, minibatches=1, token_budget=256)
-    outcome = one.train(plan, Stopwatch())
+    one = learner(tiny_model, context, spec)
+    [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=1, token_budget=256)
+    outcome = one.train(plan, PhaseTimer())
     assert outcome.finite and all(math.isfinite(value) for value in outcome.metrics.values())
     policy = load_policy(tiny_model).requires_grad_(False)
     before = preference(policy, groups)
-    policy.causal_lm.load_state_dict(full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False)
+    policy.causal_lm.load_state_dict(
+        gather_full_tensors(one.policy, dtype=torch.float32, keep=True), strict=False
+    )
     policy.causal_lm.tie_weights()
     assert preference(policy, groups) > before + 1e-4

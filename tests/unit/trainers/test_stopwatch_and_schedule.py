@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 
 from trainers.models.optimizer import learning_rate_at
-from trainers.stopwatch import Stopwatch
+from trainers.phase_timer import PhaseTimer
 
 
 def test_phases_add_up_to_the_step() -> None:
     now = [10.0]
-    watch = Stopwatch(lambda: now[0])
+    timer = PhaseTimer(lambda: now[0])
     for phase, spent in (("wait_batch", 1.0), ("train", 2.5), ("wait_batch", 0.5)):
-        watch.enter(phase)
+        timer.start(phase)
         now[0] += spent
-    assert watch.lap("prepare") == {"prepare": 0.0, "wait_batch": 1.5, "train": 2.5}
+    assert timer.flush("prepare") == {"prepare": 0.0, "wait_batch": 1.5, "train": 2.5}
     now[0] += 3.0
-    assert watch.lap("prepare") == {"prepare": 3.0}
+    assert timer.flush("prepare") == {"prepare": 3.0}
 
 
 def test_the_schedule_warms_up_then_falls_in_a_line() -> None:

@@ -1,4 +1,4 @@
-"""The terms beside the objective: behaviour weights, KL, value loss, normalisation, what is made of a batch."""
+"""The terms beside the objective: behavior weights, KL, value loss, normalisation, what is made of a batch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from oolong.contracts.rollout import Group, Trajectory, Turn
 from oolong.contracts.run_spec import AlgorithmSection, BehaviourWeightSection, OverlongSection
-from trainers.algorithms.advantages import advantages
+from trainers.algorithms.advantages import rollout_advantages
+from trainers.algorithms.importance_weights import compute_importance_weights
 from trainers.algorithms.kl import KL_ESTIMATORS, reference_kl
-from trainers.algorithms.normalisation import token_scale
-from trainers.algorithms.shaping import overlong_penalty, shaped, shaping_metrics
+from trainers.algorithms.loss_aggregation import token_weights
+from trainers.algorithms.reward_shaping import apply_reward_shaping, overlong_penalty, shaping_metrics
 from trainers.algorithms.value_loss import value_loss
-from trainers.algorithms.weights import behaviour_weights
 
 SEQUENCE = torch.tensor([0, 0, 1, 1, 1])
 LOG_WEIGHT = torch.log(torch.tensor([3.0, 0.5, 2.0, 4.0, 1.0], dtype=torch.float64))
@@ -24,7 +24,7 @@ LOG_WEIGHT = torch.log(torch.tensor([3.0, 0.5, 2.0, 4.0, 1.0], dtype=torch.float
 
 def weights(**section: object) -> list[float]:
     chosen = BehaviourWeightSection.model_validate(section)
-    return behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, chosen, list).used.tolist()
+    return compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, chosen, list).bounded.tolist()
 
 
 def test_a_weight_over_its_limit_is_masked_capped_or_kept() -> None:
@@ -37,12 +37,12 @@ def test_only_a_weight_over_the_limit_is_limited_and_none_where_nothing_is() -> 
     at_the_limit = torch.zeros(5, dtype=torch.float64)  # w = 1
     for mode, limited in (("mask", False), ("cap", False), ("none", False)):
         section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.0})
-        found = behaviour_weights(at_the_limit, SEQUENCE, 2, section, list)
-        assert found.used.tolist() == [1.0] * 5 and bool(found.limited.any()) is limited
+        found = compute_importance_weights(at_the_limit, SEQUENCE, 2, section, list)
+        assert found.bounded.tolist() == [1.0] * 5 and bool(found.out_of_bounds.any()) is limited
     for mode, limited in (("mask", True), ("cap", True), ("none", False)):
         section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.5})
-        found = behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
-        assert found.limited.tolist() == [limited, False, limited, limited, False]
+        found = compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
+        assert found.out_of_bounds.tolist() == [limited, False, limited, limited, False]
         assert found.raw.tolist() == pytest.approx([3, 0.5, 2, 4, 1])
 
 
@@ -51,8 +51,8 @@ def test_a_two_sided_mask_leaves_out_what_is_under_its_lower_limit_too() -> None
     assert weights(mode="mask", limit=3.5, lower_limit=0.75) == pytest.approx([3, 0, 2, 0, 1])
     assert weights(mode="mask", limit=3.5, lower_limit=0.25) == pytest.approx([3, 0.5, 2, 0, 1])
     section = BehaviourWeightSection(limit=3.5, lower_limit=0.75)
-    found = behaviour_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
-    assert found.limited.tolist() == [False, True, False, True, False]
+    found = compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
+    assert found.out_of_bounds.tolist() == [False, True, False, True, False]
     of_sequences = {"mode": "mask", "level": "sequence_mean", "limit": 3.5, "lower_limit": 0.99}
     assert weights(**of_sequences) == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
 
@@ -68,21 +68,21 @@ def test_the_second_moment_is_brought_under_its_bound_by_as_few_tokens_as_will_d
     rng = torch.Generator().manual_seed(3)
     log_weight = 0.6 * torch.randn(500, generator=rng, dtype=torch.float64)
     section = BehaviourWeightSection(mode="second_moment", limit=0.04)
-    found = behaviour_weights(log_weight, torch.zeros(500, dtype=torch.long), 1, section, list)
-    kept = log_weight[~found.limited].square()
-    assert 0.2 < found.limited.double().mean() < 0.9 and float(kept.mean()) <= 0.04
-    smallest_masked = log_weight[found.limited].square().min()
+    found = compute_importance_weights(log_weight, torch.zeros(500, dtype=torch.long), 1, section, list)
+    kept = log_weight[~found.out_of_bounds].square()
+    assert 0.2 < found.out_of_bounds.double().mean() < 0.9 and float(kept.mean()) <= 0.04
+    smallest_masked = log_weight[found.out_of_bounds].square().min()
     assert float(smallest_masked) >= float(kept.max())
     assert float(torch.cat([kept, smallest_masked[None]]).mean()) > 0.04
-    assert bool((found.used[found.limited] == 0).all())
+    assert bool((found.bounded[found.out_of_bounds] == 0).all())
 
     def with_many_fresh_ones_elsewhere(values: Sequence[float]) -> list[float]:
         return [values[0] + 1e6, values[1]]
 
-    everywhere = behaviour_weights(
+    everywhere = compute_importance_weights(
         log_weight, torch.zeros(500, dtype=torch.long), 1, section, with_many_fresh_ones_elsewhere
     )
-    assert not everywhere.limited.any()
+    assert not everywhere.out_of_bounds.any()
 
 
 def test_a_batch_within_the_second_moment_bound_keeps_every_token() -> None:
@@ -130,18 +130,18 @@ def test_as_losses_k1_does_nothing_k2_pulls_along_kl_and_k3_along_the_reverse_kl
 
 
 def test_weighted_by_current_over_behaviour_stale_tokens_pull_as_fresh_ones_do() -> None:
-    """Over tokens that another policy sampled, with w u = current / behaviour and without gradient: the gradients of k1
+    """Over tokens that another policy sampled, with w u = current / behavior and without gradient: the gradients of k1
     and k2 are those of fresh tokens. Without it k1 has a gradient, and k2 another one."""
     logits, current, reference = categorical(2)
-    _, behaviour, _ = categorical(5)
+    _, behavior, _ = categorical(5)
 
     def of(loss: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(loss, logits, retain_graph=True)[0]
 
     def expected(name: str, *, corrected: bool) -> torch.Tensor:
         term = reference_kl(current, reference, estimator=name)
-        factor = (current.detach() - behaviour.detach()).exp() if corrected else 1.0
-        return of((behaviour.exp().detach() * factor * term).sum())
+        factor = (current.detach() - behavior.detach()).exp() if corrected else 1.0
+        return of((behavior.exp().detach() * factor * term).sum())
 
     assert float(expected("k1", corrected=True).abs().max()) < 1e-15
     assert float(expected("k1", corrected=False).abs().max()) > 1e-3
@@ -165,17 +165,21 @@ def test_a_value_that_has_moved_far_towards_its_return_gets_no_more_gradient() -
 def test_the_three_normalisations_of_two_sequences_of_one_and_three_tokens() -> None:
     lengths = torch.tensor([1.0, 3.0, 3.0, 3.0])
     given = {"loss_tokens": 4, "loss_sequences": 2, "constant_tokens": 10}
-    assert token_scale(lengths, mode="tokens", **given).tolist() == [0.25] * 4
-    assert token_scale(lengths, mode="sequences", **given).tolist() == pytest.approx(
+    assert token_weights(lengths, mode="tokens", **given).tolist() == [0.25] * 4
+    assert token_weights(lengths, mode="sequences", **given).tolist() == pytest.approx(
         [1 / 2, 1 / 6, 1 / 6, 1 / 6]
     )
-    assert token_scale(lengths, mode="constant", **given).tolist() == pytest.approx([0.05] * 4)
+    assert token_weights(lengths, mode="constant", **given).tolist() == pytest.approx([0.05] * 4)
 
 
 def test_leave_one_out_compares_a_reward_with_the_mean_of_the_others() -> None:
-    [found] = advantages([[1.0, 0.0, 0.0, 3.0]], mean="group", std="none", epsilon=1e-4, leave_one_out=True)
+    [found] = rollout_advantages(
+        [[1.0, 0.0, 0.0, 3.0]], mean="group", std="none", epsilon=1e-4, leave_one_out=True
+    )
     assert found == pytest.approx([1 - 3 / 3, 0 - 4 / 3, 0 - 4 / 3, 3 - 1 / 3])
-    assert advantages([[0.1] * 7], mean="group", std="none", epsilon=1e-4, leave_one_out=True) == [[0.0] * 7]
+    assert rollout_advantages([[0.1] * 7], mean="group", std="none", epsilon=1e-4, leave_one_out=True) == [
+        [0.0] * 7
+    ]
 
 
 def test_the_overlong_penalty_falls_linearly_over_the_margin() -> None:
@@ -199,7 +203,7 @@ GROUP = Group(
 
 def test_a_truncated_completion_leaves_the_loss_and_keeps_its_reward() -> None:
     algorithm = AlgorithmSection(mask_truncated=True)
-    [found] = shaped([GROUP], algorithm, max_new_tokens=10)
+    [found] = apply_reward_shaping([GROUP], algorithm, max_new_tokens=10)
     assert [sum(one.loss_mask) for one in found.trajectories] == [5, 9, 0]
     assert [one.reward for one in found.trajectories] == [1.0, 1.0, 1.0]
     assert shaping_metrics([GROUP], algorithm, max_new_tokens=10) == {
@@ -209,7 +213,7 @@ def test_a_truncated_completion_leaves_the_loss_and_keeps_its_reward() -> None:
 
 def test_nearly_overlong_completions_lose_reward_and_the_batch_itself_is_left_alone() -> None:
     algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
-    [found] = shaped([GROUP], algorithm, max_new_tokens=10)
+    [found] = apply_reward_shaping([GROUP], algorithm, max_new_tokens=10)
     assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
     assert [one.reward for one in GROUP.trajectories] == [1.0, 1.0, 1.0]
     metrics = shaping_metrics([GROUP], algorithm, max_new_tokens=10)
@@ -220,7 +224,7 @@ def test_nearly_overlong_completions_lose_reward_and_the_batch_itself_is_left_al
 def test_what_an_environment_wrote_makes_no_completion_overlong() -> None:
     turns = replace(GROUP.trajectories[2], loss_mask=[1] * 4 + [0] * 3 + [1] * 3)
     algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
-    [found] = shaped([replace(GROUP, trajectories=[turns])], algorithm, max_new_tokens=10)
+    [found] = apply_reward_shaping([replace(GROUP, trajectories=[turns])], algorithm, max_new_tokens=10)
     assert found.trajectories[0].reward == 1.0
 
 
@@ -242,7 +246,7 @@ def test_each_turn_is_held_against_the_limit_of_a_turn_and_not_their_sum() -> No
     """Limit 10 and margin 2: three turns of 4 tokens are 12 together and free; one turn of 9 costs half."""
     algorithm = AlgorithmSection(overlong=OverlongSection(margin_tokens=2))
     group = replace(GROUP, trajectories=[with_turns(4, 4, 4), with_turns(4, 9, 3), with_turns(10)])
-    [found] = shaped([group], algorithm, max_new_tokens=10)
+    [found] = apply_reward_shaping([group], algorithm, max_new_tokens=10)
     assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
     metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
     assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
@@ -253,12 +257,12 @@ def test_all_trajectories_of_a_rollout_share_the_penalty_of_its_longest_turn() -
     group = replace(
         GROUP, trajectories=[with_turns(3, rollout=0), with_turns(9, rollout=0), with_turns(3, rollout=1)]
     )
-    [found] = shaped([group], algorithm, max_new_tokens=10)
+    [found] = apply_reward_shaping([group], algorithm, max_new_tokens=10)
     assert [one.reward for one in found.trajectories] == [0.5, 0.5, 1.0]
     metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
     assert metrics["length/overlong_share"] == 0.5 and metrics["reward/overlong_penalty_mean"] == -0.25
 
 
 def test_without_shaping_the_groups_are_the_groups() -> None:
-    assert shaped([GROUP], AlgorithmSection(), max_new_tokens=10)[0] is GROUP
+    assert apply_reward_shaping([GROUP], AlgorithmSection(), max_new_tokens=10)[0] is GROUP
     assert math.isclose(overlong_penalty(10, OverlongSection(margin_tokens=1), max_new_tokens=10), -1.0)

@@ -10,24 +10,24 @@ import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
 from trainers.algorithms import user_loss
-from trainers.algorithms.losses import OBJECTIVES, LossTokens
-from trainers.algorithms.user_loss import LossUnusable, load_user_loss
+from trainers.algorithms.losses import OBJECTIVES, LossInputs
+from trainers.algorithms.user_loss import InvalidLoss, load_user_loss
 
 REINFORCE = """
-from trainers.algorithms.losses import TokenLoss
+from trainers.algorithms.losses import LossOutputs
 
 
-def loss(tokens, settings, *, slope=1.0):
-    return TokenLoss(loss=-slope * tokens.weights * tokens.advantages * tokens.logprobs)
+def loss(inputs, settings, *, slope=1.0):
+    return LossOutputs(loss=-slope * inputs.importance_weights * inputs.advantages * inputs.logprobs)
 """
 
 
-def tokens() -> LossTokens:
+def tokens() -> LossInputs:
     logprobs = torch.tensor([-1.0, -2.0, -0.5], dtype=torch.float64, requires_grad=True)
-    return LossTokens(
-        logprobs=logprobs, proximal_logprobs=logprobs.detach(), behaviour_logprobs=logprobs.detach() - 0.1,
-        advantages=torch.tensor([1.0, -1.0, 2.0]).double(), weights=torch.full((3,), 1.1).double(),
-        lag=torch.ones(3, dtype=torch.long), sequence=torch.tensor([0, 0, 1]), sequences=2,
+    return LossInputs(
+        logprobs=logprobs, proximal_logprobs=logprobs.detach(), behavior_logprobs=logprobs.detach() - 0.1,
+        advantages=torch.tensor([1.0, -1.0, 2.0]).double(), importance_weights=torch.full((3,), 1.1).double(),
+        version_lag=torch.ones(3, dtype=torch.long), sequence_ids=torch.tensor([0, 0, 1]), num_sequences=2,
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_it_gets_the_tokens_the_settings_and_its_options(tmp_path: Path) -> None
     given = tokens()
     plain = load_user_loss(written(tmp_path, REINFORCE), {})(given, AlgorithmSection())
     steep = load_user_loss(tmp_path / "loss.py", {"slope": 3.0})(given, AlgorithmSection())
-    assert torch.equal(plain.loss, -given.weights * given.advantages * given.logprobs)
+    assert torch.equal(plain.loss, -given.importance_weights * given.advantages * given.logprobs)
     torch.testing.assert_close(steep.loss, 3 * plain.loss)
 
 
@@ -58,19 +58,20 @@ def test_a_copy_of_a_built_in_file_is_the_built_in_loss(tmp_path: Path) -> None:
     [
         ("import no_such_module\n", "cannot be imported: ModuleNotFoundError.*line 1"),
         ("x = 1\n", "cannot be imported: AttributeError"),
-        ("def loss(tokens, settings):\n    return tokens.prompt\n", "raised AttributeError.*line 2"),
-        ("def loss(tokens, settings):\n    return tokens.logprobs\n", "Tensor; it must return a TokenLoss"),
-        (REINFORCE.replace("logprobs)", "logprobs.mean()[None])").replace("tokens.weights * tokens.advantages *", ""),
-         r"shape \(1,\); it must be one number per token, shape \(3,\)"),
-        (REINFORCE.replace("tokens.logprobs", "tokens.behaviour_logprobs"), "without a gradient"),
-        (REINFORCE.replace("logprobs)", "logprobs, ratio=tokens.weights.mean())"),
-         r"whose ratio has shape \(\); it must be one number per token, shape \(3,\)"),
+        ("def loss(inputs, settings):\n    return inputs.prompt\n", "raised AttributeError.*line 2"),
+        ("def loss(inputs, settings):\n    return inputs.logprobs\n", "Tensor; it must return LossOutputs"),
+        ("from trainers.algorithms.losses import LossOutputs\ndef loss(inputs, settings):\n"
+         "    return LossOutputs(loss=-inputs.logprobs.mean()[None])\n",
+         r"shape \(1,\); it must have one number per token, shape \(3,\)"),
+        (REINFORCE.replace("inputs.logprobs", "inputs.behavior_logprobs"), "without a gradient"),
+        (REINFORCE.replace("logprobs)", "logprobs, ratio=inputs.importance_weights.mean())"),
+         r"whose ratio has shape \(\); it must have one number per token, shape \(3,\)"),
         (REINFORCE.replace("logprobs)", "logprobs, clipped_low=0.5)"), "whose clipped_low has type float"),
         (REINFORCE.replace("loss=-slope", "loss=0.0, ratio=-slope"), "whose loss has type float"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_told(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(LossUnusable, match=said):
+    with pytest.raises(InvalidLoss, match=said):
         load_user_loss(written(tmp_path, source), {})(tokens(), AlgorithmSection())
 
 
@@ -81,40 +82,44 @@ def test_it_may_define_a_dataclass(tmp_path: Path) -> None:
     source = head + limits + REINFORCE.replace("-slope", "-Limits().slope")
     given = tokens()
     found = load_user_loss(written(tmp_path, source), {})(given, AlgorithmSection())
-    torch.testing.assert_close(found.loss, -2.0 * given.weights * given.advantages * given.logprobs)
+    torch.testing.assert_close(
+        found.loss, -2.0 * given.importance_weights * given.advantages * given.logprobs
+    )
 
 
 def test_it_is_not_asked_about_no_tokens(tmp_path: Path) -> None:
     """A rank without work keeps in step by a microbatch that has none; much that is right fails on it."""
-    none = LossTokens(
+    none = LossInputs(
         **{
             name: value[:0] if isinstance(value, torch.Tensor) else value
             for name, value in vars(tokens()).items()
         }
     )
-    source = REINFORCE.replace("tokens.weights", "tokens.weights / tokens.weights.max()")
+    source = REINFORCE.replace(
+        "inputs.importance_weights", "inputs.importance_weights / inputs.importance_weights.max()"
+    )
     found = load_user_loss(written(tmp_path, source), {})(none, AlgorithmSection())
     assert found.loss.shape == (0,) and found.loss.requires_grad
 
 
 def test_an_option_that_it_does_not_have_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LossUnusable, match="unexpected keyword argument 'slop'"):
+    with pytest.raises(InvalidLoss, match="unexpected keyword argument 'slop'"):
         load_user_loss(written(tmp_path, REINFORCE), {"slop": 1.0})(tokens(), AlgorithmSection())
 
 
 @pytest.fixture
 def _as_before() -> Iterator[None]:
     """What a file of these tests replaces is put back."""
-    softmax, clamp, checked = torch.softmax, torch.Tensor.clamp, user_loss.checked
+    softmax, clamp, validate = torch.softmax, torch.Tensor.clamp, user_loss.validate_outputs
     yield
-    torch.softmax, torch.Tensor.clamp, user_loss.checked = softmax, clamp, checked  # type: ignore[method-assign,assignment]
+    torch.softmax, torch.Tensor.clamp, user_loss.validate_outputs = softmax, clamp, validate  # type: ignore[method-assign,assignment]
 
 
 PATCHES = {
     "torch.softmax": "import torch\ntorch.softmax = len\n",
     "torch.Tensor.clamp": "import torch\nsetattr(torch.Tensor, 'clamp', lambda *_: 0)\n",
-    "trainers.algorithms.user_loss.checked": (
-        "import trainers.algorithms.user_loss as u\nu.__dict__['checked'] = lambda result, _: result\n"
+    "trainers.algorithms.user_loss.validate_outputs": (
+        "import trainers.algorithms.user_loss as u\nu.__dict__['validate_outputs'] = lambda outputs, _: outputs\n"
     ),
 }
 
@@ -124,7 +129,7 @@ PATCHES = {
 def test_a_file_that_replaces_what_the_trainer_uses_is_refused_at_its_import(
     tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(LossUnusable, match=f"loss.py replaced {name}: a loss may not change"):
+    with pytest.raises(InvalidLoss, match=f"loss.py replaced {name}: a loss must not modify"):
         load_user_loss(written(tmp_path, PATCHES[name] + REINFORCE), {})
 
 
@@ -134,7 +139,7 @@ def test_a_loss_that_replaces_it_when_it_is_called_is_refused_too(tmp_path: Path
     patch = PATCHES[name].replace("\n", "\n    ")
     source = REINFORCE.replace("    return", f"    {patch}return")
     loss = load_user_loss(written(tmp_path, source), {})
-    with pytest.raises(LossUnusable, match=f"replaced {name}: "):
+    with pytest.raises(InvalidLoss, match=f"replaced {name}: "):
         loss(tokens(), AlgorithmSection())
 
 

@@ -1,4 +1,4 @@
-"""A-3PO: decoupled PPO without the proximal forward pass."""
+"""A-3PO: decoupled PPO with an approximated proximal policy, so without the proximal forward pass."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import replace
 import torch
 
 from oolong.contracts.run_spec import AlgorithmSection
-from trainers.algorithms.losses.token_loss import LossTokens, TokenLoss, clipped
-from trainers.algorithms.weights import limited
+from trainers.algorithms.importance_weights import apply_bounds
+from trainers.algorithms.losses.base import LossInputs, LossOutputs, clipped_surrogate
 
 
-def a3po(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
-    """Decoupled PPO with log proximal = behaviour + d/(d+1) (current - behaviour), d = lag (arXiv 2512.06547).
+def a3po(inputs: LossInputs, settings: AlgorithmSection) -> LossOutputs:
+    """Decoupled PPO with log proximal = behavior + d/(d+1) (current - behavior), d = version lag (arXiv 2512.06547).
 
-    The proximal policy lies d of d+1 versions on the way from the behaviour to the current one; of a token of lag 0 it
-    is the behaviour policy itself. The behaviour weight is limited as `behaviour_weight` says, token by token.
+    In log space the proximal policy is interpolated d of d+1 steps from the behavior to the current policy. At lag 0 it
+    is the behavior policy. The importance weight is truncated or masked per token, as the RunSpec says.
     """
     with torch.no_grad():
-        share = tokens.lag / (tokens.lag + 1.0)
-        proximal = tokens.behaviour_logprobs + share * (tokens.logprobs - tokens.behaviour_logprobs)
-        weights = limited(proximal - tokens.behaviour_logprobs, settings.behaviour_weight)
-    near = replace(tokens, proximal_logprobs=proximal, weights=weights.used)
-    return replace(clipped((tokens.logprobs - proximal).exp(), near, settings), limited=weights.limited)
+        fraction = inputs.version_lag / (inputs.version_lag + 1.0)
+        proximal = inputs.behavior_logprobs + fraction * (inputs.logprobs - inputs.behavior_logprobs)
+        weights = apply_bounds(proximal - inputs.behavior_logprobs, settings.behaviour_weight)
+    approximated = replace(inputs, proximal_logprobs=proximal, importance_weights=weights.bounded)
+    outputs = clipped_surrogate((inputs.logprobs - proximal).exp(), approximated, settings)
+    return replace(outputs, weight_out_of_bounds=weights.out_of_bounds)

@@ -1,19 +1,19 @@
-"""GSPO: importance ratios and clipping of whole sequences."""
+"""GSPO: ratios and clipping per sequence."""
 
 from __future__ import annotations
 
 from oolong.contracts.run_spec import AlgorithmSection
-from trainers.algorithms.losses.token_loss import LossTokens, TokenLoss, clipped
+from trainers.algorithms.losses.base import LossInputs, LossOutputs, clipped_surrogate
 from trainers.algorithms.sequences import sequence_mean
 
 
-def gspo(tokens: LossTokens, settings: AlgorithmSection) -> TokenLoss:
+def gspo(inputs: LossInputs, settings: AlgorithmSection) -> LossOutputs:
     """-w min(s A, clip(s) A) with s = (current / proximal of the whole sequence)^(1/T) (arXiv 2507.18071, eq. 5-7).
 
-    In its token form (eq. 14 there): every token has the sequence's ratio as value, and the gradient of its own
-    log-probability, s A dlogp. Under `loss_normalisation: sequences` that is the sequence form; with advantages per
-    token it remains defined.
+    Implemented in token form (eq. 14 of the paper): the value of every token is the sequence's ratio, its gradient is
+    s A dlogp of its own log-probability. With the sequence mean as loss aggregation this equals the sequence form; it
+    is also defined for advantages per token.
     """
-    log_ratio = tokens.logprobs - tokens.proximal_logprobs
-    of_sequence = sequence_mean(log_ratio.detach(), tokens.sequence, tokens.sequences)
-    return clipped((log_ratio - log_ratio.detach() + of_sequence).exp(), tokens, settings)
+    log_ratio = inputs.logprobs - inputs.proximal_logprobs
+    log_ratio_of_sequence = sequence_mean(log_ratio.detach(), inputs.sequence_ids, inputs.num_sequences)
+    return clipped_surrogate((log_ratio - log_ratio.detach() + log_ratio_of_sequence).exp(), inputs, settings)

@@ -1,4 +1,4 @@
-"""The model families that the trainer computes rightly: a file each, and a line in the table below."""
+"""Supported model families: one file and one entry of `FAMILIES` each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trainers.models.families.family import Family
 FAMILIES: dict[str, Family] = {one.model_type: one for one in (qwen2.FAMILY, qwen3.FAMILY, llama.FAMILY)}
 
 
-def refusal(config: Mapping[str, Any]) -> str | None:
-    """Why a model with this config cannot be trained, or None."""
+def unsupported_reason(config: Mapping[str, Any]) -> str | None:
+    """Return why a model with this config cannot be trained, or None if it can."""
     family = FAMILIES.get(str(config.get("model_type")))
     if family is None:
-        return f"model_type={config.get('model_type')!r}; the trainer knows {', '.join(FAMILIES)}"
-    return family.refusal(config)
+        return f"model_type={config.get('model_type')!r}; supported are {', '.join(FAMILIES)}"
+    return family.unsupported_reason(config)

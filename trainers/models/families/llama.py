@@ -1,10 +1,10 @@
-"""Llama 2 and 3: no biases; Llama 3.1 and later stretch the rotation (rope_type llama3)."""
+"""Llama 2 and 3: no biases; Llama 3.1 and later scale RoPE (rope_type llama3)."""
 
 from trainers.models.families.family import Family
 
 FAMILY = Family(
     "llama",
-    tiny={
+    tiny_config={
         "tie_word_embeddings": False,
         "rope_parameters": {
             "rope_type": "llama3",

@@ -48,7 +48,7 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
     element = _element(spec)
     moments = 0 if spec.trainer.offload_optimizer else 8
     # Sharded: float32 masters, gradients and two moments. Whole on every rank: the gradients that FSDP2 adds up in
-    # float32 until the last microbatch of a minibatch (trainers.models.shard.sync_gradients).
+    # float32 until the last microbatch of a minibatch (trainers.distributed.fsdp.sync_gradients).
     trained = parameters * (4 + 4 + moments) // spec.trainer.ranks + parameters * 4
     state = trained
     if spec.algorithm.critic is not None:

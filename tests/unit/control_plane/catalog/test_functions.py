@@ -17,7 +17,7 @@ from oolong.contracts.agent import JobIsolation
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
 
 REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"
-LOSS = "def loss(tokens, settings, *, slope=1.0):\n    return None\n"
+LOSS = "def loss(inputs, settings, *, slope=1.0):\n    return None\n"
 
 
 def upload(person: Any, source: str = REWARD, *, name: str = "contains", kind: str = "reward") -> Any:
@@ -195,7 +195,7 @@ def test_a_missing_function_and_a_missing_module_are_said_at_once() -> None:
 def test_a_loss_may_define_what_it_needs() -> None:
     source = (
         '"""Doc."""\nfrom __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n'
-        "from trainers.algorithms.losses import LossTokens, TokenLoss\nLIMIT: float = 2.0\n"
+        "from trainers.algorithms.losses import LossInputs, LossOutputs\nLIMIT: float = 2.0\n"
         "@dataclass(frozen=True)\nclass Range:\n    low: float = -1.0\n"
         "class Seen:\n    count = 0\nSEEN = {}\nSEEN['a'] = Seen.count\nSeen.count = 1\n"
         "def bounded(x: torch.Tensor) -> torch.Tensor:\n    x.best, x[0] = 1, 2\n    return x.clamp(max=LIMIT)\n"

@@ -18,7 +18,7 @@ from oolong.contracts.lifecycle import EndReason
 
 VALUE = "k3y-that-nobody-may-see"
 NAMED = [{"name": "WANDB", "jobs": ["trainer"], "variable": "WANDB_API_KEY"}]
-LOSS = "def loss(tokens, settings):\n    return None\n"
+LOSS = "def loss(inputs, settings):\n    return None\n"
 WITH_LOSS = {"loss_function": "mine@1"}  # without code of its own in the trainer a run may have no secret
 
 

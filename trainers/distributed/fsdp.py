@@ -1,0 +1,77 @@
+"""FSDP2: every rank holds an equal shard of each parameter, its gradient and its optimizer state."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from oolong.contracts.run_spec import TrainerSection
+from trainers.models.critic import Critic
+from trainers.models.decoder_layers import LayerOptions, apply_layer_options
+from trainers.models.policy import DTYPES, Policy
+
+Model = TypeVar("Model", Policy, Critic)
+
+
+def shard_model(
+    model: Model,
+    mesh: DeviceMesh,
+    *,
+    compute_dtype: torch.dtype = torch.float32,
+    layer_options: LayerOptions = LayerOptions(),
+    reshard_after_forward: bool = True,
+) -> Model:
+    """Shard in place: each decoder layer, then the root with embedding, norm and head. Returns the model.
+
+    Master weights stay in float32 and gradients are reduced in float32, whatever the compute dtype.
+    """
+    precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
+    for layer in model.layers:
+        apply_layer_options(layer, layer_options, device_type=mesh.device_type)
+        fully_shard(layer, mesh=mesh, mp_policy=precision, reshard_after_forward=reshard_after_forward)
+    fully_shard(model, mesh=mesh, mp_policy=precision)
+    return model
+
+
+def apply_fsdp(model: Model, mesh: DeviceMesh, section: TrainerSection) -> Model:
+    """Shard the model with the options of the RunSpec's trainer section."""
+    return shard_model(
+        model,
+        mesh,
+        compute_dtype=DTYPES[section.compute_type],
+        layer_options=LayerOptions(section.activation_checkpointing, section.compile),
+        reshard_after_forward=section.reshard_after_forward,
+    )
+
+
+def set_gradient_sync(model: nn.Module, enabled: bool) -> None:
+    """Enable the gradient reduction over ranks, needed only in the backward pass of the last microbatch."""
+    model.set_requires_gradient_sync(enabled)
+    model.set_is_last_backward(enabled)
+
+
+def reshard(model: nn.Module) -> None:
+    """Free gathered parameters. Needed after a forward pass without backward, which leaves the root's gathered."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def gather_full_tensors(policy: Policy, *, dtype: torch.dtype, keep: bool) -> dict[str, torch.Tensor]:
+    """Gather the full weights on the CPU, by Hugging Face name; a tied head appears once, as the embedding.
+
+    Collective. Ranks with keep=False participate and return an empty dict.
+    """
+    reshard(policy)
+    gathered: dict[str, torch.Tensor] = {}
+    for name, parameter in policy.causal_lm.named_parameters():  # yields a tied tensor once
+        local = parameter.detach()
+        whole = local.full_tensor() if isinstance(local, DTensor) else local
+        if keep:
+            gathered[name] = whole.to(device="cpu", dtype=dtype, copy=True).contiguous()
+    return gathered

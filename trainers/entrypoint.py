@@ -1,0 +1,69 @@
+"""Entry point of both trainers: read the job's files, join the process group, train, write the result."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oolong.contracts.attempt import AttemptFile, JobFile, JobResult, read_attempt, read_job, write_result
+from oolong.contracts.lifecycle import EndReason
+
+if TYPE_CHECKING:
+    from trainers.distributed.context import DistributedContext
+
+TrainLoop = Callable[[AttemptFile, JobFile, Path, "DistributedContext"], JobResult]
+RENDEZVOUS_FILE = "ranks.store"
+SUCCESSFUL_REASONS = (EndReason.COMPLETED, EndReason.STOPPED_BY_USER)
+
+
+def parse_arguments(description: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--attempt", type=Path, required=True, help="attempt.json")
+    parser.add_argument("--job", type=Path, required=True, help="this job's directory")
+    return parser.parse_args()
+
+
+def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
+    """Run the train loop on this rank and return the exit code. Rank 0 writes result.json.
+
+    Errors with an end reason become that result. Any other exception propagates: the agent reports a crashed job, with
+    the traceback at the end of its log.
+    """
+    from trainers.algorithms.user_loss import InvalidLoss
+    from trainers.checkpoint import InvalidCheckpoint
+    from trainers.dataset import InvalidDataset
+    from trainers.distributed.context import init_distributed, shutdown_distributed
+    from trainers.models.decoder_layers import UnsupportedOption
+    from trainers.models.packing_check import PackingMismatch
+    from trainers.models.policy import InvalidModel
+    from trainers.rl.controller_client import ControllerUnreachable
+
+    reasons: dict[type[Exception], EndReason] = {
+        InvalidModel: EndReason.MODEL_UNUSABLE,
+        PackingMismatch: EndReason.MODEL_UNUSABLE,
+        UnsupportedOption: EndReason.CONFIG_REFUSED,
+        InvalidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
+        InvalidDataset: EndReason.DATASET_UNUSABLE,
+        ControllerUnreachable: EndReason.CONTROLLER_DIED,
+        InvalidLoss: EndReason.CONFIG_REFUSED,
+    }
+    attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
+    context = init_distributed(
+        attempt.device, gpu_share=attempt.gpu_share, rendezvous_file=arguments.job / RENDEZVOUS_FILE
+    )
+    try:
+        result = train(attempt, job, arguments.job, context)
+    except tuple(reasons) as error:
+        result = JobResult(reason=reasons[type(error)], message=str(error))
+    print(f"rank {context.rank}: {result.reason.value}: {result.message}", flush=True)
+    succeeded = result.reason in SUCCESSFUL_REASONS
+    if succeeded:
+        context.barrier()
+    if context.is_rank0:
+        write_result(arguments.job, result)
+    shutdown_distributed()
+    sys.stdout.flush()
+    return 0 if succeeded else 1

@@ -1,0 +1,44 @@
+"""Export of weights as a Hugging Face model directory that transformers and SGLang load."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from trainers.durable_files import write_bytes
+
+WEIGHTS_FILE = "model.safetensors"
+MANIFEST_FILE = "manifest.json"
+_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5")
+
+
+def auxiliary_files(model_directory: Path) -> list[Path]:
+    """Config, tokenizer and chat template: every file of a model directory except its weights."""
+    return sorted(
+        path
+        for path in model_directory.iterdir()
+        if path.is_file()
+        and not path.name.startswith(".")
+        and not path.name.endswith((*_WEIGHT_SUFFIXES, ".index.json"))
+        and path.name not in (MANIFEST_FILE, "README.md")
+    )
+
+
+def write_weights(tensors: dict[str, torch.Tensor], path: Path) -> str:
+    """Write one safetensors file, fsynced. Returns its sha256."""
+    data = save(tensors, metadata={"format": "pt"})
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def tensor_index(tensors: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
+    """Name, shape, dtype and file of each tensor, for a manifest."""
+    dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+    return [
+        {"name": name, "shape": list(tensor.shape), "dtype": dtypes[tensor.dtype], "file": WEIGHTS_FILE}
+        for name, tensor in sorted(tensors.items())
+    ]

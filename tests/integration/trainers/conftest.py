@@ -1,4 +1,4 @@
-"""Real trainer processes against a scripted controller; run with the Python of the node environment."""
+"""Real trainer processes with a fake controller. Run with the Python of the node environment."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from tests.integration.trainers.scripted_controller import recorded_batches
+from tests.integration.trainers.fake_controller import recorded_batches
 from tests.support.tiny_specs import tiny_run_spec
 from trainers import checkpoint
 from trainers.distributed.context import DistributedContext, init_distributed, shutdown_distributed

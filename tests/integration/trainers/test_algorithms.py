@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
-from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
+from tests.integration.trainers.fake_controller import FakeController, recorded_batches
 from trainers.algorithms.losses import decoupled_ppo
 
 FULL: dict[str, Any] = {
@@ -42,13 +42,13 @@ def own_loss(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def whole(start_trainer: Callable[..., Any], own_loss: dict[str, str]) -> Any:
-    with ScriptedController(BATCHES) as controller:
+    with FakeController(BATCHES) as controller:
         run = start_trainer(FULL, controller_url=controller.url, source_files=own_loss)
         assert run.finish() == 0, run.log
     return run
 
 
-def test_a_run_with_critic_reference_and_own_loss_tells_of_each(whole: Any) -> None:
+def test_run_with_critic_reference_and_user_loss_reports_their_metrics(whole: Any) -> None:
     assert whole.result.reason is EndReason.COMPLETED
     for step, values in whole.points().items():
         assert set(values) <= set(METRICS)
@@ -70,7 +70,7 @@ def test_a_run_with_critic_reference_and_own_loss_tells_of_each(whole: Any) -> N
     assert parts == pytest.approx(seconds["step_total"], rel=0.02)
 
 
-def test_the_critic_learns_from_rewards_after_the_overlong_penalty(whole: Any) -> None:
+def test_critic_returns_include_the_overlong_penalty(whole: Any) -> None:
     """At first all values are 0: a token's return is the shaped reward, times 0.95 for each token after it."""
     total, tokens = 0.0, 0
     for group in BATCHES(0):
@@ -84,11 +84,11 @@ def test_the_critic_learns_from_rewards_after_the_overlong_penalty(whole: Any) -
     assert first["optim/critic_learning_rate"] == 1e-3 != first["optim/learning_rate"]
 
 
-def test_a_resume_with_critic_and_reference_is_bit_equal(
+def test_resume_with_critic_and_reference_is_bit_equal(
     start_trainer: Callable[..., Any], whole: Any, own_loss: dict[str, str]
 ) -> None:
     middle = whole.directory / "checkpoints" / "step-00000002"
-    with ScriptedController(BATCHES, trained=8) as controller:
+    with FakeController(BATCHES, trained=8) as controller:
         resumed = start_trainer(
             FULL,
             controller_url=controller.url,
@@ -107,7 +107,7 @@ def test_a_resume_with_critic_and_reference_is_bit_equal(
     assert not any(name.startswith("critic") or "value_head" in name for name in weights[0])
 
 
-def test_a_loss_that_raises_ends_the_run_with_its_line(
+def test_raising_user_loss_ends_the_run_with_its_line(
     start_trainer: Callable[..., Any], tmp_path: Path
 ) -> None:
     small = {
@@ -118,7 +118,7 @@ def test_a_loss_that_raises_ends_the_run_with_its_line(
     faulty = source(
         tmp_path, "def loss(inputs, settings, *, mood=0.0):\n    return mood and inputs.rewards\n"
     )
-    with ScriptedController(BATCHES) as controller:
+    with FakeController(BATCHES) as controller:
         run = start_trainer(small, controller_url=controller.url, source_files=faulty)
         assert run.finish() == 1
     assert run.result.reason is EndReason.CONFIG_REFUSED

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.bench.checkpoint_kills import kill_often
 
 
-def test_ten_kills_during_commits_leave_only_whole_checkpoints(tmp_path: Path) -> None:
+def test_kills_during_commit_leave_only_complete_checkpoints(tmp_path: Path) -> None:
     """`make bench` does it 120 times."""
     found = kill_often(tmp_path, kills=10, seed=5)
     assert (found.unreadable, found.mixed, found.lost) == (0, 0, 0), found

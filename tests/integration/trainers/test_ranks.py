@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from oolong.contracts.lifecycle import EndReason
+from tests.integration.trainers.fake_controller import FakeController, recorded_batches
 from tests.integration.trainers.rank_program import OPTIONS
-from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
 from tests.support.ports import reserve_port
 from trainers import checkpoint
 from trainers.models.flops import load_forward_flops
@@ -75,7 +75,7 @@ def by_ranks(told: dict[str, dict[str, Any]]) -> dict[int, dict[str, Any]]:
     return {1: told["one rank"]["plain"], 2: told["two ranks"]["plain"]}
 
 
-def test_each_parameter_is_a_dtensor_whose_local_shard_is_half(by_ranks: dict[int, dict[str, Any]]) -> None:
+def test_each_rank_holds_half_of_each_parameter(by_ranks: dict[int, dict[str, Any]]) -> None:
     shards = by_ranks[2]["shards"]
     assert len(shards) == 24
     for name, (is_dtensor, local, whole) in shards.items():
@@ -96,7 +96,7 @@ def test_losses_and_gradient_norms_of_two_ranks_equal_those_of_one(
 
 
 @pytest.mark.parametrize("algorithm", ["critic and KL", "sequences"])
-def test_with_every_term_two_ranks_still_do_what_one_does(
+def test_two_ranks_equal_one_rank_with_every_loss_term(
     told: dict[str, dict[str, Any]], algorithm: str
 ) -> None:
     one, two = told["one rank"][algorithm], told["two ranks"][algorithm]
@@ -109,18 +109,20 @@ def test_with_every_term_two_ranks_still_do_what_one_does(
         assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-3, abs=1e-5), name
 
 
-def test_weights_after_ten_steps_agree(by_ranks: dict[int, dict[str, Any]]) -> None:
+def test_weights_after_ten_steps_are_equal_on_one_and_two_ranks(by_ranks: dict[int, dict[str, Any]]) -> None:
     for name, values in by_ranks[1]["weights"].items():
         assert by_ranks[2]["weights"][name] == pytest.approx(values, abs=2e-3), name
 
 
-def test_ranks_run_equally_many_passes_over_unequal_lengths(by_ranks: dict[int, dict[str, Any]]) -> None:
+def test_ranks_run_equally_many_forward_passes_over_unequal_lengths(
+    by_ranks: dict[int, dict[str, Any]],
+) -> None:
     for first, second in by_ranks[2]["counts"]:
         assert first == second
     assert max(max(count) for [count] in by_ranks[1]["counts"]) > 1
 
 
-def test_two_nodes_that_meet_by_rendezvous_compute_what_two_ranks_of_one_node_do(
+def test_two_nodes_equal_two_ranks_of_one_node(
     told: dict[str, dict[str, Any]],
 ) -> None:
     one, two = told["two ranks"]["plain"], told["two nodes"]["plain"]
@@ -128,7 +130,7 @@ def test_two_nodes_that_meet_by_rendezvous_compute_what_two_ranks_of_one_node_do
     assert two["shards"] == one["shards"]
 
 
-def test_a_checkpoint_written_by_one_rank_behind_its_steps_resumes_on_two(
+def test_checkpoint_of_one_rank_resumes_on_two(
     told: dict[str, dict[str, Any]],
 ) -> None:
     uninterrupted, resumed = told["one rank"]["plain"], told["two nodes"]["resumed"]
@@ -138,13 +140,13 @@ def test_a_checkpoint_written_by_one_rank_behind_its_steps_resumes_on_two(
 
 
 @pytest.mark.parametrize("option", [name for name in OPTIONS if name != "bfloat16"])
-def test_an_option_changes_memory_or_time_but_no_loss(told: dict[str, dict[str, Any]], option: str) -> None:
+def test_trainer_options_do_not_change_losses(told: dict[str, dict[str, Any]], option: str) -> None:
     plain, other = told["two ranks"]["plain"], told["two ranks"][option]
     assert other["losses"] == pytest.approx(plain["losses"][:8], abs=2e-6)
     assert other["norms"] == pytest.approx(plain["norms"][:8], rel=2e-5)
 
 
-def test_bfloat16_computes_the_same_losses_roughly_and_keeps_float32_masters(
+def test_bfloat16_losses_are_close_and_master_weights_stay_float32(
     told: dict[str, dict[str, Any]],
 ) -> None:
     plain, rough = told["two ranks"]["plain"], told["two ranks"]["bfloat16"]
@@ -155,16 +157,14 @@ def test_bfloat16_computes_the_same_losses_roughly_and_keeps_float32_masters(
     assert rough["masters"] == ["torch.float32"]
 
 
-def test_a_checkpoint_of_two_ranks_resumes_on_one(
-    start_trainer: Callable[..., Any], tiny_model: Path
-) -> None:
+def test_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., Any], tiny_model: Path) -> None:
     spec = {
         "rollout": {"group_size": 4},
         "trainer": {"total_train_steps": 2, "groups_per_step": 4, "minibatches": 2},
         "checkpoint": {"every_steps": 1, "keep_last": 5},
     }
     batches = recorded_batches(groups=4, members=4)
-    with ScriptedController(batches) as controller:
+    with FakeController(batches) as controller:
         two = start_trainer(spec, num_ranks=2, controller_url=controller.url)
         assert two.finish() == 0, two.log
     first = two.directory / "checkpoints" / "step-00000001"
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_two_ranks_resumes_on_one(
         )
         told = two.points()[version + 1]["pack/flops_imbalance"]
         assert told == pytest.approx(flops_imbalance(plans, flops)) and told > 1.0
-    with ScriptedController(batches, trained=4) as controller:
+    with FakeController(batches, trained=4) as controller:
         one = start_trainer(spec, controller_url=controller.url, resume_directory=str(first))
         assert one.finish() == 0, one.log
     assert two.result.reason is one.result.reason is EndReason.COMPLETED

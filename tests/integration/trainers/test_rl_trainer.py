@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from oolong.contracts import rollout
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
-from tests.integration.trainers.scripted_controller import ScriptedController, recorded_batches
+from tests.integration.trainers.fake_controller import FakeController, recorded_batches
 from tests.support.waiting import wait_until
 from trainers import checkpoint
 from trainers.durable_files import write_json
@@ -34,16 +34,16 @@ BATCHES = recorded_batches(groups=4, members=4)
 
 
 @pytest.fixture(scope="module")
-def whole(start_trainer: Callable[..., Any]) -> tuple[Any, ScriptedController]:
+def whole(start_trainer: Callable[..., Any]) -> tuple[Any, FakeController]:
     """A run of six steps with checkpoints at 3 and 6, and the controller that it talked to."""
-    with ScriptedController(BATCHES) as controller:
+    with FakeController(BATCHES) as controller:
         run = start_trainer(SMALL, controller_url=controller.url)
         assert run.finish() == 0, run.log
     return run, controller
 
 
-def test_a_run_announces_trains_checkpoints_and_closes_its_account(
-    whole: tuple[Any, ScriptedController],
+def test_run_publishes_checkpoints_and_writes_its_summary(
+    whole: tuple[Any, FakeController],
 ) -> None:
     run, controller = whole
     assert run.result.reason is EndReason.COMPLETED
@@ -82,8 +82,8 @@ def test_a_run_announces_trains_checkpoints_and_closes_its_account(
     )
 
 
-def test_a_run_checks_once_that_its_model_packs_and_tells_how_its_rows_were_filled(
-    whole: tuple[Any, ScriptedController],
+def test_run_checks_packing_once_and_reports_packing_metrics(
+    whole: tuple[Any, FakeController],
 ) -> None:
     run, _ = whole
     assert (
@@ -103,8 +103,8 @@ def test_a_run_checks_once_that_its_model_packs_and_tells_how_its_rows_were_fill
         assert values["pack/flops_imbalance"] == pytest.approx(1.0)
 
 
-def test_the_phases_of_each_step_add_up_to_the_time_between_its_records(
-    whole: tuple[Any, ScriptedController],
+def test_phase_times_add_up_to_the_time_between_steps(
+    whole: tuple[Any, FakeController],
 ) -> None:
     """Against the clock of the outbox, not against their own sum: no part of the loop is outside every phase.
 
@@ -124,7 +124,7 @@ def test_the_phases_of_each_step_add_up_to_the_time_between_its_records(
         assert line.values["time/step_seconds"] == pytest.approx(parts)
 
 
-def test_published_versions_are_those_that_were_announced(whole: tuple[Any, ScriptedController]) -> None:
+def test_published_manifests_match_the_announced_versions(whole: tuple[Any, FakeController]) -> None:
     _, controller = whole
     for announced in controller.announced:
         manifest = (Path(announced.weights.directory) / "manifest.json").read_bytes()
@@ -133,12 +133,12 @@ def test_published_versions_are_those_that_were_announced(whole: tuple[Any, Scri
 
 
 def test_resume_is_bit_equal_on_recorded_batches(
-    start_trainer: Callable[..., Any], whole: tuple[Any, ScriptedController]
+    start_trainer: Callable[..., Any], whole: tuple[Any, FakeController]
 ) -> None:
     run, _ = whole
     middle = run.directory / "checkpoints" / "step-00000003"
     snapshot = msgspec.msgpack.decode((middle / "controller.msgpack").read_bytes())
-    with ScriptedController(BATCHES, trained=snapshot["trained"]) as controller:
+    with FakeController(BATCHES, trained=snapshot["trained"]) as controller:
         resumed = start_trainer(
             {**SMALL, "seed": 77},  # of no use to a resume: the random state is the checkpoint's
             controller_url=controller.url,
@@ -162,8 +162,8 @@ def test_resume_is_bit_equal_on_recorded_batches(
 
 
 @pytest.mark.parametrize("damage", ["a byte of the state", "another ledger", "another kind"])
-def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
-    start_trainer: Callable[..., Any], whole: tuple[Any, ScriptedController], tmp_path: Path, damage: str
+def test_resume_from_a_mismatched_checkpoint_is_rejected(
+    start_trainer: Callable[..., Any], whole: tuple[Any, FakeController], tmp_path: Path, damage: str
 ) -> None:
     resume = tmp_path / "resume"
     shutil.copytree(whole[0].directory / "checkpoints" / "step-00000003", resume)
@@ -179,15 +179,15 @@ def test_a_resume_from_something_else_than_its_checkpoint_is_refused(
             resume / "MANIFEST.json", checkpoint.Manifest(step=3, files=checkpoint._list_files(resume))
         )
         trained, said = 12, "is a checkpoint of kind 'sft', but an rl run needs"
-    with ScriptedController(BATCHES, trained=trained) as controller:
+    with FakeController(BATCHES, trained=trained) as controller:
         run = start_trainer(SMALL, controller_url=controller.url, resume_directory=str(resume))
         assert run.finish() == 1
     assert run.result.reason is EndReason.NO_VALID_CHECKPOINT and said in run.result.message
     assert controller.announced == []
 
 
-def test_a_directory_that_is_no_committed_checkpoint_does_not_verify(
-    whole: tuple[Any, ScriptedController], tmp_path: Path
+def test_uncommitted_or_damaged_directory_does_not_verify(
+    whole: tuple[Any, FakeController], tmp_path: Path
 ) -> None:
     good = whole[0].directory / "checkpoints" / "step-00000003"
     for damage, said in (
@@ -211,11 +211,11 @@ def flip_a_byte(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_sigterm_ends_the_step_commits_a_checkpoint_and_says_stopped(
+def test_sigterm_finishes_the_step_commits_a_checkpoint_and_stops(
     start_trainer: Callable[..., Any],
 ) -> None:
     spec = {**SMALL, "trainer": {**SMALL["trainer"], "total_train_steps": 100_000}}
-    with ScriptedController(BATCHES) as controller:
+    with FakeController(BATCHES) as controller:
         run = start_trainer(spec, controller_url=controller.url)
         wait_until(lambda: run.process.poll() is not None or controller.version >= 4, lambda: run.log)
         run.process.send_signal(signal.SIGTERM)
@@ -228,7 +228,7 @@ def test_sigterm_ends_the_step_commits_a_checkpoint_and_says_stopped(
     assert [line.step for line in final] == [record.step]
 
 
-def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
+def test_nonfinite_step_changes_nothing_and_three_consecutive_ones_end_the_run(
     start_trainer: Callable[..., Any],
 ) -> None:
     def poisoned(version: int) -> list[rollout.Group]:
@@ -240,7 +240,7 @@ def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
         rest = msgspec.structs.replace(groups[-1], trajectories=[*groups[-1].trajectories[:-1], nan])
         return [*groups[:-1], rest]
 
-    with ScriptedController(poisoned) as controller:
+    with FakeController(poisoned) as controller:
         run = start_trainer(SMALL, controller_url=controller.url)
         assert run.finish() == 1
     assert run.result.reason is EndReason.NONFINITE_LOSS and "3 consecutive steps" in run.result.message
@@ -251,13 +251,13 @@ def test_a_nonfinite_step_changes_nothing_and_three_in_a_row_end_the_run(
     assert controller.taken == [0, 1, 2, 2, 2] and controller.ended == ["failed"]
 
 
-def test_a_refusal_of_the_controller_is_raised_with_its_code() -> None:
-    with ScriptedController(BATCHES, token="another") as controller:
+def test_controller_error_is_raised_with_its_code() -> None:
+    with FakeController(BATCHES, token="another") as controller:
         with pytest.raises(ControllerError, match="unauthorised: wrong token"):
             ControllerClient(controller.url, "secret").snapshot(0)
 
 
-def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer: Callable[..., Any]) -> None:
+def test_probes_are_verified_against_the_engines_version(start_trainer: Callable[..., Any]) -> None:
     """Right probes of each version come late, as they do; one engine computes something else and is named."""
     from transformers import AutoModelForCausalLM
 
@@ -289,7 +289,7 @@ def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer:
                 )
         return BATCHES(version)
 
-    with ScriptedController(late_probes) as controller:
+    with FakeController(late_probes) as controller:
         run = start_trainer(spec, controller_url=controller.url)
         assert run.finish() == 0, run.log
     assert [(one.worker_id, one.version) for one in controller.stale] == [("rollout-1/0", 1)]
@@ -304,11 +304,11 @@ def test_probes_are_compared_with_the_version_that_the_engine_had(start_trainer:
     assert any(type(line).__name__ == "Note" and line.kind == "engine_stale" for line in run.lines())
 
 
-def test_an_option_that_cannot_be_had_here_ends_the_run_with_the_reason(
+def test_unsupported_option_ends_the_run_with_the_reason(
     start_trainer: Callable[..., Any],
 ) -> None:
     spec = {**SMALL, "trainer": {**SMALL["trainer"], "compile": True, "dtype": "bfloat16"}}
-    with ScriptedController(BATCHES) as controller:
+    with FakeController(BATCHES) as controller:
         run = start_trainer(spec, controller_url=controller.url)
         assert run.finish() == 1
     assert run.result.reason is EndReason.CONFIG_REFUSED

@@ -43,7 +43,7 @@ def spec(**sft: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_it_stops_at_the_wanted_accuracy_and_greedy_decoding_agrees(
+def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
     start_trainer: Callable[..., Any], dataset: Path
 ) -> None:
     run = start_trainer(spec(steps=400, stop_at_greedy_accuracy=1.0), dataset_file=str(dataset))
@@ -77,7 +77,7 @@ def decoded_greedily(model_directory: Path, dataset: Path) -> int:
     return right
 
 
-def test_below_the_required_accuracy_another_seed_is_tried_and_then_the_run_fails(
+def test_sft_below_the_required_accuracy_retries_another_seed_then_fails(
     start_trainer: Callable[..., Any], dataset: Path
 ) -> None:
     run = start_trainer(spec(steps=10, required_greedy_accuracy=0.85), dataset_file=str(dataset))
@@ -88,7 +88,7 @@ def test_below_the_required_accuracy_another_seed_is_tried_and_then_the_run_fail
     assert not (run.directory / "checkpoints").exists()
 
 
-def test_sigterm_to_the_whole_group_under_torchrun_commits_what_there_is(
+def test_sigterm_to_the_process_group_commits_a_checkpoint(
     start_trainer: Callable[..., Any], dataset: Path
 ) -> None:
     run = start_trainer(spec(steps=100_000, validation_split=None), num_ranks=2, dataset_file=str(dataset))

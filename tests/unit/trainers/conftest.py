@@ -1,4 +1,4 @@
-"""The trainer's tests run with the Python of the node environment; elsewhere there is no torch to run them with."""
+"""The trainer's tests need torch, so they run with the Python of the node environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["*test_*.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,7 +32,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def context() -> Iterator[Any]:
-    """A process group of one, for programs that take part in one."""
+    """A process group with one rank."""
     from trainers.distributed.context import init_distributed, shutdown_distributed
 
     with pytest.MonkeyPatch.context() as patch:

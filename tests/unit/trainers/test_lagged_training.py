@@ -33,7 +33,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_sampled_logprobs_are_those_of_the_trainers_own_forward_pass(tiny_model: Path) -> None:
+def test_sampler_logprobs_equal_the_trainers_forward_pass(tiny_model: Path) -> None:
     sampler = Sampler(tiny_model, seed=1)
     prompts = [[5, 6, 7], [8, 9], [5, 6, 7, 8, 9, 10]]
     policy = load_policy(tiny_model)
@@ -45,14 +45,14 @@ def test_sampled_logprobs_are_those_of_the_trainers_own_forward_pass(tiny_model:
         assert torch.allclose(logprobs, torch.tensor(sampled.logprobs), atol=2e-6)
 
 
-def test_at_lag_0_the_behaviour_policy_is_the_proximal_one(tiny_model: Path, dataset: Path) -> None:
+def test_at_lag_0_behavior_and_proximal_policy_are_equal(tiny_model: Path, dataset: Path) -> None:
     curve = train_at_lag(TINY, model_directory=tiny_model, dataset=dataset)
     assert len(curve.reward) == TINY.steps + 1
     assert max(curve.mean_abs_log_weight) < 1e-5 and max(curve.largest_weight) < 1.0001
 
 
 @pytest.mark.parametrize("objective", ["decoupled_ppo", "ppo"])
-def test_at_lag_2_the_weights_move_away_once_there_are_older_versions(
+def test_at_lag_2_importance_weights_deviate_from_1(
     tiny_model: Path, dataset: Path, objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.bench import lagged_training
@@ -86,7 +86,7 @@ def replace_rewards(group):
     return msgspec.structs.replace(group, trajectories=members)
 
 
-def test_the_table_compares_each_seed_with_its_own_lag_0() -> None:
+def test_ablation_table_compares_each_seed_with_its_own_lag_0() -> None:
     def curve(objective: str, lag: int, seed: int, reward: float) -> dict:
         return {
             "setting": {"objective": objective, "lag": lag, "seed": seed, "learning_rate": 1.0, "prompts": 2,
@@ -112,7 +112,7 @@ def test_the_table_compares_each_seed_with_its_own_lag_0() -> None:
     assert over_lag_0(rows, lag=8, objective="ppo") == {1: 0.25}
 
 
-def test_the_ablation_is_over_all_lags_both_objectives_two_seeds_and_two_learning_rates() -> None:
+def test_ablation_covers_lags_objectives_seeds_and_learning_rates() -> None:
     assert set(LAGS) == {0, 1, 2, 4, 8, 16} and len(SEEDS) >= 2
     found = {(one.learning_rate, one.lag, one.objective, one.seed) for one in wanted()}
     for seed in SEEDS:

@@ -1,7 +1,7 @@
 """What a slot has to hold, in bytes. Fragmentation and the CUDA context are left out: a floor, not a promise.
 
 Read from the code as it is (docs/concepts/microbatches.md, "Memory of a rank"); the activations of a layer are checked
-against what autograd keeps (tests/unit/trainers/test_memory.py).
+against what autograd keeps (tests/unit/trainers/models/test_activation_memory.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""Sharding options and gathering of full weights."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from oolong.contracts.run_spec import TrainerSection
+from tests.unit.trainers.operation_counter import OperationCounter
+from trainers.distributed.context import DistributedContext
+from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors
+from trainers.models.packed_row import pack_row
+from trainers.models.policy import DTYPES, load_policy
+
+
+def test_gather_without_keep_returns_nothing(tiny_model: Path) -> None:
+    assert gather_full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=False) == {}
+
+
+def test_untied_head_is_gathered(tmp_path: Path) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+        intermediate_size=16, tie_word_embeddings=False,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    assert "lm_head.weight" in gather_full_tensors(load_policy(tmp_path), dtype=torch.float32, keep=True)
+
+
+def _note_type(found: list[torch.dtype], _: Any, __: Any, result: torch.Tensor) -> None:
+    found.append(result.dtype)
+
+
+def test_trainer_section_options_apply_to_every_layer(tiny_model: Path, context: DistributedContext) -> None:
+    row = pack_row([list(range(60)), list(range(100))], [[5, 9], [7]])
+    asked: dict[str, Any] = {"activation_checkpointing": "full", "reshard_after_forward": False}
+    for section in (TrainerSection(), TrainerSection(**asked), TrainerSection(dtype="bfloat16")):
+        policy = apply_fsdp(load_policy(tiny_model), context.mesh, section)
+        results: list[torch.dtype] = []
+        policy.layers[0].self_attn.q_proj.register_forward_hook(partial(_note_type, results))
+        with OperationCounter() as executed:
+            policy(row)[0].sum().backward()
+        attended = executed.calls["_scaled_dot_product_flash_attention_for_cpu"] / len(row.seqlens)
+        assert attended == len(policy.layers) * (1 if section.activation_checkpointing == "none" else 2)
+        assert set(results) == {DTYPES[section.compute_type]}
+        with torch.no_grad():
+            policy(row)
+        held = [isinstance(next(layer.parameters()), DTensor) for layer in policy.layers]
+        assert held == [section.reshard_after_forward] * len(policy.layers)

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts import selectors, tokens
-from control_plane.accounts.caller import caller_of
+from control_plane.accounts.caller import Caller, caller_of
 from control_plane.accounts.models import ApiToken
 from control_plane.accounts.services import TOKEN_LIFE
 from control_plane.common import clock
@@ -24,6 +24,15 @@ from control_plane.common.schema import PAGE_PARAMETERS, page_of
 from control_plane.common.views import ApiView
 
 MOST_OVERLAP_SECONDS = 7 * 24 * 3600
+IN_PROJECT = OpenApiParameter(
+    "project", OpenApiTypes.STR,
+    description="id of another project of the team; a token needs the scope team:admin for it",
+)  # fmt: skip
+
+
+def _caller(request: Request) -> Caller:
+    """Who asks, in the project that the address names."""
+    return tokens.caller_in_project(caller_of(request), request.query_params.get("project", ""))
 
 
 class TokenCreateSerializer(StrictSerializer):
@@ -83,6 +92,7 @@ class TokensView(ApiView):
     @extend_schema(
         operation_id="list_tokens",
         parameters=[
+            IN_PROJECT,
             OpenApiParameter(
                 "all", OpenApiTypes.BOOL, description="true: everybody's of the project; needs tokens:admin"
             ),
@@ -95,14 +105,17 @@ class TokensView(ApiView):
 
         Names, scopes and last use; never the secrets.
         """
-        caller, everybodys = caller_of(request), one_of(request, "all", ["true", "false"]) == "true"
+        caller, everybodys = _caller(request), one_of(request, "all", ["true", "false"]) == "true"
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
         found = selectors.tokens(caller, everybodys=everybodys)
         return Response(paginate(found, read_page(request), token_as_json))
 
     @extend_schema(
-        operation_id="create_token", request=TokenCreateSerializer, responses={201: CreatedTokenSerializer}
+        operation_id="create_token",
+        parameters=[IN_PROJECT],
+        request=TokenCreateSerializer,
+        responses={201: CreatedTokenSerializer},
     )
     @idempotent(secret=True)
     def post(self, request: Request) -> Response:
@@ -110,7 +123,7 @@ class TokensView(ApiView):
 
         For yourself in this project, with scopes that you have. It is shown once.
         """
-        caller = caller_of(request)
+        caller = _caller(request)
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
@@ -120,13 +133,13 @@ class TokensView(ApiView):
 class TokenView(ApiView):
     scopes = {"DELETE": "tokens:write"}
 
-    @extend_schema(operation_id="revoke_token", responses={204: None})
+    @extend_schema(operation_id="revoke_token", parameters=[IN_PROJECT], responses={204: None})
     def delete(self, request: Request, token_id: str) -> Response:
         """Revoke a token.
 
         It stops working at once, also for streams that are open.
         """
-        tokens.revoke_token(caller_of(request), token_id, now=clock.now())
+        tokens.revoke_token(_caller(request), token_id, now=clock.now())
         return Response(status=204)
 
 
@@ -134,7 +147,10 @@ class TokenRotateView(ApiView):
     scopes = {"POST": "tokens:write"}
 
     @extend_schema(
-        operation_id="rotate_token", request=TokenRotateSerializer, responses=CreatedTokenSerializer
+        operation_id="rotate_token",
+        parameters=[IN_PROJECT],
+        request=TokenRotateSerializer,
+        responses=CreatedTokenSerializer,
     )
     @idempotent(secret=True)
     def post(self, request: Request, token_id: str) -> Response:
@@ -145,5 +161,5 @@ class TokenRotateView(ApiView):
         form = TokenRotateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         overlap = timedelta(seconds=form.validated_data["overlap_seconds"])
-        token, text = tokens.rotate_token(caller_of(request), token_id, overlap=overlap, now=clock.now())
+        token, text = tokens.rotate_token(_caller(request), token_id, overlap=overlap, now=clock.now())
         return Response({**token_as_json(token), "token": text})

@@ -16,6 +16,27 @@ from control_plane.accounts.services import create_token, earliest, end_of, refu
 from control_plane.common.errors import FieldError, Problem, not_found, or_not_found, unprocessable
 
 
+def caller_in_project(caller: Caller, project_id: str) -> Caller:
+    """The caller in another of their projects, with the same token; without an id, the caller as they are.
+
+    A token is of one project. Only one with `team:admin`, which reaches all of the team, makes, lists, rotates and
+    revokes tokens of the team's other projects. 404 for a project that is not the caller's.
+    """
+    if project_id in ("", caller.project.pk):
+        return caller
+    if caller.token is not None and "team:admin" not in caller.scopes:
+        raise Problem(
+            403, "missing_scope",
+            f"this token is of the project {caller.project.name}; for tokens of another project of the team it needs "
+            "the scope team:admin, or make them in the dashboard, in that project's settings",
+        )  # fmt: skip
+    project = selectors.projects(caller).filter(pk=project_id).first()
+    there = selectors.caller_in(caller.user, project, caller.token) if project is not None else None
+    if there is None:
+        raise not_found("project", project_id)
+    return there
+
+
 def issue_token(
     caller: Caller,
     owner: User,
@@ -74,4 +95,6 @@ def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
 
 def _record(what: str, token: ApiToken, *, now: datetime) -> None:
     target = ("token", token.pk, token.name)
-    audit.record(f"token.{what}", target=target, at=now, data={"user": token.user.username})
+    audit.record(
+        f"token.{what}", target=target, project=token.project_id, at=now, data={"user": token.user.username}
+    )

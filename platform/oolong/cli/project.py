@@ -34,7 +34,7 @@ def list_projects(json: JsonOption = False) -> None:
 
 @app.command()
 def create(name: Annotated[str, typer.Argument()], json: JsonOption = False) -> None:
-    """Make a project in your team; only its admins may. A token for it is made in the dashboard."""
+    """Make a project in your team; only its admins may. `oolong token create --project` makes a token for it."""
     with Client() as client:
         made = client.project.create(name)
     show_json(made) if json else notes.print(f"{made.team.name}/{made.name} is {made.id}", markup=False)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.cli.token_life import DaysOption, NoExpiryOption, expiry_of
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="API tokens.")
+
+ProjectOption = Annotated[
+    str | None,
+    typer.Option("--project", help="name of another project of the team; your token needs team:admin"),
+]
 
 
 @app.command()
@@ -19,12 +25,16 @@ def create(
     scope: Annotated[list[str], typer.Option("--scope", help="for example runs:write; repeatable")],
     days: DaysOption = None,
     no_expiry: NoExpiryOption = False,
+    project: ProjectOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a token. It is shown this once, and expires after 90 days unless you say otherwise."""
     expires_at = expiry_of(days, no_expiry=no_expiry)
     with Client() as client:
-        token = client.tokens.create(name, scopes=scope, expires_at=expires_at, never_expires=no_expiry)
+        token = client.tokens.create(
+            name, scopes=scope, expires_at=expires_at, never_expires=no_expiry,
+            project=_id_of(client, project),
+        )  # fmt: skip
     if json:
         show_json(token)
         return
@@ -40,11 +50,12 @@ def list_tokens(
     everybodys: Annotated[
         bool, typer.Option("--all", help="everybody's of the project; for its admins")
     ] = False,
+    project: ProjectOption = None,
     json: JsonOption = False,
 ) -> None:
     """Your tokens, without their secrets."""
     with Client() as client:
-        found = list(client.tokens.list(everybodys=everybodys))
+        found = list(client.tokens.list(everybodys=everybodys, project=_id_of(client, project)))
     if json:
         show_json(found)
         return
@@ -66,11 +77,13 @@ def list_tokens(
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(help="id of the token (tok_…)")], json: JsonOption = False
+    token: Annotated[str, typer.Argument(help="id of the token (tok_…)")],
+    project: ProjectOption = None,
+    json: JsonOption = False,
 ) -> None:
     """End a token now."""
     with Client() as client:
-        client.tokens.revoke(token)
+        client.tokens.revoke(token, project=_id_of(client, project))
     show_done(f"{token} is revoked", {"revoked": token}, json=json)
 
 
@@ -80,13 +93,24 @@ def rotate(
     overlap: Annotated[
         int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret goes on")
     ] = 60,
+    project: ProjectOption = None,
     json: JsonOption = False,
 ) -> None:
     """Give a token a new secret. It is shown this once; the old one ends after the overlap."""
     with Client() as client:
-        turned = client.tokens.rotate(token, overlap_seconds=overlap * 60)
+        turned = client.tokens.rotate(token, overlap_seconds=overlap * 60, project=_id_of(client, project))
     if json:
         show_json(turned)
         return
     notes.print(f"The secret before it goes on until {turned.previous_until}.", markup=False)
     print(turned.token)
+
+
+def _id_of(client: Client, project: str | None) -> str | None:
+    """The id behind the name of a project of the team; an id stands for itself."""
+    if project is None or project.startswith("prj_"):
+        return project
+    found = {one.name: one.id for one in client.project.list()}
+    if project not in found:
+        raise TyperException(f"--project {project}: you have a role in {', '.join(sorted(found))}")
+    return found[project]

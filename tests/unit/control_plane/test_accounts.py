@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,16 @@ from django.core.management.base import CommandError
 from django.test import Client
 
 from control_plane.accounts import services
-from control_plane.accounts.models import ApiToken, LoginFailure, LoginLink, Membership, User
+from control_plane.accounts.models import (
+    ApiToken,
+    AuditEntry,
+    LoginFailure,
+    LoginLink,
+    Membership,
+    Role,
+    TeamMembership,
+    User,
+)
 from control_plane.common.forwarded import network_of
 from control_plane.fleet.models import EnrolmentToken, Pool
 
@@ -219,3 +229,92 @@ def test_create_token_prints_a_token_that_works(db: None) -> None:
 def test_enrolment_token_prints_a_token_for_one_node(db: None) -> None:
     token = run_command("enrolment_token")
     assert EnrolmentToken.objects.get().sha256 == hashlib.sha256(token.encode()).hexdigest()
+
+
+@pytest.fixture
+def second(alice: Any) -> Any:
+    """Another project of Alice's team, which she administers."""
+    TeamMembership.objects.create(user=alice.user, team=alice.project.team, role=Role.ADMIN)
+    made = alice.post("/projects", {"name": "second"})
+    assert made.status_code == 201, made.json()
+    return made.json()
+
+
+def test_a_token_of_a_team_admin_makes_lists_and_ends_tokens_of_another_project(
+    alice: Any, second: Any
+) -> None:
+    there = f"?project={second['id']}"
+    made = alice.post(f"/tokens{there}", {"name": "ci", "scopes": ["runs:read"]})
+    assert made.status_code == 201, made.json()
+    token = made.json()
+    other = Client(headers={"authorization": f"Bearer {token['token']}"})
+    me = other.get("/api/v1/me").json()
+    assert (me["project"]["name"], me["scopes"]) == ("second", ["runs:read"])
+    assert token["id"] in [one["id"] for one in alice.get(f"/tokens{there}").json()["data"]]
+    assert token["id"] not in [one["id"] for one in alice.get("/tokens").json()["data"]]
+    entry = AuditEntry.objects.get(action="token.create", target_id=token["id"])
+    assert (entry.project, entry.actor_id) == (second["id"], alice.user.pk)
+    assert alice.post(f"/tokens/{token['id']}/rotate").status_code == 404
+    turned = alice.post(f"/tokens/{token['id']}/rotate{there}")
+    assert turned.status_code == 200 and turned.json()["token"] != token["token"]
+    assert alice.call("DELETE", f"/tokens/{token['id']}").status_code == 404
+    assert alice.call("DELETE", f"/tokens/{token['id']}{there}").status_code == 204
+    assert other.get("/api/v1/me").status_code == 401
+    assert AuditEntry.objects.get(action="token.revoke", target_id=token["id"]).project == second["id"]
+
+
+def test_a_token_for_another_project_is_no_stronger_and_lasts_no_longer_than_its_maker(
+    alice: Any, second: Any, clock: Any
+) -> None:
+    row, alice.token = services.create_token(
+        user=alice.user, project=alice.project, name="maker", scopes=["tokens:write", "team:admin", "runs:read"],
+        expires_at=clock.now + timedelta(days=1),
+    )  # fmt: skip
+    path = f"/tokens?project={second['id']}"
+    made = alice.post(path, {"name": "same", "scopes": ["runs:read"], "expires_at": None}).json()
+    assert ApiToken.objects.get(pk=made["id"]).expires_at == row.expires_at
+    refused = alice.post(path, {"name": "more", "scopes": ["runs:write"]})
+    assert (refused.status_code, refused.json()["code"]) == (403, "more_than_yours")
+
+
+def test_a_token_without_team_admin_stays_in_its_project(alice: Any, second: Any) -> None:
+    """Also where its user has a role in both: a leaked token of one project must not reach another."""
+    _, alice.token = services.create_token(
+        user=alice.user,
+        project=alice.project,
+        name="editor",
+        scopes=["tokens:write", "tokens:read", "runs:*"],
+    )
+    for reply in (
+        alice.post(f"/tokens?project={second['id']}", {"name": "x", "scopes": ["runs:read"]}),
+        alice.get(f"/tokens?project={second['id']}"),
+    ):
+        assert (reply.status_code, reply.json()["code"]) == (403, "missing_scope")
+        assert "team:admin" in reply.json()["detail"]
+
+
+def test_a_project_of_another_team_does_not_exist_for_a_team_admin(
+    alice: Any, person: Any, second: Any
+) -> None:
+    """Not even where the same user has a role in it: the token's power ends at its team."""
+    charlie = person("charlie", team="blue")
+    Membership.objects.create(user=alice.user, project=charlie.project, role=Role.ADMIN)
+    for project in (charlie.project.pk, "prj_none"):
+        refused = alice.post(f"/tokens?project={project}", {"name": "x", "scopes": ["runs:read"]})
+        assert refused.status_code == 404, refused.json()
+
+
+def test_the_command_makes_lists_and_ends_a_token_of_another_project(oolong: Any, second: Any) -> None:
+    made = oolong("token", "create", "--name", "ci", "--scope", "runs:read", "--project", "second", "--json")
+    assert made.code == 0, made.err
+    token = json.loads(made.out)
+    assert ApiToken.objects.get(pk=token["id"]).project_id == second["id"]
+    assert token["id"] in oolong("token", "list", "--project", "second").out
+    assert token["id"] not in oolong("token", "list").out
+    turned = json.loads(oolong("token", "rotate", token["id"], "--project", "second", "--json").out)
+    assert turned["id"] == token["id"] and turned["token"] != token["token"]
+    assert oolong("token", "revoke", token["id"], "--project", "second").code == 0
+    assert token["id"] not in oolong("token", "list", "--project", "second").out
+    unknown = oolong("token", "list", "--project", "thrid")
+    assert unknown.code == 2 and "--project thrid: you have a role in" in unknown.err
+    assert "second" in unknown.err

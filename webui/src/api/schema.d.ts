@@ -28543,6 +28543,8 @@ export interface operations {
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+                /** @description id of another project of the team; a token needs the scope team:admin for it */
+                project?: string;
             };
             header?: never;
             path?: never;
@@ -28974,7 +28976,10 @@ export interface operations {
     };
     create_token: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description id of another project of the team; a token needs the scope team:admin for it */
+                project?: string;
+            };
             header?: {
                 /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
                 "Idempotency-Key"?: string;
@@ -29044,7 +29049,10 @@ export interface operations {
     };
     revoke_token: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description id of another project of the team; a token needs the scope team:admin for it */
+                project?: string;
+            };
             header?: never;
             path: {
                 /** @example tok_01jy0000000000000000000025 */
@@ -29082,7 +29090,10 @@ export interface operations {
     };
     rotate_token: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description id of another project of the team; a token needs the scope team:admin for it */
+                project?: string;
+            };
             header?: {
                 /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
                 "Idempotency-Key"?: string;

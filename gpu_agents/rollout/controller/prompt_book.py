@@ -49,7 +49,7 @@ class PromptBook:
         context = _context_length(Path(model_directory))
         if rollout.max_new_tokens >= context:
             raise PromptsRefused(
-                f"rollout.max_new_tokens={rollout.max_new_tokens} does not fit the model's context of {context} "
+                f"max_new_tokens={rollout.max_new_tokens} does not fit the model's context of {context} "
                 "tokens; lower it, so that the prompts have room beside a completion"
             )
         limit = min(rollout.max_prompt_tokens, context - rollout.max_new_tokens)

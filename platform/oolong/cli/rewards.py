@@ -40,6 +40,9 @@ def run_test(
     samples: Annotated[
         int, typer.Option(min=0, help="completions per row from the model, on a free slot")
     ] = 0,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="length of those completions at most; 4096 when left out")
+    ] = None,
     stored: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="JSON lines: row, or prompt and answer; completion"),
@@ -56,12 +59,14 @@ def run_test(
     section: dict[str, Any] = {"options": dict(_option(text) for text in option or [])}
     section |= {"function": function} if function else {"name": reward}
     completions = _stored(stored) if stored else []
+    bench = {"rows": rows, "samples": samples}
+    bench |= {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
     with Client() as client:
         if from_run:
             completions += _of_run(client, from_run)
         made = client.reward_tests.create(
             dataset=dataset, split=split, reward=section, model=model, checkpoint=checkpoint,
-            bench={"rows": rows, "samples": samples}, stored=completions,
+            bench=bench, stored=completions,
         )  # fmt: skip
         if not wait:
             show_json(made) if json else print(made.id)

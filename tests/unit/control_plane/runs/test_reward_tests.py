@@ -338,8 +338,11 @@ def test_what_is_no_rl_run_needs_no_test(strict: Any) -> None:
 def test_the_command_tests_and_shows(oolong: Any, alice: Any) -> None:
     Path("s.jsonl").write_text('{"row": 0, "completion": "1"}\n')
     common = ("reward", "test", "--dataset", "sums@1", "--model", "tiny")
-    made = oolong(*common, "--stored", "s.jsonl", "--option", "extract=whole", "--no-wait")
+    made = oolong(
+        *common, "--stored", "s.jsonl", "--option", "extract=whole", "--max-new-tokens", "112", "--no-wait"
+    )
     assert made.code == 0, made.err
+    assert Run.objects.get(kind="bench").spec["bench"]["max_new_tokens"] == 112
     say(alice.get(f"/reward-tests/{made.out.strip()}").json(), "red")
     assert "exact_match on sums@1: red" in oolong("reward", "show", made.out.strip()).out
     assert "red" in oolong("reward", "tests").out

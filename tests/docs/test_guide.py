@@ -1,4 +1,4 @@
-"""The guide, pasted from top to bottom into a shell on a clean stack."""
+"""The guide, pasted from top to bottom into a shell on a clean stack; then every how-to on the same stack."""
 
 from __future__ import annotations
 
@@ -6,41 +6,78 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.support.clone import Clone, running_clone
+from tests.support.pages import GUIDE, HOW_TOS, ROOT, script
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(3600)]
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?```sh\n(.*?)```", re.DOTALL)
+# Where the page's reader stands; the others are in the folder of the quickstart.
+IN_THE_CHECKOUT = {"backup.md", "model.md", "operate.md", "security.md"}
+LOGGED_IN = """
+export OOLONG_URL=$(python3 manage.py url)
+export OOLONG_TOKEN=$(python3 manage.py create_token --name how-to --scopes '*')
+"""
 
 
-def blocks(page: Path) -> list[str]:
-    """The shell blocks of a page in their order, without those that say why they cannot be run here."""
-    return [block for not_run, block in BLOCK.findall(page.read_text()) if not not_run]
+@dataclass(frozen=True)
+class Stack:
+    clone: Clone
+    up_seconds: float
+
+    def paste(self, text: str) -> subprocess.CompletedProcess[str]:
+        """What bash says to a script. Its directory is the checkout, its environment a newcomer's."""
+        python = Path(sys.executable).parent  # a newcomer types python3; here that is the Python of the tests
+        path = f"{python}:{os.defpath}"
+        return subprocess.run(
+            ["bash", "-c", text], cwd=self.clone.root,
+            env={**self.clone.environment, "PATH": path, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
 
 
-@pytest.fixture
-def clone() -> Iterator[Clone]:
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    begin = time.monotonic()
     with running_clone(ROOT) as made:
-        yield made
+        yield Stack(made, time.monotonic() - begin)
 
 
-def test_every_block_of_the_guide_works_as_typed(clone: Clone) -> None:
-    typed = blocks(ROOT / "docs" / "guide.md")
-    assert len(typed) > 8
-    script = "set -euo pipefail\nset -x\n" + "\n".join(typed)
-    python = Path(sys.executable).parent
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=clone.root,
-        # A newcomer types python3; here that is the Python that runs the tests.
-        env={**clone.environment, "PATH": f"{python}:{os.defpath}", "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def guide(stack: Stack) -> subprocess.CompletedProcess[str]:
+    return stack.paste(script(GUIDE))
+
+
+def test_every_block_of_the_guide_works_as_typed(
+    stack: Stack, guide: subprocess.CompletedProcess[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guide.returncode == 0, guide.stdout[-6000:]
+    assert "] : guide.md done" in guide.stdout, "the last block was not reached"
+    # `run logs` comes after the wait for the first run of the guide, which is reinforcement learning.
+    reached = re.search(r"^\+ \[(\d+) s\] oolong run logs ", guide.stdout, re.MULTILINE)
+    assert reached is not None
+    seconds = stack.up_seconds + int(reached[1])
+    with capsys.disabled():
+        load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+        print(
+            f"\nFrom `up` in a new checkout, its environments made before, to the first RL run that succeeded: "
+            f"{seconds:.0f} s, of which `up` {stack.up_seconds:.0f} s; load (1, 5, 15 minutes) {load} on "
+            f"{os.cpu_count()} cores"
+        )
+
+
+@pytest.mark.parametrize("page", HOW_TOS, ids=lambda page: page.stem)
+def test_every_block_of_a_how_to_works_as_typed(
+    stack: Stack, guide: subprocess.CompletedProcess[str], page: Path
+) -> None:
+    """After the guide, whose samples and checkpoints it takes; each page in a shell of its own."""
+    folder = "." if page.name in IN_THE_CHECKOUT else "~/letters"
+    done = stack.paste(f"set -euo pipefail{LOGGED_IN}cd {folder}\n{script(page)}")
     assert done.returncode == 0, done.stdout[-6000:]
-    assert "+ oolong ckpt prune --apply" in done.stdout, "the last block was not reached"
+    assert f"] : {page.name} done" in done.stdout, "the last block was not reached"

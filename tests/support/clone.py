@@ -13,7 +13,7 @@ from pathlib import Path
 from local_stack.files import read_json
 from local_stack.places import places_here
 
-SHARED = ("platform", "gpu_agents", "trainers", "constraints", ".venv", "manage.py")
+SHARED = ("platform", "gpu_agents", "trainers", "constraints", "docs", ".venv", "manage.py")
 
 
 class Clone:

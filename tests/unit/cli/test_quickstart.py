@@ -14,8 +14,7 @@ from oolong.cli.app import app
 from oolong.contracts.run_spec import read_spec
 from oolong.samples.files import SampleFiles
 from oolong.samples.tiny_model import write_tiny_model
-
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide.md"
+from tests.support.pages import GUIDE, block
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +45,8 @@ def test_an_edited_file_stays_and_a_missing_one_comes_back(files: SampleFiles) -
 
 
 def test_the_run_is_the_one_that_the_guide_shows(files: SampleFiles) -> None:
-    (shown,) = [block for block in GUIDE.read_text().split("```") if block.startswith("yaml\n# run.yaml")]
     spec = yaml.safe_load(files.run.read_text())
-    assert yaml.safe_load(shown.removeprefix("yaml")) == spec
+    assert yaml.safe_load(block(GUIDE, "yaml", "run.yaml")) == spec
     assert read_spec(spec).model.checkpoint == "letters-start"
 
 

@@ -1,4 +1,3 @@
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec, WeightSyncSection, spec_errors
+from tests.support.pages import block
 
 
 def document(**changes):
@@ -121,8 +121,8 @@ def test_a_secret_that_cannot_be_given_is_refused_with_its_place(secrets, pointe
 
 
 def test_the_how_to_shows_a_section_that_is_right():
-    page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "secrets.md").read_text()
-    shown = yaml.safe_load(textwrap.dedent(page.split("```yaml\n")[1].split("```")[0]))
+    page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "secrets.md"
+    shown = yaml.safe_load(block(page, "yaml"))
     assert spec_errors(document(**shown)) == []
     assert list(shown) == ["secrets"]
 

@@ -30,6 +30,7 @@ from control_plane.webhooks.address import check
 from control_plane.webhooks.event_types import EVENT_TYPES
 from control_plane.webhooks.models import Delivery, Webhook, WebhookEvent
 from control_plane.webhooks.schedule import WAITS, wait_after
+from tests.support.pages import block
 from tests.support.waiting import wait_until
 
 
@@ -575,9 +576,9 @@ def test_what_ended_long_ago_is_forgotten(alice: Any, hook: Any, receiver: Recei
 def test_the_receivers_code_on_the_page_accepts_what_is_sent_and_nothing_else(
     alice: Any, hook: Any, receiver: Receiver, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "webhooks.md").read_text()
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "webhooks.md"
     named: dict[str, Any] = {}
-    exec(page.split("```python\n")[1].split("```")[0], named)
+    exec(block(page, "python"), named)
     alice.post(f"/webhooks/{hook['id']}/test")
     deliver(clock)
     (request,) = receiver.got
@@ -590,7 +591,7 @@ def test_the_receivers_code_on_the_page_accepts_what_is_sent_and_nothing_else(
     with pytest.raises(ValueError, match="too old"):
         named["check"](hook["secret"], headers, request["body"])
     for type in set(EVENT_TYPES) - {"webhook.test"}:
-        assert f"`{type}`" in page
+        assert f"`{type}`" in page.read_text()
 
 
 def test_the_command_makes_tests_and_reads_a_webhook(oolong: Any, receiver: Receiver, clock: Any) -> None:

@@ -45,7 +45,7 @@ def shown(text: str) -> list[str]:
     joined = text.replace("\\\n", " ")
     lines = [
         line
-        for language, block in re.findall(r"^ *```(\w*)\n(.*?)```", joined, re.DOTALL | re.MULTILINE)
+        for language, block in re.findall(r"^ *```(\w*)[^\n]*\n(.*?)```", joined, re.DOTALL | re.MULTILINE)
         if language in ("", "sh", "bash")
         for line in block.splitlines()
     ]

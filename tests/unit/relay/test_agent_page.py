@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import yaml
 from channels.db import database_sync_to_async
 
 from oolong.contracts.run_spec import RunSpec
+from tests.support.pages import block
 from tests.unit.relay.conftest import Site
 from tests.unit.rollout.harness import TOKEN, Harness
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -21,24 +21,18 @@ from tests.unit.rollout.scripted_engine import ScriptedEngine
 from tests.unit.rollout.simulated_world import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "how-to" / "agent.md").read_text()
-
-
-def block(kind: str) -> str:
-    found = re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
-    return found[1]
+PAGE = ROOT / "docs" / "how-to" / "agent.md"
 
 
 def test_the_page_names_every_option_of_the_workflow() -> None:
     for name in ("session_timeout_seconds", "session_export", "sessions:write"):
-        assert name in PAGE
+        assert name in PAGE.read_text()
 
 
 async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="a test-only package; `python3 manage.py setup` installs it")
-    spec = RunSpec.model_validate(yaml.safe_load(block("yaml")))
-    (tmp_path / "agent.py").write_text(block("python"))
+    spec = RunSpec.model_validate(yaml.safe_load(block(PAGE, "yaml")))
+    (tmp_path / "agent.py").write_text(block(PAGE, "python"))
     model = write_model(tmp_path / "model")
     rows = write_rows(tmp_path / "rows.jsonl", 30)
     run_id = site.world.run.pk

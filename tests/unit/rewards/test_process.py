@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,14 +22,14 @@ from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, S
 from oolong.contracts.run_spec import RunSpec
 from oolong.sandbox import Findings
 from tests.support.isolation import require_isolation
+from tests.support.pages import block
 from tests.support.ports import reserve_port
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "reward.md"
 
 
 def example() -> str:
-    (source,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    return source
+    return block(PAGE, "python")
 
 
 class RewardJob:

@@ -16,6 +16,7 @@ from gpu_agents.rollout.workflows.source import SourceWorkflow
 from oolong.contracts.rollout import PublishedWeights, Trajectory
 from oolong.contracts.run_spec import WorkflowSection
 from oolong.contracts.user_source import SourceKind
+from tests.support.pages import block
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -25,8 +26,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "workflow.md"
 
 
 def shown(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    return str(block)
+    return block(PAGE, language)
 
 
 def test_the_page_s_file_can_be_uploaded_and_its_spec_is_valid() -> None:

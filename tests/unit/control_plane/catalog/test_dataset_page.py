@@ -16,14 +16,15 @@ import yaml
 from gpu_agents.rewards import exact_match
 from gpu_agents.rewards.reward import Completion
 from oolong.contracts.run_spec import RunSpec
+from tests.support.pages import block, blocks
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "dataset.md").read_text()
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "dataset.md"
 
 
-def block(language: str) -> str:
-    [found] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    text: str = found
-    return text
+def commands(name: str) -> str:
+    """The shell block in which `oolong dataset NAME` is typed."""
+    [found] = [one.text for one in blocks(PAGE.read_text()) if f"oolong dataset {name} " in one.text]
+    return found
 
 
 def mapping_of(command: str) -> dict[str, str]:
@@ -37,7 +38,7 @@ def mapping_of(command: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    (folder / "make_change.py").write_text(block("python"))
+    (folder / "make_change.py").write_text(block(PAGE, "python", "make_change.py"))
     subprocess.run([sys.executable, "make_change.py"], cwd=folder, check=True, timeout=60)
     return folder / "change.jsonl"
 
@@ -51,7 +52,7 @@ def alice(person: Any, clock: Any) -> Any:
 def test_the_file_is_uploaded_with_the_mapping_of_the_page_and_rendered_as_it_says(
     alice: Any, made: Path
 ) -> None:
-    preview, upload = (part for part in re.split(r"(?=^\.venv)", block("sh"), flags=re.MULTILINE) if part)
+    preview, upload = (part for part in re.split(r"(?=^oolong)", commands("upload"), flags=re.M) if part)
     mapping = mapping_of(upload)
     assert mapping == mapping_of(preview)
     dataset = alice.post("/datasets", {"name": "change"}).json()["id"]
@@ -67,7 +68,7 @@ def test_the_file_is_uploaded_with_the_mapping_of_the_page_and_rendered_as_it_sa
 
 
 def test_the_run_of_the_page_is_a_valid_spec_and_its_reward_pays_for_the_worked_solutions(made: Path) -> None:
-    spec = RunSpec.model_validate(yaml.safe_load(block("yaml")))
+    spec = RunSpec.model_validate(yaml.safe_load(block(PAGE, "yaml")))
     score = exact_match.build(spec.reward.options)
     rows = [json.loads(line) for line in made.read_text().splitlines()]
     for row in rows:

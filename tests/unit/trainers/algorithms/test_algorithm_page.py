@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,16 @@ import yaml
 
 from oolong.contracts.run_spec import AlgorithmSection
 from oolong.presets import read_preset
+from tests.support.pages import block, blocks
 from tests.unit.trainers.rl.test_learner import batch
 from tests.unit.trainers.rl.test_learner_terms import learner, spec, step
 from trainers.algorithms.losses import LossInputs
 from trainers.algorithms.user_loss import load_user_loss
 from trainers.distributed.context import DistributedContext
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "algorithm.md").read_text()
-[SOURCE] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-COMBINED, PRESET, NAMED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "algorithm.md"
+SOURCE = block(PAGE, "python")
+COMBINED, PRESET, NAMED = (one.text for one in blocks(PAGE.read_text()) if one.language == "yaml")
 
 
 @pytest.fixture

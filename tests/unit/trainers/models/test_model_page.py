@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.family_checks import check_family
+from tests.support.pages import block
 from trainers.distributed.context import DistributedContext
 from trainers.models.families import FAMILIES, unsupported_reason
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "model.md").read_text()
-[SOURCE] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SOURCE = block(Path(__file__).resolve().parents[4] / "docs" / "how-to" / "model.md", "python")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Upload a dataset, train, compare with what is in use, promote: the SDK in one file.
 
-python train_and_promote.py rows.jsonl run.yaml prod
+In the folder that `oolong quickstart` made: python3 train_and_promote.py letters.jsonl run.yaml live
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import yaml
 from oolong.client import Client, NotFound
 from oolong.client.models import Checkpoint, DatasetVersion, Run
 
-MAPPING = {"prompt_column": "prompt", "answer_column": "answer"}
+# Which column is what, here in the quickstart's letters.jsonl.
+MAPPING = {
+    "prompt_column": "question",
+    "answer_column": "answer",
+    "completion_column": "solution",
+    "split_column": "split",
+}
 
 
 def train(client: Client, spec: dict[str, Any], dataset: DatasetVersion) -> Run:

@@ -44,9 +44,10 @@ def nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
         return
     names = {node.id: node for node in found.nodes}
     show_table(
-        ("NODE", "STATUS", "SLOT", "DEVICE", "STATE", "HELD BY"),
+        ("ID", "NODE", "STATUS", "SLOT", "DEVICE", "STATE", "HELD BY"),
         (
             (
+                slot.node.id,
                 slot.node.name,
                 names[slot.node.id].status if slot.node.id in names else None,
                 slot.name,

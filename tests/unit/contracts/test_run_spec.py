@@ -124,7 +124,7 @@ def test_the_how_to_shows_a_section_that_is_right():
     page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "secrets.md"
     shown = yaml.safe_load(block(page, "yaml"))
     assert spec_errors(document(**shown)) == []
-    assert list(shown) == ["secrets"]
+    assert list(shown) == ["algorithm", "secrets"]
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,14 @@ def test_the_installations_admin_makes_pools_by_the_command(alice: Any, person: 
     assert (changed.all_teams, changed.trainer_code) == (True, False)
 
 
+def test_the_table_of_nodes_begins_with_the_id_that_the_other_commands_take(oolong: Any, node: Any) -> None:
+    made = node("gpu-7", slots=1)
+    row = oolong("pool", "nodes").out.split("\t")
+    assert row[:2] == [made.node_id, "gpu-7"]
+    assert oolong("pool", "drain", row[0]).code == 0
+    assert oolong("pool", "uncordon", row[0]).code == 0
+
+
 def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: Any, person: Any) -> None:
     person("bob", team="blue", role=Role.VIEWER)
 

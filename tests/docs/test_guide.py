@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(3600)]
 
 # Where the page's reader stands; the others are in the folder of the quickstart.
 IN_THE_CHECKOUT = {"backup.md", "model.md", "operate.md", "security.md"}
+SETTINGS = {
+    "OOLONG_WEBHOOK_NETWORKS": "127.0.0.1"
+}  # as webhooks.md tells whoever tries one on a single machine
 LOGGED_IN = """
 export OOLONG_URL=$(python3 manage.py url)
 export OOLONG_TOKEN=$(python3 manage.py create_token --name how-to --scopes '*')
@@ -45,7 +48,7 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     begin = time.monotonic()
-    with running_clone(ROOT) as made:
+    with running_clone(ROOT, SETTINGS) as made:
         yield Stack(made, time.monotonic() - begin)
 
 

@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from local_stack.files import read_json
 from local_stack.places import places_here
@@ -19,7 +20,8 @@ SHARED = ("platform", "gpu_agents", "trainers", "constraints", "docs", ".venv", 
 class Clone:
     """A checkout of its own: same code and environments, own data, ports and processes."""
 
-    def __init__(self, folder: Path, checkout: Path) -> None:
+    def __init__(self, folder: Path, checkout: Path, settings: Mapping[str, str]) -> None:
+        self._settings = settings
         self.root, self.home = folder / "clone", folder / "home"
         self.root.mkdir()
         self.home.mkdir(mode=0o755)
@@ -43,7 +45,8 @@ class Clone:
     @property
     def environment(self) -> dict[str, str]:
         """What a newcomer's shell has."""
-        return {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "OOLONG_HOME": str(self.home)}
+        here = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "OOLONG_HOME": str(self.home)}
+        return {**here, **self._settings}
 
     def pids(self) -> dict[str, int]:
         """Pids of the services, from their pid files."""
@@ -55,11 +58,11 @@ class Clone:
 
 
 @contextmanager
-def running_clone(checkout: Path) -> Iterator[Clone]:
-    """A clone whose stack is up, and gone afterwards."""
+def running_clone(checkout: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Clone]:
+    """A clone whose stack is up, with these variables in its environment, and gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="oolong-up-"))
     folder.chmod(0o755)
-    made = Clone(folder, checkout)
+    made = Clone(folder, checkout, settings)
     try:
         made.manage("up")
         yield made

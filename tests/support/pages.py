@@ -33,6 +33,7 @@ REASONS = {
     "a second Python",
     "a second machine",
     "a second person",
+    "the wandb package",
 }
 RUN = {"sh", "python", "yaml"}
 SHOWN = {"json", "text", "promql"}  # what arrives, not what is typed

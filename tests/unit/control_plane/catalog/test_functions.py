@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from control_plane.fleet import pools
 from oolong.contracts import user_source
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
+from tests.support.pages import block
 
 REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"
 LOSS = "def loss(inputs, settings, *, slope=1.0):\n    return None\n"
@@ -237,9 +237,8 @@ def test_only_an_admin_of_the_installation_allows_code_in_trainers_and_it_is_wri
 
 
 def test_the_loss_of_the_how_to_is_taken() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "algorithm.md").read_text()
-    [source] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    facts = read_source(SourceKind.LOSS, source)
+    page = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "algorithm.md"
+    facts = read_source(SourceKind.LOSS, block(page, "python"))
     assert (facts.errors, facts.options) == ([], ["ceiling"])
 
 

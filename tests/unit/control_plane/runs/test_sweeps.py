@@ -17,6 +17,7 @@ from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Run, Sweep, SweepTrial
 from control_plane.runs.sweep_plan import SweepPlan
 from oolong.contracts.lifecycle import RunStatus
+from tests.support.pages import block
 
 RATES = {"pointer": "/trainer/learning_rate", "values": [1e-6, 1e-5]}
 STALENESS = {"pointer": "/staleness/max", "values": [0, 4]}
@@ -262,8 +263,10 @@ def test_the_sweep_on_the_page_is_one(alice: Any, clock: Any) -> None:
 
     import yaml
 
-    page = (Path(__file__).parents[4] / "docs" / "how-to" / "sweep.md").read_text()
-    body = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    body = yaml.safe_load(
+        block(Path(__file__).parents[4] / "docs" / "how-to" / "sweep.md", "yaml", "sweep.yaml")
+    )
+    body["spec"] |= {"model": {"base_model": "tiny"}, "dataset": {"version": "sums@latest"}}
     made = alice.post("/sweeps", body)
     assert made.status_code == 201, made.content
     assert made.json()["trials"] == 4

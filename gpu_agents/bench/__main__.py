@@ -20,11 +20,11 @@ from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.controller.__main__ import rules_of, why_not_evaluated
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
-from gpu_agents.rollout.controller.given_weights import give_weights
-from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.initial_weights import give_weights
+from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
-from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.worker.manifest import WeightsRefused
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.live_changes import LiveFile

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.bench.device_model import DeviceModel, Emulation, Lengths
-from tests.unit.rollout.scripted_engine import EOS, ScriptedEngine, ScriptedRequest
+from tests.unit.rollout.fake_engine import EOS, FakeEngine, FakeRequest
 from trainers.phase_timer import PhaseTimer
 
 ANSWERS = ("\\boxed{0}", "\\boxed{1}")  # of even and odd members; every row's answer is 1
@@ -26,7 +26,7 @@ READINGS_SECONDS = 0.25
 FORGIVEN_SECONDS = 0.25  # by which the process may run behind the model's clock and still catch up
 
 
-class EmulatedEngine(ScriptedEngine):
+class EmulatedEngine(FakeEngine):
     def __init__(
         self, *, device: DeviceModel, lengths: Lengths, max_running: int, load_seconds: float, api_key: str
     ) -> None:
@@ -74,7 +74,7 @@ class EmulatedEngine(ScriptedEngine):
                 self._finish_prefills(batch)
                 await self._decode([request for request in batch if request.limit])
 
-    async def _serve_probe(self, probe: ScriptedRequest) -> None:
+    async def _serve_probe(self, probe: FakeRequest) -> None:
         """A fixed greedy continuation: its tokens are single tokens, and nothing else runs meanwhile."""
         seconds = self._device.decode_seconds(steps=probe.limit, batch=1, context=self._device.prompt_tokens)
         if await self._work("probe", seconds):
@@ -82,7 +82,7 @@ class EmulatedEngine(ScriptedEngine):
             probe.versions += [self.version] * probe.limit
             self._finish(probe, {"type": "length", "length": probe.limit})
 
-    async def _prefill(self, batch: list[ScriptedRequest]) -> bool:
+    async def _prefill(self, batch: list[FakeRequest]) -> bool:
         """Everything of the batch that is not in the KV cache. False when it was cut short by a pause."""
         missing = [one for one in batch if self._resident.get(one.rid) != self._context(one)]
         for phase, requests in (
@@ -97,13 +97,13 @@ class EmulatedEngine(ScriptedEngine):
             self._resident |= {one.rid: self._context(one) for one in requests}
         return True
 
-    def _finish_prefills(self, batch: list[ScriptedRequest]) -> None:
+    def _finish_prefills(self, batch: list[FakeRequest]) -> None:
         for request in batch:
             if not request.limit:
                 self._resident.pop(request.rid)
                 self._finish(request, {"type": "length", "length": 0})
 
-    async def _decode(self, batch: list[ScriptedRequest]) -> None:
+    async def _decode(self, batch: list[FakeRequest]) -> None:
         """A burst of as many decode steps as one emitted token stands for."""
         if not batch:
             return
@@ -123,7 +123,7 @@ class EmulatedEngine(ScriptedEngine):
             if request.finish is None:
                 self._emit(request)
 
-    def _emit(self, request: ScriptedRequest) -> None:
+    def _emit(self, request: FakeRequest) -> None:
         planned = self._planned.get(request.rid)
         if planned is None:
             planned = self._planned[request.rid] = (
@@ -142,7 +142,7 @@ class EmulatedEngine(ScriptedEngine):
             del self._planned[request.rid]
             self._resident.pop(request.rid)
 
-    def _plan(self, request: ScriptedRequest) -> list[int]:
+    def _plan(self, request: FakeRequest) -> list[int]:
         prompt = tuple(request.prompt)
         member = self._members[prompt]
         self._members[prompt] += 1
@@ -151,7 +151,7 @@ class EmulatedEngine(ScriptedEngine):
         text = "x" * emitted + ANSWERS[member % 2]
         return [*token_ids(text)[len(text) + 1 - emitted :], EOS]
 
-    def _context(self, request: ScriptedRequest) -> int:
+    def _context(self, request: FakeRequest) -> int:
         return self._device.prompt_tokens + len(request.output) * self._device.tokens_per_emitted
 
     async def _work(self, phase: str, seconds: float) -> bool:

@@ -12,9 +12,9 @@ import pytest
 from gpu_agents.channel import Peer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
-from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
-from gpu_agents.rollout.workflows.boxed import in_sandbox
-from gpu_agents.rollout.workflows.source import SourceWorkflow
+from gpu_agents.rollout.worker.code_execution import NoSandbox, SandboxedPython
+from gpu_agents.rollout.workflows.sandbox_launcher import in_sandbox
+from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow
 from oolong.sandbox import Sandbox
 from oolong.workflow import PolicyTurn, WorkflowFailed
 from tests.sandbox.conftest import Baits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.rollout.simulated_story import check
+from tests.unit.rollout.simulated_lifecycle import check
 
 SEEDS = 2000
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_agents.rollout.controller.prompts import PromptOrder
+from gpu_agents.rollout.controller.prompt_order import PromptOrder
 from oolong.client import Client
 from oolong.client.models import Run
 from oolong.contracts.attempt import LOG_FILE

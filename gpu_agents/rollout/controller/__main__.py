@@ -16,12 +16,12 @@ from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules
-from gpu_agents.rollout.controller.given_weights import give_weights
-from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
-from gpu_agents.rollout.controller.rules import Rules
+from gpu_agents.rollout.controller.initial_weights import give_weights
+from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.config import Rules
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
-from gpu_agents.rollout.rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
 from gpu_agents.rollout.worker.manifest import WeightsRefused
 from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason

@@ -11,20 +11,20 @@ from dataclasses import replace
 
 import msgspec
 
-from gpu_agents.rollout.controller.batches import Batches, TrainedBatch
-from gpu_agents.rollout.controller.consumption import ConsumedTotals, version_span
-from gpu_agents.rollout.controller.counts import Counts
-from gpu_agents.rollout.controller.engines import Engine, Engines
-from gpu_agents.rollout.controller.evaluation_desk import EvaluationDesk
+from gpu_agents.rollout.controller.batch_assembler import Batches, TrainedBatch
+from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, version_span
+from gpu_agents.rollout.controller.counters import Counts
+from gpu_agents.rollout.controller.engine_registry import Engine, Engines
+from gpu_agents.rollout.controller.evaluation_scheduler import EvaluationDesk
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
-from gpu_agents.rollout.controller.group_shape import check_group
-from gpu_agents.rollout.controller.groups import Groups
-from gpu_agents.rollout.controller.held_group import HeldGroup, group_tokens, sampled_tokens
+from gpu_agents.rollout.controller.group_validation import check_group
+from gpu_agents.rollout.controller.group_store import Groups
+from gpu_agents.rollout.controller.group_state import HeldGroup, group_tokens, sampled_tokens
 from gpu_agents.rollout.controller.ledger import DropReason
-from gpu_agents.rollout.controller.rules import Rules
+from gpu_agents.rollout.controller.config import Rules
 from gpu_agents.rollout.controller.snapshot import Snapshot
 from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.live_changes import LiveSettings

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation, score_prompts
-from gpu_agents.rollout.controller.evaluators import Evaluators
+from gpu_agents.rollout.controller.evaluator_pool import Evaluators
 from oolong.contracts.evaluation import PromptScores
 from oolong.contracts.rollout import (
     EvaluationFailure,

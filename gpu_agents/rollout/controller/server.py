@@ -13,8 +13,8 @@ from typing import TypeVar
 from gpu_agents.channel import Door, Refuse
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
-from gpu_agents.rollout.controller.groups import Late
-from gpu_agents.rollout.controller.listening_clock import ListeningClock
+from gpu_agents.rollout.controller.group_store import Late
+from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu_agents.rollout.controller.consumption import ConsumedTotals, DroppedTotals, LengthBias
+from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, DroppedTotals, LengthBias
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.held_group import HeldGroup
-from gpu_agents.rollout.controller.prompts import Draw, PromptCursor
+from gpu_agents.rollout.controller.group_state import HeldGroup
+from gpu_agents.rollout.controller.prompt_order import Draw, PromptCursor
 from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.controller.batches import TrainedBatch
-from gpu_agents.rollout.controller.consumption import (
+from gpu_agents.rollout.controller.batch_assembler import TrainedBatch
+from gpu_agents.rollout.controller.staleness_stats import (
     BatchStaleness,
     mean,
     percentile,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn
+from gpu_agents.rollout.sessions.conversation_tree import Capture, CapturedTurn
 from oolong.contracts.rollout import Trajectory, Turn
 
 Export = Literal["concatenated", "individual"]

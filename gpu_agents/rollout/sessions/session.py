@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from gpu_agents.model_text import beside_the_loop
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.sessions.capture import Capture, CapturedTurn, Sampled, canonical, history_of
-from gpu_agents.rollout.sessions.chat import ChatRefused, ChatRequest, Reply, for_template, reply_of
+from gpu_agents.rollout.sessions.conversation_tree import Capture, CapturedTurn, Sampled, canonical, history_of
+from gpu_agents.rollout.sessions.openai_chat import ChatRefused, ChatRequest, Reply, for_template, reply_of
 from gpu_agents.rollout.worker.episode import LiveEpisode, Prompt, Stage
-from gpu_agents.rollout.worker.member import Member
-from gpu_agents.rollout.worker.places import Place, Places
+from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.worker.permits import Place, Places
 from oolong.workflow import OutOfRoom
 
 SLICE_TOKENS = 32  # of a completion that is watched while it is made: streamed, or with stop strings

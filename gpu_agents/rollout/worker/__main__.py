@@ -17,26 +17,26 @@ from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import ModelLimits
 from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import LaunchPlan
-from gpu_agents.rollout.rows import DatasetUnusable, read_rows
-from gpu_agents.rollout.sessions.desk import SessionDesk
-from gpu_agents.rollout.sessions.door import DoorFacts, SessionDoor
-from gpu_agents.rollout.sessions.group import SessionRules
+from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
+from gpu_agents.rollout.sessions.manager import SessionDesk
+from gpu_agents.rollout.sessions.server import DoorFacts, SessionDoor
+from gpu_agents.rollout.sessions.session_group import SessionRules
 from gpu_agents.rollout.worker.concurrency import Bounds
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
 from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
-from gpu_agents.rollout.worker.execution import NoSandbox, SandboxedPython
-from gpu_agents.rollout.worker.loading import PROBE_TOKENS, Load, WeightLoader
+from gpu_agents.rollout.worker.code_execution import NoSandbox, SandboxedPython
+from gpu_agents.rollout.worker.weight_loader import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
-from gpu_agents.rollout.worker.meters import Meters
-from gpu_agents.rollout.worker.options import WorkerOptions, switches_of_tests
+from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.worker.config import WorkerOptions, switches_of_tests
 from gpu_agents.rollout.worker.scoring import Scorer
-from gpu_agents.rollout.worker.supervision import EngineSupervisor, KeptDying
+from gpu_agents.rollout.worker.engine_supervisor import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Ending, Sessions, Worker
-from gpu_agents.rollout.workflows.boxed import examined, in_sandbox
-from gpu_agents.rollout.workflows.source import SourceWorkflow
-from gpu_agents.rollout.workflows.table import build_workflow
+from gpu_agents.rollout.workflows.sandbox_launcher import examined, in_sandbox
+from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow
+from gpu_agents.rollout.workflows.registry import build_workflow
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec

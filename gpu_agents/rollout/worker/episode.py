@@ -17,9 +17,9 @@ from typing import Protocol
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
 from gpu_agents.rollout.engines.client import ModelLimits, Sampling
 from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_slot import DEATHS_OF_ONE_REQUEST, EngineSlot
-from gpu_agents.rollout.worker.member import Member
-from gpu_agents.rollout.worker.places import Place
+from gpu_agents.rollout.worker.engine_handle import DEATHS_OF_ONE_REQUEST, EngineSlot
+from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.worker.permits import Place
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Turn

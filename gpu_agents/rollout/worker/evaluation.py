@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.worker.episode import Prompt, Stage
-from gpu_agents.rollout.worker.member import Member
+from gpu_agents.rollout.worker.rollout_state import Member
 from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
 from oolong.contracts.rollout import (
     EvaluationPrompt,

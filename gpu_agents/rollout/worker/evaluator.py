@@ -18,10 +18,10 @@ from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
 from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import blame, evaluate
-from gpu_agents.rollout.worker.goodbye import say_goodbye
-from gpu_agents.rollout.worker.loading import WeightLoader
+from gpu_agents.rollout.worker.deregister import say_goodbye
+from gpu_agents.rollout.worker.weight_loader import WeightLoader
 from gpu_agents.rollout.worker.manifest import WeightsRefused
-from gpu_agents.rollout.worker.meters import Meters
+from gpu_agents.rollout.worker.engine_counters import Meters
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.rollout import Done, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest

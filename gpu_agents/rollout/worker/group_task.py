@@ -12,9 +12,9 @@ from typing import Literal
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError, EngineGone
 from gpu_agents.rollout.worker.episode import Interrupted, Prompt, Stage
-from gpu_agents.rollout.worker.member import Member
-from gpu_agents.rollout.worker.options import WorkerOptions
-from gpu_agents.rollout.worker.places import Place, Places
+from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.worker.config import WorkerOptions
+from gpu_agents.rollout.worker.permits import Place, Places
 from gpu_agents.rollout.worker.prompt_prefill import PromptPrefill
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from oolong.contracts.rollout import (

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Sequence
 
 from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.member import Member
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
+from gpu_agents.rollout.worker.rollout_state import Member
 
 log = logging.getLogger(__name__)
 

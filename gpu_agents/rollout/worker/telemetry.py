@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_agents.job import Job
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
-from gpu_agents.rollout.worker.loading import Load
-from gpu_agents.rollout.worker.meters import Meters, Reading
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
+from gpu_agents.rollout.worker.weight_loader import Load
+from gpu_agents.rollout.worker.engine_counters import Meters, Reading
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
 

@@ -11,20 +11,20 @@ from typing import Any, Literal, Protocol
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.sessions.desk import SessionDesk
-from gpu_agents.rollout.sessions.group import SessionGroup, SessionRules
+from gpu_agents.rollout.sessions.manager import SessionDesk
+from gpu_agents.rollout.sessions.session_group import SessionGroup, SessionRules
 from gpu_agents.rollout.sessions.session import Policy
 from gpu_agents.rollout.worker.concurrency import Pressure, Window, adapt
 from gpu_agents.rollout.worker.episode import Stage
 from gpu_agents.rollout.worker.evaluation import blame, evaluate
-from gpu_agents.rollout.worker.goodbye import say_goodbye
+from gpu_agents.rollout.worker.deregister import say_goodbye
 from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
-from gpu_agents.rollout.worker.loading import Load, WeightLoader
+from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import WeightsRefused
-from gpu_agents.rollout.worker.options import WorkerOptions
-from gpu_agents.rollout.worker.places import Places
+from gpu_agents.rollout.worker.config import WorkerOptions
+from gpu_agents.rollout.worker.permits import Places
 from gpu_agents.rollout.worker.scoring import RewardFailed
-from gpu_agents.rollout.worker.supervision import EngineSupervisor
+from gpu_agents.rollout.worker.engine_supervisor import EngineSupervisor
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from oolong.contracts.rollout import (
     ClaimReply,

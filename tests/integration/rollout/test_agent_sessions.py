@@ -23,7 +23,7 @@ from oolong.contracts.rollout import Group
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import write_rows
-from tests.unit.rollout.simulated_world import assert_ledger_is_true
+from tests.unit.rollout.simulation import assert_ledger_is_true
 
 pytestmark = pytest.mark.engine
 

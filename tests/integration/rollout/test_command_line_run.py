@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gpu_agents.rollout.controller.prompts import PromptOrder
+from gpu_agents.rollout.controller.prompt_order import PromptOrder
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Document, Note, Points, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel

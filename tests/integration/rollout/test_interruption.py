@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient
-from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.worker.config import WorkerOptions
 from oolong.contracts.rollout import Group, Trajectory
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import seal, write_rows, write_safetensors
-from tests.unit.rollout.simulated_world import assert_ledger_is_true
+from tests.unit.rollout.simulation import assert_ledger_is_true
 
 pytestmark = pytest.mark.engine
 

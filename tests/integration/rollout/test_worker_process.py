@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.controller.listening_clock import ListeningClock
+from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
 from oolong.contracts.attempt import READY_FILE, JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
@@ -28,7 +28,7 @@ from tests.support.ports import reserve_port
 from tests.support.waiting import eventually
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.simulated_world import assert_ledger_is_true
+from tests.unit.rollout.simulation import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
 

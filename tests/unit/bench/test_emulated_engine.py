@@ -18,7 +18,7 @@ from tests.bench.device_model import DeviceModel, Lengths
 from tests.bench.emulated_engine import EmulatedEngine
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
 from tests.unit.rollout.model_files import write_model
-from tests.unit.rollout.scripted_engine import ScriptedRequest
+from tests.unit.rollout.fake_engine import ScriptedRequest
 
 FAST = DeviceModel(
     step_seconds=0.001, sequence_seconds=0.0, context_token_seconds=0.0, prefill_token_seconds=0.0,

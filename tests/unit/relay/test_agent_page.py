@@ -17,8 +17,8 @@ from tests.support.pages import block
 from tests.unit.relay.conftest import Site
 from tests.unit.rollout.harness import TOKEN, Harness
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.scripted_engine import ScriptedEngine
-from tests.unit.rollout.simulated_world import assert_ledger_is_true
+from tests.unit.rollout.fake_engine import ScriptedEngine
+from tests.unit.rollout.simulation import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "how-to" / "agent.md"

@@ -27,8 +27,8 @@ from gpu_agents.rewards.math_answer import decide_quickly, why_unfit
 from gpu_agents.rewards.reward import Completion, NoScore
 from gpu_agents.rewards.user_function import read_result
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.sessions.capture import arguments_of
-from gpu_agents.rollout.sessions.chat import ChatRefused, parse_request, reply_of
+from gpu_agents.rollout.sessions.conversation_tree import arguments_of
+from gpu_agents.rollout.sessions.openai_chat import ChatRefused, parse_request, reply_of
 from gpu_agents.rollout.sessions.session import _GrowingText
 from gpu_agents.rollout.workflows.tool_calls import ToolFormat, tool_calls
 from oolong import untrusted
@@ -217,11 +217,11 @@ COVERED = {
     "gpu_agents/rewards/service.py": "parses nothing itself: runs a reward beside the loop",
     "gpu_agents/rewards/user_function.py": "a result of a user's reward",
     "gpu_agents/rollout/chat_template.py": "chat template",
-    "gpu_agents/rollout/sessions/capture.py": "chat: arguments",
-    "gpu_agents/rollout/sessions/chat.py": "chat",
+    "gpu_agents/rollout/sessions/conversation_tree.py": "chat: arguments",
+    "gpu_agents/rollout/sessions/openai_chat.py": "chat",
     "gpu_agents/rollout/sessions/session.py": "chat: a reply, chat: growing text",
-    "gpu_agents/rollout/sessions/door.py": "untrusted JSON",
-    "gpu_agents/rollout/workflows/inside.py": "runs in the sandbox",
+    "gpu_agents/rollout/sessions/server.py": "untrusted JSON",
+    "gpu_agents/rollout/workflows/guest.py": "runs in the sandbox",
     "gpu_agents/rollout/workflows/python_tool.py": "tool calls",
     "gpu_agents/rollout/workflows/tool_calls.py": "tool calls",
     "gpu_agents/playground/chat.py": "untrusted JSON",

@@ -12,7 +12,7 @@ from oolong.contracts.rollout import PublishedWeights
 from tests.support.virtual_time import VirtualTimeLoop
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.scripted_engine import ScriptedEngine
+from tests.unit.rollout.fake_engine import ScriptedEngine
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:

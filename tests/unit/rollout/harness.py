@@ -23,25 +23,25 @@ from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.__main__ import build
-from gpu_agents.rollout.controller.listening_clock import ListeningClock
+from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
-from gpu_agents.rollout.sessions.door import SessionDoor
+from gpu_agents.rollout.sessions.server import SessionDoor
 from gpu_agents.rollout.worker.__main__ import door_of, sessions_of
 from gpu_agents.rollout.worker.concurrency import Bounds
-from gpu_agents.rollout.worker.engine_slot import EngineSlot
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
 from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
 from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
-from gpu_agents.rollout.worker.loading import Load, WeightLoader
+from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors
-from gpu_agents.rollout.worker.meters import Meters
-from gpu_agents.rollout.worker.options import WorkerOptions
+from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.worker.config import WorkerOptions
 from gpu_agents.rollout.worker.scoring import Scorer
-from gpu_agents.rollout.worker.supervision import Turn
+from gpu_agents.rollout.worker.engine_supervisor import Turn
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.worker import Worker
-from gpu_agents.rollout.workflows.table import build_workflow
+from gpu_agents.rollout.workflows.registry import build_workflow
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts import rollout as wire
 from oolong.contracts.attempt import AttemptFile, JobFile

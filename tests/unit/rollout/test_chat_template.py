@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
-from gpu_agents.rollout.controller.prompt_book import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.run_spec import RolloutSection
 from tests.unit.rollout.model_files import write_model

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.controller.buffer import Candidate, choose_batch
-from gpu_agents.rollout.controller.consumption import LengthBias, measure_batch
+from gpu_agents.rollout.controller.batch_selection import Candidate, choose_batch
+from gpu_agents.rollout.controller.staleness_stats import LengthBias, measure_batch
 from gpu_agents.rollout.controller.evaluation_scores import pass_at_k
 from gpu_agents.rollout.controller.filtering import FilterRules
 from gpu_agents.rollout.controller.gate import GateRules, admit
 from oolong.contracts.rollout import ClaimedGroup, ClaimRequest, FailRequest, SubmitRequest, TakeRequest
-from tests.unit.rollout.simulated_world import announcement, finished_group, new_controller, rules
+from tests.unit.rollout.simulation import announcement, finished_group, new_controller, rules
 
 
 def test_the_gate() -> None:

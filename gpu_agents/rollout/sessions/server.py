@@ -1,0 +1,341 @@
+"""Sessions over HTTP: on loopback for agents of this node, and behind the relay for all others.
+
+    POST /sessions                              open one; 429 with the gate's reason while it is closed
+    GET  /sessions/{id}                         how it stands
+    *    /sessions/{id}/v1/chat/completions     OpenAI's, also as a stream
+    GET  /sessions/{id}/v1/models
+    PUT  /sessions/{id}/reward                  {"reward": 1.0}
+    POST /sessions/{id}/end                     {"reward": 1.0}, {"discard": true} or {}
+
+The bearer is the attempt's token (the relay has checked the user's), or the key of the session itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from gpu_agents.channel import has_token
+from gpu_agents.rollout.engines.errors import EngineError
+from gpu_agents.rollout.sessions.openai_chat import (
+    ChatRefused,
+    ChatRequest,
+    chunk_document,
+    completion_document,
+    error_document,
+    parse_request,
+)
+from gpu_agents.rollout.sessions.manager import NoPlace, NoSession, NotNow, SessionDesk
+from gpu_agents.rollout.sessions.session import Completed, shown
+from gpu_agents.rollout.worker.episode import Interrupted
+from oolong.untrusted import parse_json
+from oolong.workflow import WorkflowFailed
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 4 * 1024 * 1024
+RETRY_SECONDS = 1
+RELAYED = "oolong-relay"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoorFacts:
+    """What the door says of the run."""
+
+    run_id: str
+    token: str  # of the attempt
+    temperature: float
+    max_new_tokens: int
+    timeout_seconds: float
+
+    @property
+    def model(self) -> str:
+        return self.run_id
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class SessionDoor:
+    def __init__(self, desk: SessionDesk, facts: DoorFacts) -> None:
+        self._desk = desk
+        self._facts = facts
+        self._app = web.Application(client_max_size=MOST_BYTES, middlewares=[self._judge])
+        self._app.router.add_post("/sessions", self._open)
+        self._app.router.add_get("/sessions/{id}", self._show)
+        self._app.router.add_put("/sessions/{id}/reward", self._reward)
+        self._app.router.add_post("/sessions/{id}/end", self._end)
+        self._app.router.add_post("/sessions/{id}/v1/chat/completions", self._chat)
+        self._app.router.add_get("/sessions/{id}/v1/models", self._models)
+        self._runner: web.AppRunner | None = None
+
+    async def open(self, port: int) -> int:
+        """Listen on loopback; port 0 takes a free one. Returns the port."""
+        # An agent that hangs up must not leave its completion in the engine.
+        self._runner = web.AppRunner(
+            self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        address: tuple[str, int] = self._runner.addresses[0]
+        self.port = address[1]
+        return self.port
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # --- who, and what went wrong ---------------------------------------------------------------------------
+
+    @web.middleware
+    async def _judge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if RELAYED in request.headers:
+            self._desk.counts["relay_requests"] += 1
+            self._desk.counts["relay_bytes"] += request.content_length or 0
+        try:
+            self._authorise(request)
+            response = await handler(request)
+        except web.HTTPException as error:
+            response = _error(error.status, error.reason or "", code="http")
+        except ChatRefused as error:
+            response = _error(400, str(error), code=error.code, param=error.param)
+        except NoPlace as error:
+            response = self._no_place(error)
+        except NoSession as error:
+            response = _error(404, str(error), code="not_found")
+        except NotNow as error:
+            response = _error(410 if error.code == "session_dropped" else 409, str(error), code=error.code)
+        except Interrupted:
+            response = _error(410, "the session was dropped while the policy spoke", code="session_dropped")
+        except (EngineError, WorkflowFailed) as error:
+            response = _error(502, f"the engine did not finish: {error}", code="engine_error")
+        if RELAYED in request.headers and isinstance(response, web.Response) and response.body:
+            self._desk.counts["relay_bytes"] += len(response.body)  # type: ignore[arg-type]
+        return response
+
+    def _authorise(self, request: web.Request) -> None:
+        given = request.headers.get("Authorization", "")
+        accepted = [self._facts.token]
+        identity = request.match_info.get("id")
+        if identity is not None:
+            try:
+                accepted.append(self._desk.find(identity)[0].key)
+            except NoSession:
+                log.debug("no session %s", identity)  # said to those who have the attempt's token
+        if not any(has_token(given, one) for one in accepted):
+            raise web.HTTPUnauthorized(reason="send the session's api_key as bearer token")
+
+    def _no_place(self, error: NoPlace) -> web.Response:
+        if error.refusal == "run_ending":
+            return _error(410, "the run needs no more rollouts", code="run_ending")
+        message = f"no group may start now ({error.refusal}): come back in a moment"
+        response = _error(429, message, code=error.refusal, kind="admission_refused")
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return response
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    async def _open(self, request: web.Request) -> web.Response:
+        opened = await self._desk.open()
+        identity = opened.session.session_id
+        relayed = RELAYED in request.headers
+        host = f"/api/v1/runs/{self._facts.run_id}" if relayed else f"http://127.0.0.1:{self.port}"
+        document = {
+            "id": identity,
+            "run_id": self._facts.run_id,
+            "base_url": f"{host}/sessions/{identity}/v1",
+            "api_key": "" if relayed else opened.session.key,  # through the relay it is the project token
+            "model": self._facts.model,
+            "group_id": opened.group.claimed.group_id,
+            "member": opened.session.member,
+            "row": opened.row.row,
+            "messages": opened.row.messages,
+            "prompt": opened.group.prompt.text,
+            "answer": opened.row.answer,
+            "temperature": self._facts.temperature,
+            "max_tokens": self._facts.max_new_tokens,
+            "timeout_seconds": self._facts.timeout_seconds,
+        }
+        return web.json_response(document, status=201)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        session, _ = self._desk.find(request.match_info["id"])
+        return web.json_response(shown(session))
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        document = await _object(request)
+        return web.json_response(
+            shown(self._desk.set_reward(request.match_info["id"], _number(document.get("reward"))))
+        )
+
+    async def _end(self, request: web.Request) -> web.Response:
+        identity = request.match_info["id"]
+        document = await _object(request)
+        if document.get("discard"):
+            return web.json_response(shown(self._desk.discard(identity)))
+        if document.get("reward") is not None:
+            self._desk.set_reward(identity, _number(document["reward"]))
+        return web.json_response(shown(self._desk.end(identity)))
+
+    # --- OpenAI's -------------------------------------------------------------------------------------------
+
+    async def _models(self, request: web.Request) -> web.Response:
+        self._desk.find(request.match_info["id"])
+        model = {"id": self._facts.model, "object": "model", "created": 0, "owned_by": "oolong"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        asked = parse_request(await request.read(), temperature=self._facts.temperature)
+        identity = request.match_info["id"]
+        if asked.stream:
+            return await self._stream(request, identity, asked)
+        completed = await self._desk.complete(identity, asked)
+        document = completion_document(
+            _completion_id(),
+            created=int(time.time()),
+            model=self._facts.model,
+            reply=completed.reply,
+            usage=_usage(completed),
+            more=_more(identity, completed),
+        )
+        return web.json_response(document)
+
+    async def _stream(self, request: web.Request, identity: str, asked: ChatRequest) -> web.StreamResponse:
+        """The head goes out with the first text: until then a refusal still has its own status."""
+        writer = _EventWriter(request, self._facts.model)
+        given = 0
+
+        async def said(text: str) -> None:
+            nonlocal given
+            if not asked.tools:  # what may become a tool call is not text yet
+                given += len(text)
+                await writer.delta({"content": text})
+
+        try:
+            completed = await self._desk.complete(identity, asked, said=said)
+        except (ChatRefused, NotNow, NoSession, Interrupted, EngineError, WorkflowFailed) as error:
+            if not writer.begun:
+                raise
+            await writer.event(error_document(str(error), kind="session_error", code="broken_off"))
+            return await writer.end()
+        reply = completed.reply
+        if rest := reply.text[given:]:
+            await writer.delta({"content": rest})
+        if reply.tool_calls:
+            calls = [{"index": place, **call} for place, call in enumerate(reply.tool_calls)]
+            await writer.delta({"tool_calls": calls})
+        await writer.delta({}, finish_reason=reply.finish_reason, oolong=_more(identity, completed))
+        if asked.include_usage:
+            await writer.chunk(usage=_usage(completed))
+        await writer.done()
+        if RELAYED in request.headers:
+            self._desk.counts["relay_bytes"] += writer.bytes
+        return await writer.end()
+
+
+class _EventWriter:
+    """Server-sent events in OpenAI's form. Nothing is sent before the first one."""
+
+    def __init__(self, request: web.Request, model: str) -> None:
+        self.begun = False
+        self.bytes = 0
+        self._request = request
+        self._model = model
+        self._identity = _completion_id()
+        self._created = int(time.time())
+        self._response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+
+    async def delta(self, delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> None:
+        if not self.begun:
+            delta = {"role": "assistant", **delta}
+        await self.chunk(delta=delta, finish_reason=finish_reason, **more)
+
+    async def chunk(
+        self, *, delta: dict[str, Any] | None = None, finish_reason: str | None = None, **more: Any
+    ) -> None:
+        await self.event(
+            chunk_document(
+                self._identity,
+                created=self._created,
+                model=self._model,
+                delta=delta,
+                finish_reason=finish_reason,
+                **more,
+            )
+        )
+
+    async def event(self, document: dict[str, Any]) -> None:
+        await self._write(json.dumps(document))
+
+    async def done(self) -> None:
+        await self._write("[DONE]")
+
+    async def end(self) -> web.StreamResponse:
+        await self._response.write_eof()
+        return self._response
+
+    async def _write(self, data: str) -> None:
+        if not self.begun:
+            self.begun = True
+            await self._response.prepare(self._request)
+        line = f"data: {data}\n\n".encode()
+        self.bytes += len(line)
+        await self._response.write(line)
+
+
+def _completion_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+def _usage(completed: Completed) -> dict[str, int]:
+    sampled = len(completed.turn.sampled.token_ids)
+    return {
+        "prompt_tokens": completed.prompt_tokens,
+        "completion_tokens": sampled,
+        "total_tokens": completed.prompt_tokens + sampled,
+    }
+
+
+def _more(identity: str, completed: Completed) -> dict[str, Any]:
+    """What OpenAI's form has no place for: where the call went on, and which versions of the policy spoke."""
+    versions = completed.turn.sampled.versions
+    return {
+        "session": identity,
+        "turn": completed.turn.number,
+        "continues": completed.turn.parent.number if completed.turn.parent else None,
+        "because": completed.turn.beginning,
+        "policy_versions": [min(versions), max(versions)] if versions else [],
+    }
+
+
+async def _object(request: web.Request) -> dict[str, Any]:
+    body = await request.read()
+    try:
+        document = parse_json(body or b"{}")
+    except ValueError as error:
+        raise ChatRefused("", f"the body is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ChatRefused("", "the body is no JSON object")
+    return document
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ChatRefused("reward", f"reward={value!r}: a finite number")
+    return float(value)
+
+
+def _error(
+    status: int, message: str, *, code: str, param: str | None = None, kind: str = "invalid_request_error"
+) -> web.Response:
+    return web.json_response(error_document(message, kind=kind, code=code, param=param), status=status)

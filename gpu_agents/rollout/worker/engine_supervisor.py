@@ -1,0 +1,170 @@
+"""The life of the worker's engine: start, watch, restart; a few restarts in a while, then no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+from typing import Protocol
+
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from gpu_agents.rollout.engines.launch import EngineProcess, LaunchPlan
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
+
+log = logging.getLogger(__name__)
+
+RESTARTS = 3
+RESTART_WINDOW_SECONDS = 600.0
+FAILED_BOOTS = 3  # in a row, however long each takes
+WATCH_SECONDS = 5.0
+SILENCES = 4
+PORT_SECONDS = 30.0
+
+
+class KeptDying(Exception):
+    """The engine died more often than it may be restarted; the message has its last error."""
+
+
+class Turn(Protocol):
+    """Who has an engine that serves, until the run has ended."""
+
+    async def keep_current(self, client: EngineClient) -> None: ...
+
+
+class Told(Protocol):
+    """Who hears of boots and restarts."""
+
+    def boot(self, done: bool) -> None: ...
+
+    def note(self, kind: str, message: str) -> None: ...
+
+
+class Restarts:
+    """Counts deaths in a sliding window, and boots that failed one after another."""
+
+    def __init__(self, *, allowed: int = RESTARTS, window_seconds: float = RESTART_WINDOW_SECONDS) -> None:
+        self._allowed = allowed
+        self._window_seconds = window_seconds
+        self._at: deque[float] = deque()
+        self.failed_boots = 0
+
+    def allow(self, *, now: float, booted: bool = True) -> bool:
+        """Whether another start may follow this death; `booted`: the engine had served before it."""
+        self.failed_boots = 0 if booted else self.failed_boots + 1
+        if self.failed_boots >= FAILED_BOOTS:
+            return False
+        while self._at and now - self._at[0] > self._window_seconds:
+            self._at.popleft()
+        if len(self._at) >= self._allowed:
+            return False
+        self._at.append(now)
+        return True
+
+    def why(self, error: EngineGone) -> str:
+        """Why no other start follows `error`."""
+        if self.failed_boots >= FAILED_BOOTS:
+            return f"the engine failed to boot {self.failed_boots} times in a row: {error}"
+        return f"the engine died {self._allowed + 1} times in {self._window_seconds:g} s: {error}"
+
+
+class EngineSupervisor:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        limits: ModelLimits,
+        *,
+        slot: EngineSlot,
+        loader: Turn,
+        telemetry: Told,
+    ) -> None:
+        self._plan = plan
+        self._limits = limits
+        self._slot = slot
+        self._loader = loader
+        self._telemetry = telemetry
+        self._restarts = Restarts()
+        self._serving = False  # this life of the engine has come so far
+
+    async def run(self) -> None:
+        """Until the run has ended. Raises KeptDying. Cancelled, it stops the engine before it returns."""
+        while True:
+            self._serving = False
+            try:
+                await self._one_life()
+                return
+            except EngineGone as error:
+                if not self._restarts.allow(now=time.monotonic(), booted=self._serving):
+                    raise KeptDying(self._restarts.why(error)) from error
+                self._slot.meters.restarts += 1
+                log.warning("the engine is started again: %s", error)
+                kind = "engine_restarted" if self._serving else "engine_boot_failed"
+                self._telemetry.note(kind, str(error))
+
+    async def _one_life(self) -> None:
+        await _wait_for_port(self._plan.port)
+        client = EngineClient(self._plan.port, self._plan.api_key, self._limits)
+        process = await EngineProcess.start(self._plan)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            self._telemetry.boot(done=False)
+            await process.wait_until_serving(client)
+            self._serving = True
+            self._telemetry.boot(done=True)
+            log.info("engine pid %d serves", process.pid)
+            keeping = asyncio.create_task(self._loader.keep_current(client))
+            tasks = {
+                keeping,
+                asyncio.create_task(_watch(client, process)),
+                asyncio.create_task(_raise_at_exit(process)),
+            }
+            done, _pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._slot.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await process.stop()
+            await client.close()
+
+
+async def _raise_at_exit(process: EngineProcess) -> None:
+    code = await process.wait()
+    raise EngineGone(f"the engine's process {process.pid} ended with status {code}{process.last_lines}")
+
+
+async def _watch(client: EngineClient, process: EngineProcess) -> None:
+    """GET /model_info is the sign of life: /health hangs while the engine is paused."""
+    silences = 0
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            await client.weight_version()
+            silences = 0
+        except EngineError as error:
+            silences += 1
+            if silences == SILENCES:
+                raise EngineGone(
+                    f"/model_info failed {SILENCES} times in a row: {error}{process.last_lines}"
+                ) from error
+
+
+async def _wait_for_port(port: int) -> None:
+    """The last incarnation's engine may hold the port for a moment longer."""
+    deadline = time.monotonic() + PORT_SECONDS
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise EngineGone(
+                        f"port {port} of the engine is taken by another process: {error}"
+                    ) from error
+        await asyncio.sleep(0.2)

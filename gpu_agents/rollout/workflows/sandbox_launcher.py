@@ -1,0 +1,44 @@
+"""Workflows of users in the sandbox: the one launcher that production knows."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from gpu_agents.rollout.workflows.sandbox_host import Launcher
+from oolong.sandbox import MEBIBYTE, SOCKET_INSIDE, Limits, Program, Sandbox, Status, examine
+
+DAY_SECONDS = 86_400.0
+# Of one host, for as long as the engine needs for its group; what code does without asking anything is bounded by
+# `host.SILENT_SECONDS` as well.
+LIMITS = Limits(
+    cpu_seconds=900,
+    wall_seconds=DAY_SECONDS,
+    total_wall_seconds=DAY_SECONDS,
+    memory_bytes=512 * MEBIBYTE,
+    processes=16,
+)
+FIRST_UID = 31_000  # beside those of the reward service
+SLOTS_MOST = 64
+
+
+def examined(*, worker: int, slots: int) -> Sandbox:
+    """This machine's sandbox for one worker. Raises SandboxRefused with what is missing and the command for it."""
+    slots = min(slots, SLOTS_MOST)
+    return examine(slots=slots, first_uid=FIRST_UID + worker * SLOTS_MOST).require()
+
+
+def in_sandbox(sandbox: Sandbox) -> Launcher:
+    def launch(program: str, common: dict[str, Any], socket: Path, stop: threading.Event) -> str:
+        inside = {**common, "socket": SOCKET_INSIDE}
+        outcome = sandbox.run(Program(source=program, common=inside, socket=socket), LIMITS, stop=stop)
+        if outcome.error:
+            return f"the sandbox failed: {outcome.error}"
+        ended = outcome.only
+        if stop.is_set() or ended.status is Status.OK:
+            return ""
+        said = ended.stderr.decode(errors="replace").strip()[-500:]
+        return f"it ended with {ended.status}, exit status {ended.exit_code}: {said}"
+
+    return launch

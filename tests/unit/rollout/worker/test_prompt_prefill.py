@@ -1,0 +1,100 @@
+"""A group's prompt is computed once, and nothing about it can hold its members up for good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
+from gpu_agents.rollout.worker import prompt_prefill
+from gpu_agents.rollout.worker.engine_handle import EngineSlot
+from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from oolong.contracts.rollout import PublishedWeights
+from tests.support.waiting import eventually
+from tests.unit.rollout.harness import Harness
+from tests.unit.rollout.fake_engine import ScriptedEngine
+
+LONG = [97] * WORTH_TOKENS
+
+
+@pytest.fixture
+async def slot(engine: ScriptedEngine) -> AsyncIterator[EngineSlot]:
+    client = EngineClient(engine.port, engine.api_key, ModelLimits(vocabulary=264, context_tokens=1024))
+    slot = EngineSlot(Meters(clock=time.monotonic))
+    slot.open(client, 0)
+    yield slot
+    await client.close()
+
+
+def group(size: int = 4) -> list[Member]:
+    return [Member(index=i) for i in range(size)]
+
+
+async def test_one_request_goes_ahead_of_all_members(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    engine.places = 0
+    waiting = [asyncio.create_task(prefill.before(member)) for member in members]
+    await eventually(lambda: engine.requests, "the prefill waits for a place")
+    assert not any(task.done() for task in waiting)
+    engine.places = 1
+    await asyncio.gather(*waiting)
+    assert engine.seen_inputs == [LONG]
+    assert [member.rid for member in members] == [""] * 4
+    assert slot.meters.generated_tokens == 0 and slot.meters.input_tokens == len(LONG)
+
+
+async def test_the_worker_has_it_made_for_every_group(
+    new_harness: Callable[..., Harness],
+    engine: ScriptedEngine,
+    versions: Callable[[int], PublishedWeights],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prompt_prefill, "WORTH_TOKENS", 2)
+    async with new_harness(rollout={"group_size": 4}) as run:
+        run.start_worker(engine.port, engine.api_key)
+        await run.trainer.announce(versions(0), "none")
+        groups = await run.trainer.take(0)
+    assert [engine.seen_inputs.count(group.prompt_token_ids) for group in groups] == [1 + 4] * len(groups)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "members"),
+    [
+        pytest.param(LONG[1:], group(), id="a short prompt"),
+        pytest.param(LONG, group(1), id="one member"),
+        pytest.param(LONG, [Member(index=0, token_ids=[97]), Member(index=1)], id="one that is not resumed"),
+    ],
+)
+async def test_nothing_goes_ahead_where_it_saves_nothing(
+    slot: EngineSlot, engine: ScriptedEngine, prompt: list[int], members: list[Member]
+) -> None:
+    prefill = PromptPrefill(slot, prompt, members)
+    await asyncio.gather(*(prefill.before(member) for member in members))
+    assert engine.seen_inputs == []
+
+
+async def test_a_dead_engine_lets_the_members_go(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    await slot.client.pause("retract")
+    waiting = asyncio.gather(*(prefill.before(member) for member in members))
+    await eventually(lambda: engine.seen_inputs, "the prefill has come to the engine")
+    await engine.die()
+    await asyncio.wait_for(waiting, 60)
+
+
+async def test_an_abort_of_the_first_member_ends_it(slot: EngineSlot, engine: ScriptedEngine) -> None:
+    engine.places = 0  # none is ever decoded
+    members = group()
+    prefill = PromptPrefill(slot, LONG, members)
+    waiting = asyncio.gather(*(prefill.before(member) for member in members))
+    await eventually(lambda: engine.requests, "the prefill waits for a place")
+    assert members[0].rid in engine.requests
+    await slot.abort([members[0].rid])
+    await asyncio.wait_for(waiting, 60)

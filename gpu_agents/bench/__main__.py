@@ -16,16 +16,16 @@ from gpu_agents.bench.report import report
 from gpu_agents.bench.scoring import score_twice, stored_samples
 from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
-from gpu_agents.rollout.controller.__main__ import rules_of, why_not_evaluated
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
+from gpu_agents.rollout.controller.__main__ import controller_config, why_not_evaluated
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
-from gpu_agents.rollout.controller.initial_weights import give_weights
-from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
+from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
-from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
-from gpu_agents.rollout.worker.manifest import WeightsRefused
+from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
+from gpu_agents.rollout.worker.manifest import InvalidWeights
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import BenchSection
@@ -49,11 +49,11 @@ def main() -> int:
     job = read_arguments("gpu_agents.bench")
     try:
         return asyncio.run(test_reward(job))
-    except DatasetUnusable as error:
+    except InvalidDataset as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
-    except PromptsRefused as error:
+    except InvalidPrompts as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
-    except (ModelFilesUnusable, WeightsRefused) as error:
+    except (InvalidModelFiles, InvalidWeights) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
     except PeerGone as error:
         return leave(job, EndReason.REWARD_SERVICE_KEPT_DYING, str(error))
@@ -66,7 +66,7 @@ async def test_reward(job: Job) -> int:
     bench = spec.bench
     assert bench is not None
     template = ChatTemplate(job.attempt.model_directory)
-    book = PromptBook(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
+    book = PromptStore(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
     outbox = Outbox(job.directory, job.job.incarnation)
     stopping = asyncio.create_task(stop_event().wait())
     working = asyncio.create_task(_work(job, bench, book, template, outbox))
@@ -83,7 +83,7 @@ async def test_reward(job: Job) -> int:
 
 
 async def _work(
-    job: Job, bench: BenchSection, book: PromptBook, template: ChatTemplate, outbox: Outbox
+    job: Job, bench: BenchSection, book: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> None:
     reward = job.attempt.run_spec.reward
     prompts = book.first(bench.rows)
@@ -119,14 +119,14 @@ async def _work(
 
 
 async def _from_model(
-    job: Job, bench: BenchSection, book: PromptBook, template: ChatTemplate, outbox: Outbox
+    job: Job, bench: BenchSection, book: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> list[Sample]:
     """Sampled by the attempt's engine, as an evaluation that nobody scores."""
     prompts = book.first(bench.rows)
     limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": bench.max_new_tokens})
     book.check(limits, job.attempt.model_directory)
     controller = Controller(
-        rules=rules_of(job.attempt.run_spec),
+        rules=controller_config(job.attempt.run_spec),
         rows=book.rows,
         prompt_of=book.of_row,
         evaluation=EvaluationPlan(
@@ -140,7 +140,9 @@ async def _from_model(
             texts_only=True,
         ),
     )
-    controller.evaluate_only(give_weights(job.attempt.model_directory, job.attempt.weights_directory))
+    controller.evaluate_only(
+        publish_initial_weights(job.attempt.model_directory, job.attempt.weights_directory)
+    )
     telemetry = ControllerTelemetry(job, outbox, template)
     server = ControllerServer(
         controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)

@@ -9,7 +9,7 @@ import sys
 from gpu_agents.channel import Peer
 from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.playground.door import Engine, PlaygroundDoor
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import EngineProcess
@@ -27,7 +27,7 @@ def main() -> int:
     job = read_arguments("gpu_agents.playground")
     try:
         return asyncio.run(serve(job))
-    except ModelFilesUnusable as error:
+    except InvalidModelFiles as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
     except EngineConfigRejected as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))

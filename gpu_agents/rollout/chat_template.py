@@ -19,7 +19,7 @@ from oolong.model_files import chat_template
 _STAND_IN = "what-the-assistant-said"
 
 
-class ModelFilesUnusable(ValueError):
+class InvalidModelFiles(ValueError):
     """A file of the model directory is missing or cannot be read; the message names it."""
 
 
@@ -30,7 +30,7 @@ class ChatTemplate:
         directory = Path(model_directory)
         tokenizer_file = directory / "tokenizer.json"
         if not tokenizer_file.is_file():
-            raise ModelFilesUnusable(f"{directory} has no tokenizer.json; add the model's fast tokenizer")
+            raise InvalidModelFiles(f"{directory} has no tokenizer.json; add the model's fast tokenizer")
         self.tokenizer = Tokenizer.from_file(str(tokenizer_file))
         settings = _read_json(directory / "tokenizer_config.json")
         source = _source(directory, settings)
@@ -60,7 +60,7 @@ class ChatTemplate:
                 )
             )
         except jinja2.TemplateError as error:
-            raise ModelFilesUnusable(
+            raise InvalidModelFiles(
                 f"the chat template refused the messages {messages!r}: {error}"
             ) from error
 
@@ -75,7 +75,7 @@ class ChatTemplate:
         before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _STAND_IN}]
         _before, found, after = self.render([*before, *self._plain(messages)]).partition(_STAND_IN)
         if not found:
-            raise ModelFilesUnusable(
+            raise InvalidModelFiles(
                 "the chat template leaves out what the assistant said before: a conversation of several turns cannot "
                 "be continued with it; take workflow single_turn"
             )
@@ -108,7 +108,7 @@ def _source(directory: Path, settings: Mapping[str, Any]) -> chat_template.Sourc
     files = {path.name: path for path in directory.iterdir() if path.is_file()}
     found = chat_template.source_of(files, settings)
     if found is None:
-        raise ModelFilesUnusable(
+        raise InvalidModelFiles(
             f"{directory} has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json"
         )
     return found
@@ -120,5 +120,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except json.JSONDecodeError as error:
-        raise ModelFilesUnusable(f"{path.name} is not JSON: {error}") from error
+        raise InvalidModelFiles(f"{path.name} is not JSON: {error}") from error
     return content

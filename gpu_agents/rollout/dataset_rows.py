@@ -10,7 +10,7 @@ import msgspec
 from oolong.contracts.attempt import CanonicalRow
 
 
-class DatasetUnusable(ValueError):
+class InvalidDataset(ValueError):
     """The rows cannot serve this run; the message names the row or the split."""
 
 
@@ -23,7 +23,7 @@ def read_rows(path: str | Path, *, split: str) -> list[CanonicalRow]:
         if row.split == split:
             rows.append(row)
     if not rows:
-        raise DatasetUnusable(
+        raise InvalidDataset(
             f"split {split!r} has no rows; the dataset version has {splits or 'no rows at all'}"
         )
     return rows
@@ -36,6 +36,6 @@ def _decode(path: Path) -> Iterator[CanonicalRow]:
             try:
                 yield decoder.decode(line)
             except msgspec.DecodeError as error:
-                raise DatasetUnusable(
+                raise InvalidDataset(
                     f"line {number} of the dataset is not a canonical row: {error}"
                 ) from error

@@ -6,7 +6,7 @@ reward.scale * worth + reward.bias). Those of Oolong and those of users are writ
 A workflow never holds tokens of its own. What the policy samples is kept as sampled, ids, log-probabilities and
 versions, and is never tokenised again; what the environment says is tokenised alone and has no part in the loss.
 
-A workflow that says `movable` may be stopped at any `await` and run again from its start on another engine. It is
+A workflow that says `migratable` may be stopped at any `await` and run again from its start on another engine. It is
 then told what it was told before, turn by turn and score by score, until it stands where it was: so what it does
 must follow from the episode alone, not from the time, from chance, or from anything that it keeps elsewhere.
 """

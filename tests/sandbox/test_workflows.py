@@ -12,9 +12,9 @@ import pytest
 from gpu_agents.channel import Peer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
-from gpu_agents.rollout.worker.code_execution import NoSandbox, SandboxedPython
-from gpu_agents.rollout.workflows.sandbox_launcher import in_sandbox
-from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow
+from gpu_agents.rollout.worker.code_execution import SandboxedPython, SandboxUnavailable
+from gpu_agents.rollout.workflows.sandbox_launcher import sandbox_launcher
+from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from oolong.sandbox import Sandbox
 from oolong.workflow import PolicyTurn, WorkflowFailed
 from tests.sandbox.conftest import Baits
@@ -42,7 +42,7 @@ class Talk:
 
 async def play(sandbox: Sandbox, body: str, *, episodes: int = 1) -> tuple[list[Any], list[Talk]]:
     source = "async def run(episode, **options):\n" + "\n".join(f"    {line}" for line in body.splitlines())
-    workflow = SourceWorkflow(source, {"depth": 3}, in_sandbox(sandbox), seats=episodes)
+    workflow = UserWorkflow(source, {"depth": 3}, sandbox_launcher(sandbox), seats=episodes)
     talks = [Talk() for _ in range(episodes)]
     try:
         results = await asyncio.gather(
@@ -117,7 +117,7 @@ return 1"""
 async def test_hosts_wait_for_a_free_sandbox_and_all_are_played(sandbox: Sandbox, episodes: int) -> None:
     """Of two sandboxes at a time; each host has one seat here."""
     source = "async def run(episode):\n    return await episode.score()\n"
-    workflow = SourceWorkflow(source, {}, in_sandbox(sandbox), seats=1)
+    workflow = UserWorkflow(source, {}, sandbox_launcher(sandbox), seats=1)
     results = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(episodes)))  # type: ignore[arg-type]
     await workflow.close()
     assert results == [0.5] * episodes
@@ -155,5 +155,5 @@ async def test_code_of_the_policy_runs_in_the_reward_services_sandbox(sandbox: S
 
 async def test_without_a_sandbox_a_workflow_with_tools_is_refused_with_the_reason() -> None:
     async with reward_service(None) as peer:
-        with pytest.raises(NoSandbox, match="started without a sandbox"):
+        with pytest.raises(SandboxUnavailable, match="started without a sandbox"):
             await SandboxedPython(peer, seconds=2.0).require()

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.controller import snapshot as snapshots
+from gpu_agents.rollout.controller.config import ControllerConfig
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
-from gpu_agents.rollout.controller.filtering import FilterRules
-from gpu_agents.rollout.controller.gate import GateRules
-from gpu_agents.rollout.controller.initial_weights import give_weights
-from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
-from gpu_agents.rollout.controller.config import Rules
+from gpu_agents.rollout.controller.filtering import FilterConfig
+from gpu_agents.rollout.controller.gate import GateConfig
+from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
+from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
-from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
-from gpu_agents.rollout.worker.manifest import WeightsRefused
+from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
+from gpu_agents.rollout.worker.manifest import InvalidWeights
 from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.live_changes import LiveFile
@@ -40,13 +40,13 @@ def main() -> int:
     job = read_arguments("gpu_agents.rollout.controller")
     try:
         controller, template = build(job)
-    except DatasetUnusable as error:
+    except InvalidDataset as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
-    except PromptsRefused as error:
+    except InvalidPrompts as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
-    except (ModelFilesUnusable, WeightsRefused) as error:
+    except (InvalidModelFiles, InvalidWeights) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
-    except snapshots.SnapshotUnusable as error:
+    except snapshots.InvalidSnapshot as error:
         return leave(job, EndReason.NO_VALID_CHECKPOINT, str(error))
     return asyncio.run(serve(job, controller, template))
 
@@ -57,17 +57,17 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
     spec = attempt.run_spec
     template = ChatTemplate(attempt.model_directory)
     rows = read_rows(attempt.dataset_file, split=spec.dataset.split)
-    prompts = PromptBook(rows, template, tools=tools_of(spec.workflow))
+    prompts = PromptStore(rows, template, tools=tools_of(spec.workflow))
     if spec.kind != "eval":  # an eval run's are checked with the evaluation's own limits
         prompts.check(spec.rollout, attempt.model_directory)
     restored = None
     if attempt.resume_directory:
         file = Path(attempt.resume_directory) / "controller.msgpack"
         if not file.is_file():
-            raise snapshots.SnapshotUnusable(f"{file} is missing: this checkpoint cannot resume an rl run")
+            raise snapshots.InvalidSnapshot(f"{file} is missing: this checkpoint cannot resume an rl run")
         restored = snapshots.decode(file.read_bytes())
     controller = Controller(
-        rules=rules_of(spec),
+        rules=controller_config(spec),
         rows=prompts.rows,
         prompt_of=prompts.of_row,
         evaluation=_evaluation_plan(job, spec, template),
@@ -75,7 +75,7 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
         tokens_generated_before=attempt.tokens_generated_before,
     )
     if spec.kind == "eval":
-        controller.evaluate_only(give_weights(attempt.model_directory, attempt.weights_directory))
+        controller.evaluate_only(publish_initial_weights(attempt.model_directory, attempt.weights_directory))
     log.info(
         "%d prompts of split %r; resumes at %s",
         len(prompts.rows),
@@ -85,9 +85,9 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
     return controller, template
 
 
-def rules_of(spec: RunSpec) -> Rules:
-    return Rules(
-        gate=GateRules(
+def controller_config(spec: RunSpec) -> ControllerConfig:
+    return ControllerConfig(
+        gate=GateConfig(
             groups_per_step=spec.trainer.groups_per_step,
             max_staleness=spec.staleness.max,
             max_concurrent_groups=spec.rollout.max_concurrent_groups,
@@ -96,7 +96,7 @@ def rules_of(spec: RunSpec) -> Rules:
         straggler_policy=spec.staleness.straggler_policy,
         group_size=spec.rollout.group_size,
         seed=spec.seed,
-        filter=FilterRules(
+        filter=FilterConfig(
             kind=spec.rollout.filter.kind,
             low=spec.rollout.filter.low,
             high=spec.rollout.filter.high,
@@ -116,7 +116,7 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
     rows = read_rows(file, split=spec.dataset.split if spec.kind == "eval" else evaluation.split)
     if spec.kind == "eval":
         rows = rows[: evaluation.prompts]
-    book = PromptBook(rows, template, tools=tools_of(spec.workflow))
+    book = PromptStore(rows, template, tools=tools_of(spec.workflow))
     rollout = spec.rollout
     if evaluation.max_new_tokens is not None:
         rollout = rollout.model_copy(update={"max_new_tokens": evaluation.max_new_tokens})

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpu_agents.rollout.controller.batch_selection import (
+    BatchSelection,
     Candidate,
-    Choice,
     StragglerPolicy,
-    choose_batch,
     missed_deadlines,
+    select_batch,
 )
+from gpu_agents.rollout.controller.counters import Counters
+from gpu_agents.rollout.controller.filtering import FilterCounts
+from gpu_agents.rollout.controller.group_store import GroupStore
 from gpu_agents.rollout.controller.staleness_stats import (
     BatchStaleness,
     ConsumedTotals,
@@ -18,9 +21,6 @@ from gpu_agents.rollout.controller.staleness_stats import (
     LengthBias,
     measure_batch,
 )
-from gpu_agents.rollout.controller.counters import Counts
-from gpu_agents.rollout.controller.filtering import FilterCounts
-from gpu_agents.rollout.controller.group_store import Groups
 from oolong.contracts.rollout import Group, TakeReply, TakeRequest
 
 
@@ -38,10 +38,12 @@ class TrainedBatch:
     groups_over_bound: int  # of the run so far
 
 
-class Batches:
+class BatchAssembler:
     """Takes batches from `groups` and accounts for what was trained on."""
 
-    def __init__(self, groups: Groups, consumed: ConsumedTotals, counts: Counts, *, notes: list[str]) -> None:
+    def __init__(
+        self, groups: GroupStore, consumed: ConsumedTotals, counts: Counters, *, notes: list[str]
+    ) -> None:
         self._groups = groups
         self._consumed = consumed
         self._counts = counts
@@ -93,8 +95,8 @@ class Batches:
             groups_over_bound=self._consumed.groups_over_bound,
         )
 
-    def _choose(self, request: TakeRequest, policy: StragglerPolicy) -> Choice:
-        choice = choose_batch(
+    def _choose(self, request: TakeRequest, policy: StragglerPolicy) -> BatchSelection:
+        choice = select_batch(
             policy,
             version=request.version,
             groups=request.groups,
@@ -108,7 +110,7 @@ class Batches:
     def _drop_missed_deadlines(self, request: TakeRequest) -> None:
         """The bound of some finished groups cannot be kept any more, however long the trainer waits: they go.
 
-        Groups keep the bound under which they were admitted, so this is not expected to happen; waiting for it to
+        GroupStore keep the bound under which they were admitted, so this is not expected to happen; waiting for it to
         pass would be waiting for ever.
         """
         missed = missed_deadlines(self._finished(), version=request.version, groups=request.groups)

@@ -22,20 +22,20 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class BatchSelection:
     batch: list[str]  # group ids, oldest first; empty while there is no batch
     drop: list[str]  # over-stale groups that leave now
     straggler: bool = False  # enough groups are finished, but the bound of an unfinished one would break
 
 
-def choose_batch(
+def select_batch(
     policy: StragglerPolicy,
     *,
     version: int,
     groups: int,
     finished: Sequence[Candidate],
     unfinished_deadlines: Sequence[int],
-) -> Choice:
+) -> BatchSelection:
     """The batch to train at `version`: the `groups` oldest finished ones, if the policy lets them go.
 
     `unfinished_deadlines` has one entry per group that is being generated, or waits with tokens. Its deadline counts
@@ -48,13 +48,13 @@ def choose_batch(
     order = _earliest_deadline_first if policy == "wait" else _oldest_claim_first
     usable = sorted((c for c in finished if c.group_id not in left), key=order)
     if len(usable) < groups:
-        return Choice(batch=[], drop=drop)
+        return BatchSelection(batch=[], drop=drop)
     chosen, rest = usable[:groups], usable[groups:]
     if policy == "wait":
         deadlines = [c.deadline for c in rest] + list(unfinished_deadlines)
         if not _every_deadline_can_be_met(deadlines, version=version, groups=groups):
-            return Choice(batch=[], drop=drop, straggler=True)
-    return Choice(batch=[c.group_id for c in chosen], drop=drop)
+            return BatchSelection(batch=[], drop=drop, straggler=True)
+    return BatchSelection(batch=[c.group_id for c in chosen], drop=drop)
 
 
 def missed_deadlines(finished: Sequence[Candidate], *, version: int, groups: int) -> list[str]:

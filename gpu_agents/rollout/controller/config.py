@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpu_agents.rollout.controller.batch_selection import StragglerPolicy
-from gpu_agents.rollout.controller.filtering import FilterRules
-from gpu_agents.rollout.controller.gate import GateRules
+from gpu_agents.rollout.controller.filtering import FilterConfig
+from gpu_agents.rollout.controller.gate import GateConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    gate: GateRules
+class ControllerConfig:
+    gate: GateConfig
     straggler_policy: StragglerPolicy
     group_size: int
     seed: int
-    filter: FilterRules = field(default_factory=FilterRules)
+    filter: FilterConfig = field(default_factory=FilterConfig)
     group_wall_seconds: float | None = None
     branching: bool = False  # a member may leave several trajectories, as agent sessions do

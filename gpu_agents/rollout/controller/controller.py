@@ -11,21 +11,21 @@ from dataclasses import replace
 
 import msgspec
 
-from gpu_agents.rollout.controller.batch_assembler import Batches, TrainedBatch
-from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, version_span
-from gpu_agents.rollout.controller.counters import Counts
-from gpu_agents.rollout.controller.engine_registry import Engine, Engines
-from gpu_agents.rollout.controller.evaluation_scheduler import EvaluationDesk
+from gpu_agents.rollout.controller.batch_assembler import BatchAssembler, TrainedBatch
+from gpu_agents.rollout.controller.config import ControllerConfig
+from gpu_agents.rollout.controller.counters import Counters
+from gpu_agents.rollout.controller.engine_registry import Engine, EngineRegistry
+from gpu_agents.rollout.controller.evaluation_scheduler import EvaluationScheduler
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.filtering import FilterCounts, is_filtered
 from gpu_agents.rollout.controller.gate import Admission, admit
-from gpu_agents.rollout.controller.group_validation import check_group
-from gpu_agents.rollout.controller.group_store import Groups
-from gpu_agents.rollout.controller.group_state import HeldGroup, group_tokens, sampled_tokens
+from gpu_agents.rollout.controller.group_state import GroupState, group_tokens, sampled_tokens
+from gpu_agents.rollout.controller.group_store import GroupStore
+from gpu_agents.rollout.controller.group_validation import validate_group
 from gpu_agents.rollout.controller.ledger import DropReason
-from gpu_agents.rollout.controller.config import Rules
 from gpu_agents.rollout.controller.snapshot import Snapshot
+from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, version_span
 from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
@@ -57,7 +57,7 @@ from oolong.contracts.rollout import (
 )
 
 
-class OutOfOrder(Exception):
+class VersionConflict(Exception):
     """The trainer asked for something that the current version does not allow; the message names both."""
 
 
@@ -67,7 +67,7 @@ class Controller:
     def __init__(
         self,
         *,
-        rules: Rules,
+        rules: ControllerConfig,
         rows: list[int],
         prompt_of: Callable[[int], EvaluationPrompt],
         evaluation: EvaluationPlan | None = None,
@@ -77,23 +77,23 @@ class Controller:
         self.rules = rules
         self._prompt_of = prompt_of
         self.versions = Versions()
-        self.groups = Groups(rules=rules, rows=rows, versions=self.versions, restored=restored)
+        self.groups = GroupStore(rules=rules, rows=rows, versions=self.versions, restored=restored)
         self.ledger, self.tokens = self.groups.ledger, self.groups.tokens
         self.tokens.recover(tokens_generated_before)
         self.waiting, self.running = self.groups.waiting, self.groups.running  # to be read here, moved there
         self.buffered, self.taken = self.groups.buffered, self.groups.taken
         self.consumed = restored.consumed if restored else ConsumedTotals()
         self.filtering = FilterCounts()
-        self.engines = Engines()
-        self.counts = Counts()
+        self.engines = EngineRegistry()
+        self.counts = Counters()
         self.ending: str = ""  # the trainer's reason, once it has said that no batch will be taken any more
         self.ended = False
         self._restored_version = restored.version if restored else None
         self._probes: list[AckedProbe] = []
         self._all_stale_since: float | None = None
         self._notes: list[str] = []  # for the run's events, at the next tick
-        self._batches = Batches(self.groups, self.consumed, self.counts, notes=self._notes)
-        self._evaluation_desk = EvaluationDesk(
+        self._batches = BatchAssembler(self.groups, self.consumed, self.counts, notes=self._notes)
+        self._evaluation_desk = EvaluationScheduler(
             evaluation,
             restored.evaluations if restored else None,
             left_over=restored.unfinished_evaluation if restored else "",
@@ -136,11 +136,11 @@ class Controller:
         )
 
     def submit(self, request: SubmitRequest, *, now: float) -> None:
-        """A finished, scored group enters the buffer. Raises Late, and ValueError for one of a wrong shape."""
+        """A finished, scored group enters the buffer. Raises StaleClaim, and ValueError for one of a wrong shape."""
         self._hear(request.worker_id, now=now)
         if self.groups.is_settled(request.claim_id):
             return
-        check_group(request.group, group_size=self.rules.group_size, branching=self.rules.branching)
+        validate_group(request.group, group_size=self.rules.group_size, branching=self.rules.branching)
         held = self.groups.end_claim(
             request.claim_id, request.worker_id, late_tokens=group_tokens(request.group)
         )
@@ -258,9 +258,9 @@ class Controller:
             return None  # a repeated call: its reply was lost
         self._require_version(request.version, self.versions.number + 1, "versions are announced one by one")
         if request.weights is None:
-            raise OutOfOrder(f"version {request.version} was announced without its weights")
+            raise VersionConflict(f"version {request.version} was announced without its weights")
         if not self.taken:
-            raise OutOfOrder(
+            raise VersionConflict(
                 f"version {request.version} was announced as trained, but no batch had been taken for it"
             )
         batch = self._batches.train(request.version, filtering=self.filtering)
@@ -452,7 +452,7 @@ class Controller:
             return "paused"  # it is at the evaluation, and rejoins with the result
         return None
 
-    def _next_group(self) -> tuple[HeldGroup | None, Refusal | None]:
+    def _next_group(self) -> tuple[GroupState | None, Refusal | None]:
         """The next group to hand out. Waiting ones are in N already: only concurrency binds them."""
         if self.waiting:
             if len(self.running) >= self.rules.gate.max_concurrent_groups:
@@ -463,7 +463,7 @@ class Controller:
             return None, admission.refusal
         return self.groups.draw(max_staleness=self.rules.gate.max_staleness), None
 
-    def _hand_out(self, held: HeldGroup, request: ClaimRequest, *, now: float) -> ClaimedGroup:
+    def _hand_out(self, held: GroupState, request: ClaimRequest, *, now: float) -> ClaimedGroup:
         claim = self.groups.hand_out(
             held, worker_id=request.worker_id, engine_version=request.engine_version, now=now
         )
@@ -490,12 +490,12 @@ class Controller:
                 request.version, expected, "trainer and controller must resume one checkpoint"
             )
         elif self.ledger.trained == 0 and request.version != 0:
-            raise OutOfOrder(
+            raise VersionConflict(
                 f"the trainer starts at version {request.version} but the controller has no snapshot: give both "
                 "the same resume_directory"
             )
         if request.weights is None:
-            raise OutOfOrder(f"version {request.version} was announced without its weights")
+            raise VersionConflict(f"version {request.version} was announced without its weights")
         self.groups.raise_bounds(self.rules.gate.max_staleness)
         self._publish(request.weights)
         if request.version == 0:
@@ -510,4 +510,4 @@ class Controller:
     @staticmethod
     def _require_version(given: int, expected: int, rule: str) -> None:
         if given != expected:
-            raise OutOfOrder(f"version {given} was given and {expected} is due: {rule}")
+            raise VersionConflict(f"version {given} was given and {expected} is due: {rule}")

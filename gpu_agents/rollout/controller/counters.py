@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(kw_only=True)
-class Counts:
+class Counters:
     acks: int = 0
     failed_loads: int = 0
     versions_announced: int = 0

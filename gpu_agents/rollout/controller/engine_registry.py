@@ -24,7 +24,7 @@ class Engine:
         return self.stale_since is not None
 
 
-class Engines:
+class EngineRegistry:
     def __init__(self) -> None:
         self._engines: dict[str, Engine] = {}
         self.joined = 0

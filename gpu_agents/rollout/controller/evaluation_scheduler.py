@@ -5,7 +5,7 @@ A version that is to be evaluated is pinned until its result is here or it is gi
 
 from __future__ import annotations
 
-from gpu_agents.rollout.controller.engine_registry import Engines
+from gpu_agents.rollout.controller.engine_registry import EngineRegistry
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.evaluations import (
     ASKED,
@@ -26,7 +26,7 @@ from oolong.contracts.rollout import (
 SILENCE_SECONDS = 60.0  # of all workers, before the end of the run waits for no evaluation any more
 
 
-class EvaluationDesk:
+class EvaluationScheduler:
     """`notes` is the controller's list of sentences for the run's events; `left_over` the label of the evaluation that
     the attempt before this one had not finished at its snapshot."""
 
@@ -37,7 +37,7 @@ class EvaluationDesk:
         *,
         left_over: str = "",
         versions: Versions,
-        engines: Engines,
+        engines: EngineRegistry,
         notes: list[str],
     ) -> None:
         self.evaluations = Evaluations(plan, scores)

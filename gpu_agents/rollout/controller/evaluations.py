@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores, score_evaluation, score_prompts
-from gpu_agents.rollout.controller.evaluator_pool import Evaluators
+from gpu_agents.rollout.controller.evaluator_pool import EvaluatorPool
 from oolong.contracts.evaluation import PromptScores
 from oolong.contracts.rollout import (
     EvaluationFailure,
@@ -57,7 +57,7 @@ class Evaluations:
         self.failure: EvaluationFailure | None = None  # of the one that was given up last
         self.texts: list[SampledText] = []  # of one that was texts_only
         self.by_prompt: PromptScores | None = None  # of the newest finished one
-        self.evaluators = Evaluators()
+        self.evaluators = EvaluatorPool()
         self._failures = 0  # of the pending one
         self._worker_id = ""
         self._open_since: float | None = None  # first moment at which an engine asked and had another version

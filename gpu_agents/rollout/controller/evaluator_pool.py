@@ -23,7 +23,7 @@ class Evaluator:
     told_to_leave: bool = False
 
 
-class Evaluators:
+class EvaluatorPool:
     """Who is here, and for which task one is wanted."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from oolong.contracts.rollout import Group, rollouts_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterRules:
+class FilterConfig:
     kind: Literal["none", "zero_variance", "success_rate"] = "none"
     low: float = 0.0  # kept: low < success rate < high
     high: float = 1.0
@@ -21,7 +21,7 @@ class FilterRules:
     max_in_a_row: int = 512
 
 
-def is_filtered(rules: FilterRules, group: Group) -> bool:
+def is_filtered(rules: FilterConfig, group: Group) -> bool:
     """`zero_variance`: all rewards are equal. `success_rate`: the share of successful members is out of bounds."""
     if rules.kind == "zero_variance":
         return len({trajectory.reward for trajectory in group.trajectories}) == 1

@@ -13,7 +13,7 @@ from oolong.contracts.rollout import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateRules:
+class GateConfig:
     groups_per_step: int  # B
     max_staleness: int  # eta
     max_concurrent_groups: int  # running at once, over all engines
@@ -26,7 +26,7 @@ class Admission:
     refusal: Refusal | None  # what binds, when there is no place
 
 
-def admit(rules: GateRules, *, version: int, held: int, running: int, waiting: int = 0) -> Admission:
+def admit(rules: GateConfig, *, version: int, held: int, running: int, waiting: int = 0) -> Admission:
     """`version` is the newest announced one; `held` = trained + taken + buffered + running + waiting.
 
     Once every group that a step can use is drawn, the reason is `last_groups` as long as one of them is not finished

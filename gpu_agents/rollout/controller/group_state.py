@@ -9,7 +9,7 @@ from oolong.contracts.rollout import Group, PartialTrajectory, Trajectory
 
 
 @dataclass(kw_only=True)
-class HeldGroup:
+class GroupState:
     draw: Draw
     order: int  # claim order: the n-th drawn group; kept when it is claimed again
     max_staleness: (

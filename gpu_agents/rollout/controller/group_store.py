@@ -9,27 +9,39 @@ from collections.abc import Iterable
 from copy import copy
 
 from gpu_agents.rollout.controller.claims import Claim, Claims
-from gpu_agents.rollout.controller.staleness_stats import DroppedTotals, LengthBias
-from gpu_agents.rollout.controller.group_state import HeldGroup, group_tokens, sampled_tokens
-from gpu_agents.rollout.controller.ledger import LATE, NOT_MOVABLE, DropReason, Ledger, Place, TokenLedger
+from gpu_agents.rollout.controller.config import ControllerConfig
+from gpu_agents.rollout.controller.group_state import GroupState, group_tokens, sampled_tokens
+from gpu_agents.rollout.controller.ledger import (
+    LATE,
+    NOT_MIGRATABLE,
+    DropReason,
+    Ledger,
+    LedgerState,
+    TokenLedger,
+)
 from gpu_agents.rollout.controller.prompt_order import PromptOrder
-from gpu_agents.rollout.controller.config import Rules
-from gpu_agents.rollout.controller.snapshot import Snapshot, SnapshotUnusable, held_group, image_of
+from gpu_agents.rollout.controller.snapshot import InvalidSnapshot, Snapshot, held_group, image_of
+from gpu_agents.rollout.controller.staleness_stats import DroppedTotals, LengthBias
 from gpu_agents.rollout.controller.versions import Versions
 from oolong.contracts.rollout import Group, PartialTrajectory
 
 REMEMBERED_CLAIMS = 10_000
 
 
-class Late(Exception):
+class StaleClaim(Exception):
     """The claim is no longer this worker's; what it brings is counted and left out."""
 
 
-class Groups:
+class GroupStore:
     """The places of groups, their claims and both ledgers."""
 
     def __init__(
-        self, *, rules: Rules, rows: list[int], versions: Versions, restored: Snapshot | None = None
+        self,
+        *,
+        rules: ControllerConfig,
+        rows: list[int],
+        versions: Versions,
+        restored: Snapshot | None = None,
     ) -> None:
         self._rules = rules
         self._versions = versions
@@ -39,26 +51,26 @@ class Groups:
         self.claims = Claims(wall_seconds=rules.group_wall_seconds)
         self.length_bias = copy(restored.length_bias) if restored else LengthBias()
         self.dropped = restored.dropped.copy() if restored else DroppedTotals()
-        self.waiting: list[HeldGroup] = []  # by claim order
-        self.running: dict[str, HeldGroup] = {}
-        self.buffered: dict[str, HeldGroup] = {}
-        self.taken: dict[str, HeldGroup] = {}
+        self.waiting: list[GroupState] = []  # by claim order
+        self.running: dict[str, GroupState] = {}
+        self.buffered: dict[str, GroupState] = {}
+        self.taken: dict[str, GroupState] = {}
         self._next_order = restored.next_order if restored else 0
         self._settled: dict[str, None] = {}  # claims that ended well: a repeated call changes nothing
         if restored:
             self._restore(restored)
 
-    def draw(self, *, max_staleness: int) -> HeldGroup:
+    def draw(self, *, max_staleness: int) -> GroupState:
         """The next group of the seeded order, not yet in a place's container: hand it out at once."""
-        held = HeldGroup(draw=self.prompts.draw(), order=self._next_order, max_staleness=max_staleness)
+        held = GroupState(draw=self.prompts.draw(), order=self._next_order, max_staleness=max_staleness)
         self._next_order += 1
         self.ledger.draw()
         return held
 
-    def hand_out(self, held: HeldGroup, *, worker_id: str, engine_version: int, now: float) -> Claim:
+    def hand_out(self, held: GroupState, *, worker_id: str, engine_version: int, now: float) -> Claim:
         held.claim_version = engine_version
         self.running[held.group_id] = held
-        self.ledger.move(Place.WAITING, Place.RUNNING)
+        self.ledger.move(LedgerState.WAITING, LedgerState.RUNNING)
         return self.claims.make(held.group_id, worker_id, now=now)
 
     def raise_bounds(self, max_staleness: int) -> None:
@@ -73,63 +85,65 @@ class Groups:
     def is_settled(self, claim_id: str) -> bool:
         return claim_id in self._settled
 
-    def end_claim(self, claim_id: str, worker_id: str, *, late_tokens: int) -> HeldGroup:
-        """The claim's group, still among the running ones. Raises Late; the tokens are counted either way."""
+    def end_claim(self, claim_id: str, worker_id: str, *, late_tokens: int) -> GroupState:
+        """The claim's group, still among the running ones. Raises StaleClaim; the tokens are counted either way."""
         claim = self.claims.of_worker(claim_id, worker_id)
         if claim is None:
             self.ledger.late_submits += 1
             self.tokens.receive(late_tokens)
             self.tokens.drop(late_tokens, LATE)
-            raise Late(f"claim {claim_id} is no longer {worker_id}'s: it ended or was not renewed in time")
+            raise StaleClaim(
+                f"claim {claim_id} is no longer {worker_id}'s: it ended or was not renewed in time"
+            )
         self.claims.end(claim)
         self._settled[claim_id] = None
         if len(self._settled) > REMEMBERED_CLAIMS:
             del self._settled[next(iter(self._settled))]
         return self.running[claim.group_id]
 
-    def finish(self, held: HeldGroup, group: Group) -> None:
+    def finish(self, held: GroupState, group: Group) -> None:
         self.tokens.receive(group_tokens(group) - held.tokens)
         held.partial = []
         held.finished = group
         self.running.pop(held.group_id)
         self.buffered[held.group_id] = held
-        self.ledger.move(Place.RUNNING, Place.BUFFERED)
+        self.ledger.move(LedgerState.RUNNING, LedgerState.BUFFERED)
 
-    def filter(self, held: HeldGroup, group: Group) -> None:
+    def filter(self, held: GroupState, group: Group) -> None:
         """A finished group that carries no signal: counted as made, and gone."""
         self.tokens.receive(group_tokens(group) - held.tokens)
         held.partial = []
         held.finished = group
         self.drop_running(held.group_id, DropReason.FILTERED)
 
-    def fail(self, held: HeldGroup, reason: DropReason, *, error: str, generated_tokens: int) -> None:
+    def fail(self, held: GroupState, reason: DropReason, *, error: str, generated_tokens: int) -> None:
         """`generated_tokens` counts all that its worker made, those that it began with included."""
         self.tokens.receive(max(generated_tokens - held.tokens, 0))
         dropped_tokens = max(generated_tokens, held.tokens)
         del self.running[held.group_id]
-        self.ledger.drop(Place.RUNNING, reason, error=error)
+        self.ledger.drop(LedgerState.RUNNING, reason, error=error)
         self.tokens.drop(dropped_tokens, reason)
 
-    def give_back(self, held: HeldGroup, members: list[PartialTrajectory], *, lost_tokens: int) -> None:
+    def give_back(self, held: GroupState, members: list[PartialTrajectory], *, lost_tokens: int) -> None:
         """`lost_tokens` were made under the claim for members that cannot move, and come with none of them."""
         kept = sum(sampled_tokens(member.trajectory) for member in members)
         self.tokens.receive(kept + lost_tokens - held.tokens)
-        self.tokens.drop(lost_tokens, NOT_MOVABLE)
+        self.tokens.drop(lost_tokens, NOT_MIGRATABLE)
         held.partial = [m for m in members if m.trajectory.token_ids or m.finished]
         self.to_waiting(held)
 
-    def to_waiting(self, held: HeldGroup) -> None:
+    def to_waiting(self, held: GroupState) -> None:
         del self.running[held.group_id]
         self.waiting.append(held)
         self.waiting.sort(key=lambda group: group.order)
-        self.ledger.move(Place.RUNNING, Place.WAITING)
+        self.ledger.move(LedgerState.RUNNING, LedgerState.WAITING)
 
     def take(self, group_ids: list[str]) -> None:
         for group_id in group_ids:
             held = self.taken[group_id] = self.buffered.pop(group_id)
             self.length_bias.kept_trajectories += len(held.trajectories)
             self.length_bias.kept_tokens += held.tokens
-        self.ledger.move(Place.BUFFERED, Place.TAKEN, len(group_ids))
+        self.ledger.move(LedgerState.BUFFERED, LedgerState.TAKEN, len(group_ids))
 
     def taken_groups(self) -> list[Group]:
         held_groups = sorted(self.taken.values(), key=lambda held: held.order)
@@ -143,37 +157,37 @@ class Groups:
 
     def drop_taken(self, reason: DropReason) -> None:
         for held in self.taken.values():
-            self._drop(held, Place.TAKEN, reason)
+            self._drop(held, LedgerState.TAKEN, reason)
         self.taken.clear()
 
     def drop_stale_buffered(self, group_ids: Iterable[str]) -> None:
         for group_id in group_ids:
-            self._drop_stale(self.buffered.pop(group_id), Place.BUFFERED, version=self._versions.number)
+            self._drop_stale(self.buffered.pop(group_id), LedgerState.BUFFERED, version=self._versions.number)
 
     def cancel_what_will_be_too_old(self, version: int) -> None:
         """Unfinished groups whose first tokens will be over their bound at `version`."""
         for held in [h for h in self.running.values() if version > h.deadline]:
             self.claims.end_of_group(held.group_id)
             del self.running[held.group_id]
-            self._drop_stale(held, Place.RUNNING, version=version)
+            self._drop_stale(held, LedgerState.RUNNING, version=version)
         for held in [h for h in self.waiting if h.partial and version > h.deadline]:
             self.waiting.remove(held)
-            self._drop_stale(held, Place.WAITING, version=version)
+            self._drop_stale(held, LedgerState.WAITING, version=version)
 
     def drop_running(self, group_id: str, reason: DropReason, *, error: str = "") -> None:
         """Its claim has ended."""
         held = self.running.pop(group_id)
-        self._drop(held, Place.RUNNING, reason, error=error)
+        self._drop(held, LedgerState.RUNNING, reason, error=error)
 
     def drop_everything(self, reason: DropReason) -> None:
         """What is left at the run's end."""
         for group_id in self.running:
             self.claims.end_of_group(group_id)
         for place, groups in (
-            (Place.WAITING, self.waiting),
-            (Place.RUNNING, list(self.running.values())),
-            (Place.BUFFERED, list(self.buffered.values())),
-            (Place.TAKEN, list(self.taken.values())),
+            (LedgerState.WAITING, self.waiting),
+            (LedgerState.RUNNING, list(self.running.values())),
+            (LedgerState.BUFFERED, list(self.buffered.values())),
+            (LedgerState.TAKEN, list(self.taken.values())),
         ):
             for held in groups:
                 self._drop(held, place, reason)
@@ -201,8 +215,8 @@ class Groups:
 
     def _drop(
         self,
-        held: HeldGroup,
-        place: Place,
+        held: GroupState,
+        place: LedgerState,
         reason: DropReason,
         *,
         error: str = "",
@@ -213,7 +227,7 @@ class Groups:
         self.tokens.drop(held.tokens, reason)
         self.ledger.drop(place, reason, error=error)
 
-    def _drop_stale(self, held: HeldGroup, place: Place, *, version: int) -> None:
+    def _drop_stale(self, held: GroupState, place: LedgerState, *, version: int) -> None:
         if held.finished is not None:
             self.length_bias.dropped_trajectories += len(held.trajectories)
             self.length_bias.dropped_tokens += held.tokens
@@ -223,12 +237,12 @@ class Groups:
         """Put the image's groups back; the gate follows from them (SEMANTICS section 6)."""
         batch = self._rules.gate.groups_per_step
         if (snapshot.seed, snapshot.groups_per_step) != (self._rules.seed, batch):
-            raise SnapshotUnusable(
+            raise InvalidSnapshot(
                 f"the snapshot was made with seed={snapshot.seed}, groups_per_step={snapshot.groups_per_step}; "
                 f"this run has seed={self._rules.seed}, groups_per_step={batch}"
             )
         if snapshot.ledger.trained != snapshot.version * batch:
-            raise SnapshotUnusable(
+            raise InvalidSnapshot(
                 f"the snapshot of version {snapshot.version} counts {snapshot.ledger.trained} trained groups, "
                 f"and {snapshot.version} * {batch} are due"
             )
@@ -237,12 +251,12 @@ class Groups:
             self.buffered[held.group_id] = held
         for image in snapshot.unfinished:
             self.waiting.append(held_group(image))
-        self.ledger.move(Place.TAKEN, Place.WAITING, self.ledger.at(Place.TAKEN))
-        self.ledger.move(Place.RUNNING, Place.WAITING, self.ledger.at(Place.RUNNING))
+        self.ledger.move(LedgerState.TAKEN, LedgerState.WAITING, self.ledger.at(LedgerState.TAKEN))
+        self.ledger.move(LedgerState.RUNNING, LedgerState.WAITING, self.ledger.at(LedgerState.RUNNING))
         places = (len(self.waiting), len(self.buffered))
-        counted = (self.ledger.at(Place.WAITING), self.ledger.at(Place.BUFFERED))
+        counted = (self.ledger.at(LedgerState.WAITING), self.ledger.at(LedgerState.BUFFERED))
         if places != counted:
-            raise SnapshotUnusable(
+            raise InvalidSnapshot(
                 f"the snapshot holds {places} waiting and buffered groups and counts {counted}"
             )
         kept = sum(held.tokens for held in [*self.buffered.values(), *self.waiting])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oolong.contracts.rollout import Group, rollouts_of
 
 
-def check_group(group: Group, *, group_size: int, branching: bool = False) -> None:
+def validate_group(group: Group, *, group_size: int, branching: bool = False) -> None:
     """Raise ValueError unless the group is one that a step can train on.
 
     `branching`: a rollout may have several trajectories; each then names its rollout.

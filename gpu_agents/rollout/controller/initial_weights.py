@@ -7,18 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_agents.rollout.worker.manifest import MANIFEST, WeightsRefused, read_header
+from gpu_agents.rollout.worker.manifest import MANIFEST, InvalidWeights, read_header
 from oolong.contracts.rollout import PublishedWeights
 
 VERSION = 0
 
 
-def give_weights(model_directory: str | Path, weights_directory: Path) -> PublishedWeights:
-    """Links to the model's files with a manifest of their tensors; nothing is copied. Raises WeightsRefused."""
+def publish_initial_weights(model_directory: str | Path, weights_directory: Path) -> PublishedWeights:
+    """Links to the model's files with a manifest of their tensors; nothing is copied. Raises InvalidWeights."""
     model = Path(model_directory).resolve()
     files = sorted(model.glob("*.safetensors"))
     if not files:
-        raise WeightsRefused(f"{model} has no *.safetensors files")
+        raise InvalidWeights(f"{model} has no *.safetensors files")
     directory = weights_directory / f"v{VERSION:08d}"
     directory.mkdir(parents=True, exist_ok=True)
     for file in sorted(model.iterdir()):

@@ -13,7 +13,7 @@ import msgspec
 from oolong.contracts.rollout import LedgerCounts, TokenCounts
 
 
-class Place(StrEnum):
+class LedgerState(StrEnum):
     """Where a group is that is neither trained nor dropped."""
 
     WAITING = "waiting"  # drawn, to be claimed again
@@ -32,7 +32,7 @@ class DropReason(StrEnum):
 
 # Tokens that are lost while their group lives on elsewhere:
 LATE = "late"  # they came with a submit whose claim was already lost
-NOT_MOVABLE = "not_movable"  # of a workflow that holds state outside its tokens, and was given back
+NOT_MIGRATABLE = "not_migratable"  # of a workflow that holds state outside its tokens, and was given back
 
 
 class Ledger:
@@ -45,27 +45,27 @@ class Ledger:
         self.dropped: dict[str, int] = dict(counts.dropped)
         self.late_submits = counts.late_submits
         self.errors: dict[str, int] = dict(counts.errors)
-        self._at = {place: int(getattr(counts, place)) for place in Place}
+        self._at = {place: int(getattr(counts, place)) for place in LedgerState}
 
     def draw(self) -> None:
         self.drawn += 1
-        self._at[Place.WAITING] += 1
+        self._at[LedgerState.WAITING] += 1
 
-    def move(self, source: Place, target: Place, groups: int = 1) -> None:
+    def move(self, source: LedgerState, target: LedgerState, groups: int = 1) -> None:
         self._leave(source, groups)
         self._at[target] += groups
 
     def train(self, groups: int) -> None:
-        self._leave(Place.TAKEN, groups)
+        self._leave(LedgerState.TAKEN, groups)
         self.trained += groups
 
-    def drop(self, source: Place, reason: DropReason, *, error: str = "") -> None:
+    def drop(self, source: LedgerState, reason: DropReason, *, error: str = "") -> None:
         self._leave(source, 1)
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         if reason is DropReason.ERROR:
             self.errors[error] = self.errors.get(error, 0) + 1
 
-    def at(self, place: Place) -> int:
+    def at(self, place: LedgerState) -> int:
         return self._at[place]
 
     @property
@@ -87,7 +87,7 @@ class Ledger:
             **{place.value: count for place, count in self._at.items()},
         )
 
-    def _leave(self, place: Place, groups: int) -> None:
+    def _leave(self, place: LedgerState, groups: int) -> None:
         if self._at[place] < groups:
             raise RuntimeError(
                 f"the ledger has {self._at[place]} groups {place} and {groups} should leave: it lost count"

@@ -13,18 +13,18 @@ from oolong.contracts.rollout import EvaluationPrompt
 from oolong.contracts.run_spec import RolloutSection
 
 
-class PromptsRefused(ValueError):
+class InvalidPrompts(ValueError):
     """The spec's limits do not fit the rows or the model; the message names the field and the row."""
 
 
-class PromptBook:
+class PromptStore:
     def __init__(
         self, rows: list[CanonicalRow], template: ChatTemplate, *, tools: Sequence[dict[str, Any]] = ()
     ) -> None:
-        """`tools` are those of the workflow; raise PromptsRefused where the template tells the policy of none."""
+        """`tools` are those of the workflow; raise InvalidPrompts where the template tells the policy of none."""
         texts = [template.render(row.messages, tools=tools) for row in rows]
         if tools and texts and texts[0] == template.render(rows[0].messages):
-            raise PromptsRefused(
+            raise InvalidPrompts(
                 "workflow.tool_format=tool_call: the model's chat template says nothing of tools, so the policy would "
                 "not know how to call one; tell it in the dataset's messages and take tool_format: fenced"
             )
@@ -45,10 +45,10 @@ class PromptBook:
         return list(self._prompts.values())[:count]
 
     def check(self, rollout: RolloutSection, model_directory: str | Path) -> None:
-        """Raise PromptsRefused if a prompt is over a limit of the spec or the model."""
+        """Raise InvalidPrompts if a prompt is over a limit of the spec or the model."""
         context = _context_length(Path(model_directory))
         if rollout.max_new_tokens >= context:
-            raise PromptsRefused(
+            raise InvalidPrompts(
                 f"max_new_tokens={rollout.max_new_tokens} does not fit the model's context of {context} "
                 "tokens; lower it, so that the prompts have room beside a completion"
             )
@@ -60,7 +60,7 @@ class PromptBook:
         ]
         if over:
             tokens, row = max(over)
-            raise PromptsRefused(
+            raise InvalidPrompts(
                 f"{len(over)} prompts are over {limit} tokens (rollout.max_prompt_tokens="
                 f"{rollout.max_prompt_tokens}, max_new_tokens={rollout.max_new_tokens}, model context {context}); "
                 f"the longest is row {row} with {tokens}. Raise the limit or shorten the rows"

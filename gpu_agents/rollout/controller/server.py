@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from gpu_agents.channel import Door, Refuse
 from gpu_agents.rollout.controller import snapshot as snapshots
-from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
-from gpu_agents.rollout.controller.group_store import Late
-from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
+from gpu_agents.rollout.controller.controller import Controller, VersionConflict
+from gpu_agents.rollout.controller.group_store import StaleClaim
+from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
@@ -39,10 +39,10 @@ class ControllerServer:
         *,
         token: str,
         live: LiveFile,
-        clock: ListeningClock | None = None,
+        clock: StallAwareClock | None = None,
     ) -> None:
         self.controller = controller
-        self._now = clock or ListeningClock()  # of claims and engines; a poll waits by the loop's own time
+        self._now = clock or StallAwareClock()  # of claims and engines; a poll waits by the loop's own time
         self._telemetry = telemetry
         self._live = live
         self._tell_changes(controller.change(live.settings))
@@ -169,7 +169,7 @@ class ControllerServer:
     async def _submit(self, request: wire.SubmitRequest) -> wire.Done:
         try:
             self.controller.submit(request, now=self._now())
-        except Late as error:
+        except StaleClaim as error:
             raise Refuse(409, "late", str(error)) from error
         except ValueError as error:
             raise Refuse(400, "malformed", str(error)) from error
@@ -180,7 +180,7 @@ class ControllerServer:
         log.warning("group of claim %s failed: %s: %s", request.claim_id, request.reason, request.message)
         try:
             self.controller.fail(request, now=self._now())
-        except Late as error:
+        except StaleClaim as error:
             raise Refuse(409, "late", str(error)) from error
         self._notify()
         return wire.Done()
@@ -188,7 +188,7 @@ class ControllerServer:
     async def _give_back(self, request: wire.GiveBackRequest) -> wire.Done:
         try:
             self.controller.give_back(request, now=self._now())
-        except Late as error:
+        except StaleClaim as error:
             raise Refuse(409, "late", str(error)) from error
         self._notify()
         return wire.Done()
@@ -329,5 +329,5 @@ def _delete_tree(directory: Path) -> None:
 def _in_order(verb: Callable[[], Value]) -> Value:
     try:
         return verb()
-    except OutOfOrder as error:
+    except VersionConflict as error:
         raise Refuse(409, "fenced", str(error)) from error

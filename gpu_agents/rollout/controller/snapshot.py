@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, DroppedTotals, LengthBias
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
-from gpu_agents.rollout.controller.group_state import HeldGroup
+from gpu_agents.rollout.controller.group_state import GroupState
 from gpu_agents.rollout.controller.prompt_order import Draw, PromptCursor
+from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, DroppedTotals, LengthBias
 from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts
 
 
-class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
+class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     row: int
     repeat: int
@@ -35,11 +35,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     length_bias: LengthBias = msgspec.field(default_factory=LengthBias)
     evaluations: dict[str, EvaluationScores] = {}
     unfinished_evaluation: str = ""  # label of one between steps that was wanted, and had no result yet
-    buffered: list[GroupImage]
-    unfinished: list[GroupImage]  # taken, running and waiting ones, by claim order: claimed again first
+    buffered: list[GroupSnapshot]
+    unfinished: list[GroupSnapshot]  # taken, running and waiting ones, by claim order: claimed again first
 
 
-class SnapshotUnusable(ValueError):
+class InvalidSnapshot(ValueError):
     """The snapshot does not belong to what is being resumed; the attempt must not start."""
 
 
@@ -51,11 +51,11 @@ def decode(data: bytes) -> Snapshot:
     try:
         return msgspec.msgpack.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:
-        raise SnapshotUnusable(f"controller.msgpack of the checkpoint cannot be read: {error}") from error
+        raise InvalidSnapshot(f"controller.msgpack of the checkpoint cannot be read: {error}") from error
 
 
-def image_of(held: HeldGroup, *, keep_finished: bool) -> GroupImage:
-    return GroupImage(
+def image_of(held: GroupState, *, keep_finished: bool) -> GroupSnapshot:
+    return GroupSnapshot(
         epoch=held.draw.epoch,
         row=held.draw.row,
         repeat=held.draw.repeat,
@@ -67,8 +67,8 @@ def image_of(held: HeldGroup, *, keep_finished: bool) -> GroupImage:
     )
 
 
-def held_group(image: GroupImage) -> HeldGroup:
-    return HeldGroup(
+def held_group(image: GroupSnapshot) -> GroupState:
+    return GroupState(
         draw=Draw(epoch=image.epoch, row=image.row, repeat=image.repeat),
         order=image.order,
         max_staleness=image.max_staleness,

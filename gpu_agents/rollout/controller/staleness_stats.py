@@ -136,7 +136,7 @@ def percentile(histogram: dict[int, int], share: float) -> int:
     raise ValueError("a percentile of nothing was asked for")
 
 
-def share_over(histogram: dict[int, int], bound: int) -> float:
+def fraction_over(histogram: dict[int, int], bound: int) -> float:
     return sum(count for value, count in histogram.items() if value > bound) / sum(histogram.values())
 
 

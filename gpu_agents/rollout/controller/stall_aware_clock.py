@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 STANDSTILL_SECONDS = 3.0  # a sleep that ends so much too late: the process, or its machine, stood still
 
 
-class ListeningClock:
+class StallAwareClock:
     """A monotonic clock that leaves out the time in which this process stood still.
 
     Claims and engines end by silence. Without this, the first look at the time after a standstill would end them all,

@@ -13,17 +13,17 @@ import msgspec
 from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.batch_assembler import TrainedBatch
-from gpu_agents.rollout.controller.staleness_stats import (
-    BatchStaleness,
-    mean,
-    percentile,
-    share_over,
-    version_span,
-)
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.ledger import DropReason
 from gpu_agents.rollout.controller.progress import AttemptProgress
+from gpu_agents.rollout.controller.staleness_stats import (
+    BatchStaleness,
+    fraction_over,
+    mean,
+    percentile,
+    version_span,
+)
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
@@ -275,7 +275,7 @@ def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, floa
         "staleness/max": float(max(lags)),
         "staleness/p95": float(percentile(lags, 0.95)),
         "staleness/token_mean": mean(staleness.by_token),
-        "staleness/over_bound_share": share_over(lags, bound),
+        "staleness/over_bound_share": fraction_over(lags, bound),
         "staleness/bound": float(bound),
         "staleness/version_span_mean": sum(staleness.spans) / len(staleness.spans),
         "staleness/version_span_max": float(max(staleness.spans)),

@@ -11,10 +11,10 @@ import msgspec
 
 from gpu_agents.rollout.engines.errors import (
     EngineError,
-    EngineGone,
-    EngineRefused,
+    EngineHttpError,
     EngineTooOld,
-    EngineWouldBreak,
+    EngineUnavailable,
+    UnsafeEngineRequest,
 )
 
 PauseMode = Literal["retract", "abort", "in_place"]
@@ -55,14 +55,14 @@ class ModelLimits:
 
     def check(self, input_ids: list[int], *, max_new_tokens: int) -> None:
         if not input_ids:
-            raise EngineWouldBreak("the prompt has no tokens")
+            raise UnsafeEngineRequest("the prompt has no tokens")
         for position, token in enumerate(input_ids):
             if type(token) is not int or not 0 <= token < self.vocabulary:
-                raise EngineWouldBreak(
+                raise UnsafeEngineRequest(
                     f"input id {token!r} at position {position} is not an integer in [0, {self.vocabulary})"
                 )
         if len(input_ids) + max_new_tokens > self.context_tokens:
-            raise EngineWouldBreak(
+            raise UnsafeEngineRequest(
                 f"{len(input_ids)} input tokens and {max_new_tokens} new ones are over the context of "
                 f"{self.context_tokens}"
             )
@@ -148,7 +148,7 @@ class EngineClient:
     async def generate(
         self, input_ids: list[int], sampling: Sampling, *, rid: str, only_version: int | None = None
     ) -> Generation:
-        """One completion. Raises EngineWouldBreak before anything is sent, EngineGone if the engine dies.
+        """One completion. Raises UnsafeEngineRequest before anything is sent, EngineUnavailable if the engine dies.
 
         `only_version` is the caller's word that no load happens while the request runs: every token is of that
         version. A server that reports spans is held to it; one that does not needs it. Raises EngineTooOld.
@@ -212,7 +212,7 @@ class EngineClient:
         """How busy the engine is; None from a server that does not say (it has no /v1/loads)."""
         try:
             reply = await self._call("GET", "v1/loads?include=core", None, 10.0)
-        except EngineRefused as error:
+        except EngineHttpError as error:
             if error.status == 404:
                 return None
             raise
@@ -236,9 +236,9 @@ class EngineClient:
             ) as response:
                 content = await response.read()
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
-            raise EngineGone(f"/{path} of the engine: {type(error).__name__}: {error}") from error
+            raise EngineUnavailable(f"/{path} of the engine: {type(error).__name__}: {error}") from error
         if response.status != 200:
-            raise EngineRefused(path, response.status, content[:500].decode(errors="replace"))
+            raise EngineHttpError(path, response.status, content[:500].decode(errors="replace"))
         return content
 
 

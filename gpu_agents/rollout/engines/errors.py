@@ -7,7 +7,7 @@ class EngineError(Exception):
     """The engine did not do what it was asked to; the message says what came instead."""
 
 
-class EngineRefused(EngineError):
+class EngineHttpError(EngineError):
     """A call came back with another status than 200."""
 
     def __init__(self, path: str, status: int, answer: str) -> None:
@@ -15,11 +15,11 @@ class EngineRefused(EngineError):
         self.status = status
 
 
-class EngineGone(EngineError):
+class EngineUnavailable(EngineError):
     """The connection broke: the engine died, or is going to. Tokens not yet returned are lost."""
 
 
-class EngineWouldBreak(EngineError):
+class UnsafeEngineRequest(EngineError):
     """The request was kept from the engine because it cannot serve it, or would die of it."""
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from gpu_agents.rollout.engines.client import EngineClient
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from oolong import cuda_host
 from oolong.log_tail import log_tail
 
@@ -162,11 +162,11 @@ class EngineProcess:
         return f". The end of {ENGINE_LOG}:\n{tail}" if tail else f"; {ENGINE_LOG} has no line of it"
 
     async def wait_until_serving(self, client: EngineClient) -> None:
-        """Until GET /model_info answers. Raises EngineGone when the process ends or the time is over."""
+        """Until GET /model_info answers. Raises EngineUnavailable when the process ends or the time is over."""
         deadline = asyncio.get_running_loop().time() + self._boot_seconds
         while asyncio.get_running_loop().time() < deadline:
             if not self.alive:
-                raise EngineGone(
+                raise EngineUnavailable(
                     f"the engine ended with status {self._process.returncode} while it booted{self.last_lines}"
                 )
             try:
@@ -174,7 +174,7 @@ class EngineProcess:
                 return
             except EngineError:
                 await asyncio.sleep(0.25)
-        raise EngineGone(
+        raise EngineUnavailable(
             f"the engine did not answer /model_info within {self._boot_seconds:g} s{self.last_lines}"
         )
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from oolong.untrusted import parse_json
 
-Beginning = Literal[
+TurnOrigin = Literal[
     "started",  # the session's first call
     "continued",  # goes on from the newest turn of a branch
     "forked",  # goes on from a turn that was gone on from before
@@ -35,17 +35,17 @@ class Sampled:
 
 
 @dataclass(eq=False, kw_only=True)
-class CapturedTurn:
+class ConversationTurn:
     number: int  # in the session, from 0
-    parent: CapturedTurn | None
-    beginning: Beginning
+    parent: ConversationTurn | None
+    beginning: TurnOrigin
     context_ids: list[int]  # what the environment said before it: of a root the whole rendered prompt
     sampled: Sampled
     history: tuple[str, ...]  # canonical tools and messages up to this turn's reply, the reply included
     children: int = 0
 
     @property
-    def path(self) -> list[CapturedTurn]:
+    def path(self) -> list[ConversationTurn]:
         """From the root to this turn. A loop: a session may have more turns than Python has frames."""
         turns, turn = [self], self.parent
         while turn is not None:
@@ -60,48 +60,56 @@ class CapturedTurn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Continuation:
     """Where a call goes on."""
 
-    parent: CapturedTurn | None
-    beginning: Beginning
+    parent: ConversationTurn | None
+    beginning: TurnOrigin
     new_messages: int  # this many at the end of the conversation are not in the parent's tokens
 
 
 @dataclass
-class Capture:
-    turns: list[CapturedTurn] = field(default_factory=list)
+class ConversationTree:
+    turns: list[ConversationTurn] = field(default_factory=list)
 
     @property
     def sampled_tokens(self) -> int:
         return sum(len(turn.sampled.token_ids) for turn in self.turns)
 
     @property
-    def leaves(self) -> list[CapturedTurn]:
+    def leaves(self) -> list[ConversationTurn]:
         return [turn for turn in self.turns if turn.children == 0]
 
-    def place(self, history: Sequence[str]) -> Place:
+    def place(self, history: Sequence[str]) -> Continuation:
         """The turn with the longest history that the conversation begins with; of equals the newest."""
-        best: CapturedTurn | None = None
+        best: ConversationTurn | None = None
         for turn in self.turns:
             length = len(turn.history)
             if length < len(history) and tuple(history[:length]) == turn.history:
                 best = turn if best is None or length >= len(best.history) else best
         if best is not None:
-            beginning: Beginning = "forked" if best.children else "continued"
-            return Place(parent=best, beginning=beginning, new_messages=len(history) - len(best.history))
+            beginning: TurnOrigin = "forked" if best.children else "continued"
+            return Continuation(
+                parent=best, beginning=beginning, new_messages=len(history) - len(best.history)
+            )
         beginning = "history_rewritten" if self.turns else "started"
-        return Place(parent=None, beginning=beginning, new_messages=len(history) - 1)
+        return Continuation(parent=None, beginning=beginning, new_messages=len(history) - 1)
 
     def add(
-        self, place: Place, *, context_ids: list[int], sampled: Sampled, history: Sequence[str], reply: str
-    ) -> CapturedTurn:
+        self,
+        place: Continuation,
+        *,
+        context_ids: list[int],
+        sampled: Sampled,
+        history: Sequence[str],
+        reply: str,
+    ) -> ConversationTurn:
         """`beginning` is judged again: a call beside this one may have gone on from the same turn meanwhile."""
         beginning = place.beginning
         if place.parent is not None:
             beginning = "forked" if place.parent.children else "continued"
             place.parent.children += 1
-        turn = CapturedTurn(
+        turn = ConversationTurn(
             number=len(self.turns),
             parent=place.parent,
             beginning=beginning,

@@ -16,25 +16,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpu_agents.rollout.sessions.conversation_tree import Capture, CapturedTurn
+from gpu_agents.rollout.sessions.conversation_tree import ConversationTree, ConversationTurn
 from oolong.contracts.rollout import Trajectory, Turn
 
 Export = Literal["concatenated", "individual"]
 
 
-class NothingShared(ValueError):
+class NoCommonPrompt(ValueError):
     """The members' conversations do not even begin with the same token, so that they have no prompt in common."""
 
 
 @dataclass
-class Strand:
+class Branch:
     """A trajectory in the making, its prompt included. All lists have length T."""
 
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)  # -1 where the environment spoke
-    sampled: list[CapturedTurn] = field(default_factory=list)  # those with a part in the loss
+    sampled: list[ConversationTurn] = field(default_factory=list)  # those with a part in the loss
 
     def add_read_only(self, token_ids: Sequence[int]) -> None:
         self.token_ids += token_ids
@@ -42,7 +42,7 @@ class Strand:
         self.logprobs += [0.0] * len(token_ids)
         self.versions += [-1] * len(token_ids)
 
-    def add_sampled(self, turn: CapturedTurn) -> None:
+    def add_sampled(self, turn: ConversationTurn) -> None:
         self.token_ids += turn.sampled.token_ids
         self.loss_mask += [1] * len(turn.sampled.token_ids)
         self.logprobs += turn.sampled.logprobs
@@ -68,38 +68,38 @@ class Strand:
         )
 
 
-def strands_of(capture: Capture, export: Export) -> list[Strand]:
+def export_branches(capture: ConversationTree, export: Export) -> list[Branch]:
     if export == "individual":
-        return [_strand(turn, trained={turn}) for turn in capture.turns]
-    strands: list[Strand] = []
-    done: set[CapturedTurn] = set()
+        return [_branch(turn, trained={turn}) for turn in capture.turns]
+    branches: list[Branch] = []
+    done: set[ConversationTurn] = set()
     for leaf in capture.leaves:
-        strands.append(_strand(leaf, trained=set(leaf.path) - done))
+        branches.append(_branch(leaf, trained=set(leaf.path) - done))
         done.update(leaf.path)
-    return strands
+    return branches
 
 
-def common_prompt(strands: Sequence[Strand]) -> list[int]:
-    """What all begin with, and nobody is trained on. Raises NothingShared."""
-    most = min(strand.loss_mask.index(1) for strand in strands)
-    first = strands[0].token_ids
+def common_prompt(branches: Sequence[Branch]) -> list[int]:
+    """What all begin with, and nobody is trained on. Raises NoCommonPrompt."""
+    most = min(branch.loss_mask.index(1) for branch in branches)
+    first = branches[0].token_ids
     shared = 0
-    while shared < most and all(strand.token_ids[shared] == first[shared] for strand in strands):
+    while shared < most and all(branch.token_ids[shared] == first[shared] for branch in branches):
         shared += 1
     if shared == 0:
-        raise NothingShared("the members' conversations do not begin with the same token")
+        raise NoCommonPrompt("the members' conversations do not begin with the same token")
     return first[:shared]
 
 
-def _strand(leaf: CapturedTurn, *, trained: set[CapturedTurn]) -> Strand:
-    strand = Strand()
+def _branch(leaf: ConversationTurn, *, trained: set[ConversationTurn]) -> Branch:
+    branch = Branch()
     for turn in leaf.path:
-        strand.add_read_only(turn.context_ids)
+        branch.add_read_only(turn.context_ids)
         if turn in trained:
-            strand.add_sampled(turn)
+            branch.add_sampled(turn)
         else:
-            strand.add_read_only(turn.sampled.token_ids)
-    return strand
+            branch.add_read_only(turn.sampled.token_ids)
+    return branch
 
 
 def _with_neighbours(versions: list[int]) -> list[int]:
@@ -112,7 +112,7 @@ def _with_neighbours(versions: list[int]) -> list[int]:
     return filled
 
 
-def _turns(loss_mask: list[int], sampled: Sequence[CapturedTurn]) -> list[Turn]:
+def _turns(loss_mask: list[int], sampled: Sequence[ConversationTurn]) -> list[Turn]:
     """Stretches of the trajectory; sampled turns that touch each other stay apart."""
     turns: list[Turn] = []
     position = 0

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from gpu_agents.rollout.sessions.openai_chat import ChatRequest
-from gpu_agents.rollout.sessions.session_group import SessionGroup
 from gpu_agents.rollout.sessions.session import Completed, Session
-from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.sessions.session_group import SessionGroup
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.rollout import Refusal
 
@@ -24,7 +24,7 @@ MOST_CALLS = 16  # of one session at a time: more would crowd out the other grou
 REMEMBERED_SESSIONS = 2000  # that are over, so that a late call learns why
 
 
-class NoPlace(Exception):
+class NoCapacity(Exception):
     """The gate is closed: no session can begin now. `refusal` is the gate's own reason."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -32,11 +32,11 @@ class NoPlace(Exception):
         self.refusal: Refusal = refusal
 
 
-class NoSession(Exception):
+class SessionNotFound(Exception):
     """There is no session of this id here."""
 
 
-class NotNow(Exception):
+class SessionConflict(Exception):
     """The session's state does not allow it; the message says what is missing."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -45,13 +45,13 @@ class NotNow(Exception):
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSession:
     session: Session
     group: SessionGroup
     row: CanonicalRow
 
 
-class SessionDesk:
+class SessionManager:
     """`claim` asks the controller for one group: a group that now runs, or the gate's refusal."""
 
     def __init__(self, *, index: int, rows: Mapping[int, CanonicalRow]) -> None:
@@ -78,8 +78,8 @@ class SessionDesk:
                     self.counts["timeouts"] += 1
                     group.fail("session_timeout", overdue)
 
-    async def open(self) -> Opened:
-        """A member of a group that has one free, else of a newly claimed one. Raises NoPlace."""
+    async def open(self) -> OpenedSession:
+        """A member of a group that has one free, else of a newly claimed one. Raises NoCapacity."""
         async with self._opening:  # else two agents would claim two groups where one has room for both
             group = next((one for one in self._groups if one.free_members), None)
             if group is None:
@@ -89,12 +89,12 @@ class SessionDesk:
         self.counts["opened"] += 1
         self._sessions[session.session_id] = (session, group)
         self._forget_oldest()
-        return Opened(session, group, self._rows[group.claimed.row])
+        return OpenedSession(session, group, self._rows[group.claimed.row])
 
     def find(self, session_id: str) -> tuple[Session, SessionGroup]:
-        """Raises NoSession."""
+        """Raises SessionNotFound."""
         if session_id not in self._sessions:
-            raise NoSession(
+            raise SessionNotFound(
                 f"there is no session {session_id!r} here: it never was, or its worker has been started anew since"
             )
         return self._sessions[session_id]
@@ -108,12 +108,12 @@ class SessionDesk:
     ) -> Completed:
         session, group = self._open_one(session_id)
         if len(session.calls) >= MOST_CALLS:
-            raise NotNow(
+            raise SessionConflict(
                 "too_many_calls", f"{len(session.calls)} calls of the session are running; wait for one"
             )
         number = len(session.capture.turns) + len(session.calls)
         seed = group.policy.stage.seed_of(group.claimed.group_id, session.member, number)
-        member = Member(index=session.member, seed=seed)
+        member = RolloutState(index=session.member, seed=seed)
         session.calls.append(member)
         call = asyncio.create_task(group.policy.complete(session, request, group.prompt, member, said=said))
         try:
@@ -140,11 +140,15 @@ class SessionDesk:
     def end(self, session_id: str) -> Session:
         session, group = self._open_one(session_id)
         if session.calls:
-            raise NotNow("call_running", f"{len(session.calls)} calls of the session are still running")
+            raise SessionConflict(
+                "call_running", f"{len(session.calls)} calls of the session are still running"
+            )
         if session.reward is None:
-            raise NotNow("no_reward", "set a reward first; an agent that has none to give ends with discard")
+            raise SessionConflict(
+                "no_reward", "set a reward first; an agent that has none to give ends with discard"
+            )
         if not session.capture.turns:
-            raise NotNow(
+            raise SessionConflict(
                 "nothing_sampled", "the policy has not said anything: there is nothing to train on; discard"
             )
         group.end(session, now=time.monotonic())
@@ -186,7 +190,7 @@ class SessionDesk:
                 return group
             refusal = group
         self.counts[f"refused_{refusal}" if refusal in ("staleness", "concurrency") else "refused_other"] += 1
-        raise NoPlace(refusal)
+        raise NoCapacity(refusal)
 
     def over(self, group: SessionGroup) -> None:
         """The group was reported."""
@@ -198,9 +202,9 @@ class SessionDesk:
     def _open_one(self, session_id: str) -> tuple[Session, SessionGroup]:
         session, group = self.find(session_id)
         if session.state == "dropped":
-            raise NotNow("session_dropped", f"the session was dropped: {session.why}")
+            raise SessionConflict("session_dropped", f"the session was dropped: {session.why}")
         if session.state == "ended":
-            raise NotNow("session_ended", "the session has ended")
+            raise SessionConflict("session_ended", "the session has ended")
         return session, group
 
     def _forget_oldest(self) -> None:

@@ -37,7 +37,7 @@ _DISTRIBUTION = "the log-probabilities that are trained on are those of the full
 MOST_CALLS = 128  # of one reply; with more it stays text
 
 
-class ChatRefused(Exception):
+class InvalidChatRequest(Exception):
     """Answered with 400 in OpenAI's form."""
 
     def __init__(self, param: str, message: str, *, code: str = "invalid_value") -> None:
@@ -72,21 +72,21 @@ class Reply:
 
 
 def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
-    """Raises ChatRefused, naming the parameter."""
+    """Raises InvalidChatRequest, naming the parameter."""
     try:
         document = parse_json(body)
     except ValueError as error:
-        raise ChatRefused("", f"the body is not JSON: {error}") from error
+        raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ChatRefused("", "the body is no JSON object")
+        raise InvalidChatRequest("", "the body is no JSON object")
     _check_sampling(document, temperature)
     given = document.get("messages")
     if not isinstance(given, list) or not given:
-        raise ChatRefused("messages", "messages must be a list with at least one message")
+        raise InvalidChatRequest("messages", "messages must be a list with at least one message")
     messages = [_message(message, place) for place, message in enumerate(given)]
     if messages[-1]["role"] == "assistant":
         last = f"messages.{len(messages) - 1}"
-        raise ChatRefused(last, "the last message is the assistant's own: there is nothing to answer")
+        raise InvalidChatRequest(last, "the last message is the assistant's own: there is nothing to answer")
     options = document.get("stream_options") or {}
     return ChatRequest(
         messages=messages,
@@ -110,7 +110,7 @@ def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return prepared
 
 
-def reply_of(
+def parse_reply(
     text: str, finish_reason: Literal["stop", "length"], *, has_tools: bool, stops: Sequence[str]
 ) -> Reply:
     """The text up to a stop string; tool calls in the form that Qwen's and Hermes' templates teach."""
@@ -169,7 +169,7 @@ def error_document(message: str, *, kind: str, code: str, param: str | None = No
 def _check_sampling(document: Mapping[str, Any], temperature: float) -> None:
     asked = document.get("temperature")
     if asked is not None and (not isinstance(asked, int | float) or float(asked) != temperature):
-        raise ChatRefused(
+        raise InvalidChatRequest(
             "temperature",
             f"temperature={asked!r} is not the run's {temperature:g}: the trainer divides logits by the run's, so "
             f"tokens sampled at another would be trained with wrong weights. Send {temperature:g}, or leave it out",
@@ -178,14 +178,14 @@ def _check_sampling(document: Mapping[str, Any], temperature: float) -> None:
         value = document.get(name)
         if value is not None and value not in neutral:
             allowed = f"leave it out, or at {neutral[0]!r}" if neutral else "leave it out"
-            raise ChatRefused(
+            raise InvalidChatRequest(
                 name, f"{name}={value!r} is refused: {_WHY.get(name, _DISTRIBUTION)}; {allowed}"
             )
 
 
 def _message(message: Any, place: int) -> dict[str, Any]:
     if not isinstance(message, dict) or message.get("role") not in ROLES:
-        raise ChatRefused(f"messages.{place}.role", f"a message needs a role of {', '.join(ROLES)}")
+        raise InvalidChatRequest(f"messages.{place}.role", f"a message needs a role of {', '.join(ROLES)}")
     plain: dict[str, Any] = {
         "role": ROLES[message["role"]],
         "content": _content(message.get("content"), place),
@@ -193,7 +193,7 @@ def _message(message: Any, place: int) -> dict[str, Any]:
     calls = message.get("tool_calls")
     if calls:
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise ChatRefused(f"messages.{place}.tool_calls", "tool_calls is a list of objects")
+            raise InvalidChatRequest(f"messages.{place}.tool_calls", "tool_calls is a list of objects")
         plain["tool_calls"] = calls
     for name in ("tool_call_id", "name"):
         if isinstance(message.get(name), str):
@@ -209,7 +209,7 @@ def _content(content: Any, place: int) -> str:
     texts = []
     for part in content if isinstance(content, list) else [content]:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-            raise ChatRefused(
+            raise InvalidChatRequest(
                 f"messages.{place}.content", "only text is served: a string, or parts of type text"
             )
         texts.append(part["text"])
@@ -222,7 +222,7 @@ def _tools(tools: Any) -> list[dict[str, Any]]:
     if not isinstance(tools, list) or not all(
         isinstance(t, dict) and t.get("type") == "function" for t in tools
     ):
-        raise ChatRefused("tools", "tools is a list of objects of type function")
+        raise InvalidChatRequest("tools", "tools is a list of objects of type function")
     return tools
 
 
@@ -231,7 +231,7 @@ def _max_tokens(document: Mapping[str, Any]) -> int | None:
         value = document.get(name)
         if value is not None:
             if type(value) is not int or value < 1:
-                raise ChatRefused(name, f"{name}={value!r}: a whole number from 1 on")
+                raise InvalidChatRequest(name, f"{name}={value!r}: a whole number from 1 on")
             return value
     return None
 
@@ -239,7 +239,7 @@ def _max_tokens(document: Mapping[str, Any]) -> int | None:
 def _stops(stop: Any) -> list[str]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(s, str) and s for s in stops):
-        raise ChatRefused("stop", f"stop={stop!r}: a text, or up to four")
+        raise InvalidChatRequest("stop", f"stop={stop!r}: a text, or up to four")
     return stops
 
 

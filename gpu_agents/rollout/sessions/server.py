@@ -25,16 +25,16 @@ from aiohttp import web
 
 from gpu_agents.channel import has_token
 from gpu_agents.rollout.engines.errors import EngineError
+from gpu_agents.rollout.sessions.manager import NoCapacity, SessionConflict, SessionManager, SessionNotFound
 from gpu_agents.rollout.sessions.openai_chat import (
-    ChatRefused,
     ChatRequest,
+    InvalidChatRequest,
     chunk_document,
     completion_document,
     error_document,
     parse_request,
 )
-from gpu_agents.rollout.sessions.manager import NoPlace, NoSession, NotNow, SessionDesk
-from gpu_agents.rollout.sessions.session import Completed, shown
+from gpu_agents.rollout.sessions.session import Completed, session_status
 from gpu_agents.rollout.worker.episode import Interrupted
 from oolong.untrusted import parse_json
 from oolong.workflow import WorkflowFailed
@@ -47,7 +47,7 @@ RELAYED = "oolong-relay"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoorFacts:
+class SessionServerConfig:
     """What the door says of the run."""
 
     run_id: str
@@ -64,8 +64,8 @@ class DoorFacts:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class SessionDoor:
-    def __init__(self, desk: SessionDesk, facts: DoorFacts) -> None:
+class SessionServer:
+    def __init__(self, desk: SessionManager, facts: SessionServerConfig) -> None:
         self._desk = desk
         self._facts = facts
         self._app = web.Application(client_max_size=MOST_BYTES, middlewares=[self._judge])
@@ -105,13 +105,13 @@ class SessionDoor:
             response = await handler(request)
         except web.HTTPException as error:
             response = _error(error.status, error.reason or "", code="http")
-        except ChatRefused as error:
+        except InvalidChatRequest as error:
             response = _error(400, str(error), code=error.code, param=error.param)
-        except NoPlace as error:
+        except NoCapacity as error:
             response = self._no_place(error)
-        except NoSession as error:
+        except SessionNotFound as error:
             response = _error(404, str(error), code="not_found")
-        except NotNow as error:
+        except SessionConflict as error:
             response = _error(410 if error.code == "session_dropped" else 409, str(error), code=error.code)
         except Interrupted:
             response = _error(410, "the session was dropped while the policy spoke", code="session_dropped")
@@ -128,12 +128,12 @@ class SessionDoor:
         if identity is not None:
             try:
                 accepted.append(self._desk.find(identity)[0].key)
-            except NoSession:
+            except SessionNotFound:
                 log.debug("no session %s", identity)  # said to those who have the attempt's token
         if not any(has_token(given, one) for one in accepted):
             raise web.HTTPUnauthorized(reason="send the session's api_key as bearer token")
 
-    def _no_place(self, error: NoPlace) -> web.Response:
+    def _no_place(self, error: NoCapacity) -> web.Response:
         if error.refusal == "run_ending":
             return _error(410, "the run needs no more rollouts", code="run_ending")
         message = f"no group may start now ({error.refusal}): come back in a moment"
@@ -168,22 +168,22 @@ class SessionDoor:
 
     async def _show(self, request: web.Request) -> web.Response:
         session, _ = self._desk.find(request.match_info["id"])
-        return web.json_response(shown(session))
+        return web.json_response(session_status(session))
 
     async def _reward(self, request: web.Request) -> web.Response:
         document = await _object(request)
         return web.json_response(
-            shown(self._desk.set_reward(request.match_info["id"], _number(document.get("reward"))))
+            session_status(self._desk.set_reward(request.match_info["id"], _number(document.get("reward"))))
         )
 
     async def _end(self, request: web.Request) -> web.Response:
         identity = request.match_info["id"]
         document = await _object(request)
         if document.get("discard"):
-            return web.json_response(shown(self._desk.discard(identity)))
+            return web.json_response(session_status(self._desk.discard(identity)))
         if document.get("reward") is not None:
             self._desk.set_reward(identity, _number(document["reward"]))
-        return web.json_response(shown(self._desk.end(identity)))
+        return web.json_response(session_status(self._desk.end(identity)))
 
     # --- OpenAI's -------------------------------------------------------------------------------------------
 
@@ -221,7 +221,14 @@ class SessionDoor:
 
         try:
             completed = await self._desk.complete(identity, asked, said=said)
-        except (ChatRefused, NotNow, NoSession, Interrupted, EngineError, WorkflowFailed) as error:
+        except (
+            InvalidChatRequest,
+            SessionConflict,
+            SessionNotFound,
+            Interrupted,
+            EngineError,
+            WorkflowFailed,
+        ) as error:
             if not writer.begun:
                 raise
             await writer.event(error_document(str(error), kind="session_error", code="broken_off"))
@@ -323,15 +330,15 @@ async def _object(request: web.Request) -> dict[str, Any]:
     try:
         document = parse_json(body or b"{}")
     except ValueError as error:
-        raise ChatRefused("", f"the body is not JSON: {error}") from error
+        raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ChatRefused("", "the body is no JSON object")
+        raise InvalidChatRequest("", "the body is no JSON object")
     return document
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ChatRefused("reward", f"reward={value!r}: a finite number")
+        raise InvalidChatRequest("reward", f"reward={value!r}: a finite number")
     return float(value)
 
 

@@ -10,11 +10,23 @@ from typing import Any, Literal
 
 from gpu_agents.model_text import beside_the_loop
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.sessions.conversation_tree import Capture, CapturedTurn, Sampled, canonical, history_of
-from gpu_agents.rollout.sessions.openai_chat import ChatRefused, ChatRequest, Reply, for_template, reply_of
-from gpu_agents.rollout.worker.episode import LiveEpisode, Prompt, Stage
-from gpu_agents.rollout.worker.rollout_state import Member
-from gpu_agents.rollout.worker.permits import Place, Places
+from gpu_agents.rollout.sessions.conversation_tree import (
+    ConversationTree,
+    ConversationTurn,
+    Sampled,
+    canonical,
+    history_of,
+)
+from gpu_agents.rollout.sessions.openai_chat import (
+    ChatRequest,
+    InvalidChatRequest,
+    Reply,
+    for_template,
+    parse_reply,
+)
+from gpu_agents.rollout.worker.episode import Prompt, RolloutContext, RolloutEpisode
+from gpu_agents.rollout.worker.permits import Permit, Permits
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from oolong.workflow import OutOfRoom
 
 SLICE_TOKENS = 32  # of a completion that is watched while it is made: streamed, or with stop strings
@@ -29,32 +41,32 @@ class Session:
     opened_at: float
     touched_at: float  # of the last call's end; an open session that is left alone for too long is dropped
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    capture: Capture = field(default_factory=Capture)
+    capture: ConversationTree = field(default_factory=ConversationTree)
     reward: float | None = None  # as the agent gave it, before scale and bias
     state: State = "open"
     why: str = ""  # it was dropped
-    calls: list[Member] = field(default_factory=list)  # what the calls that run now have sampled so far
+    calls: list[RolloutState] = field(default_factory=list)  # what the calls that run now have sampled so far
     summary: dict[str, Any] | None = None  # what is left of it once its group was reported
 
     def settle(self) -> None:
         """Its group was reported: late calls are answered from a summary, and its tokens and texts are let go."""
-        self.summary = shown(self)
-        self.capture = Capture()
+        self.summary = session_status(self)
+        self.capture = ConversationTree()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completed:
-    turn: CapturedTurn
+    turn: ConversationTurn
     reply: Reply
     prompt_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class PolicyClient:
     """What sessions of one worker talk to: its engine, at the run's temperature."""
 
-    stage: Stage
-    places: Places
+    stage: RolloutContext
+    places: Permits
     temperature: float
 
     async def complete(
@@ -62,13 +74,13 @@ class Policy:
         session: Session,
         request: ChatRequest,
         prompt: Prompt,
-        member: Member,
+        member: RolloutState,
         *,
         said: Callable[[str], Awaitable[None]] | None = None,
     ) -> Completed:
         """One call of the agent, sampled into `member` and captured; `said` is told each new stretch of text.
 
-        Raises ChatRefused, EngineError, and Interrupted when the session's group was taken away meanwhile.
+        Raises InvalidChatRequest, EngineError, and Interrupted when the session's group was taken away meanwhile.
         """
         history = history_of(request.messages, request.tools)
         place = session.capture.place(history)
@@ -86,7 +98,7 @@ class Policy:
         text = template.decode(sampled.token_ids)
         has_tools = bool(request.tools)
         reply = await beside_the_loop(
-            text, lambda: reply_of(text, sampled.finish_reason, has_tools=has_tools, stops=request.stops)
+            text, lambda: parse_reply(text, sampled.finish_reason, has_tools=has_tools, stops=request.stops)
         )
         turn = session.capture.add(
             place, context_ids=added, sampled=sampled, history=history, reply=canonical(reply.message)
@@ -98,23 +110,23 @@ class Policy:
         session: Session,
         request: ChatRequest,
         prompt: Prompt,
-        member: Member,
+        member: RolloutState,
         context: list[int],
         said: Callable[[str], Awaitable[None]] | None,
     ) -> Sampled:
         """Sample whole, or slice by slice where somebody watches: each goes on from the tokens of the one before."""
         limits = self.stage.limits
         most = min(request.max_tokens or limits.max_new_tokens, limits.max_new_tokens)
-        episode = LiveEpisode(
+        episode = RolloutEpisode(
             self.stage,
             member,
             Prompt(row=prompt.row, token_ids=context, text=prompt.text, answer=prompt.answer),
             self.temperature,
             lambda: session.state != "open",
-            Place(self.places),
+            Permit(self.places),
         )
         watched = said is not None or bool(request.stops)
-        text = _GrowingText(request.stops)
+        text = _IncrementalText(request.stops)
         began = time.monotonic()
         try:
             kept = 0
@@ -134,7 +146,7 @@ class Policy:
                 if finish == "stop" or episode.room_tokens < 1:
                     break
         except OutOfRoom as error:
-            raise ChatRefused(
+            raise InvalidChatRequest(
                 "messages",
                 f"the conversation has {len(context)} tokens and leaves no room for an answer: {error}",
                 code="context_length_exceeded",
@@ -168,7 +180,7 @@ class Policy:
         return low
 
 
-class _GrowingText:
+class _IncrementalText:
     """Text as it grows, given out up to where it can no longer change: before half characters and half stops."""
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -185,7 +197,7 @@ class _GrowingText:
         return new, cut >= 0
 
 
-def shown(session: Session) -> dict[str, Any]:
+def session_status(session: Session) -> dict[str, Any]:
     if session.summary is not None:
         return session.summary
     turns = session.capture.turns

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpu_agents.channel import CallRefused, Peer
-from gpu_agents.rollout.sessions.export import Export, NothingShared, common_prompt, strands_of
-from gpu_agents.rollout.sessions.session import Policy, Session
+from gpu_agents.rollout.sessions.export import Export, NoCommonPrompt, common_prompt, export_branches
+from gpu_agents.rollout.sessions.session import PolicyClient, Session
 from gpu_agents.rollout.worker.episode import Prompt
 from oolong.contracts.rollout import (
     ClaimedGroup,
@@ -28,7 +28,7 @@ Outcome = Literal["whole", "failed", "lost", "give_back"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionRules:
+class SessionConfig:
     export: Export
     timeout_seconds: float
     reward_scale: float
@@ -43,8 +43,8 @@ class SessionGroup:
         claimed: ClaimedGroup,
         *,
         worker_id: str,
-        rules: SessionRules,
-        policy: Policy,
+        rules: SessionConfig,
+        policy: PolicyClient,
         controller: Peer,
         now: float,
     ) -> None:
@@ -114,7 +114,7 @@ class SessionGroup:
             case "whole":
                 try:
                     group = self.group()
-                except NothingShared as error:
+                except NoCommonPrompt as error:
                     await self._fail("no_common_prompt", str(error))
                 else:
                     await self._report(
@@ -135,16 +135,18 @@ class SessionGroup:
                 await self._report("give_back", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
 
     def group(self) -> Group:
-        """Of sessions that have all ended. Raises NothingShared."""
-        strands = [(s, strand) for s in self.sessions for strand in strands_of(s.capture, self._rules.export)]
-        prompt = common_prompt([strand for _, strand in strands])
+        """Of sessions that have all ended. Raises NoCommonPrompt."""
+        branches = [
+            (s, branch) for s in self.sessions for branch in export_branches(s.capture, self._rules.export)
+        ]
+        prompt = common_prompt([branch for _, branch in branches])
         trajectories = []
-        for session, strand in strands:
+        for session, branch in branches:
             score = session.reward
             assert score is not None
             reward = self._rules.reward_scale * score + self._rules.reward_bias
             trajectories.append(
-                strand.trajectory(
+                branch.trajectory(
                     prompt_tokens=len(prompt), rollout=session.member, reward=reward, score=score
                 )
             )

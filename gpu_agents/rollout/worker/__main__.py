@@ -13,30 +13,30 @@ from pathlib import Path
 
 from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, leave, read_arguments, stop_event
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
+from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.engines.client import ModelLimits
 from gpu_agents.rollout.engines.errors import EngineConfigRejected
 from gpu_agents.rollout.engines.launch import LaunchPlan
-from gpu_agents.rollout.dataset_rows import DatasetUnusable, read_rows
-from gpu_agents.rollout.sessions.manager import SessionDesk
-from gpu_agents.rollout.sessions.server import DoorFacts, SessionDoor
-from gpu_agents.rollout.sessions.session_group import SessionRules
-from gpu_agents.rollout.worker.concurrency import Bounds
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
-from gpu_agents.rollout.worker.episode import EpisodeLimits, Stage
+from gpu_agents.rollout.sessions.manager import SessionManager
+from gpu_agents.rollout.sessions.server import SessionServer, SessionServerConfig
+from gpu_agents.rollout.sessions.session_group import SessionConfig
+from gpu_agents.rollout.worker.code_execution import SandboxedPython, SandboxUnavailable
+from gpu_agents.rollout.worker.concurrency import WindowLimits
+from gpu_agents.rollout.worker.config import WorkerConfig, read_test_overrides
+from gpu_agents.rollout.worker.engine_counters import EngineCounters
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
+from gpu_agents.rollout.worker.engine_supervisor import EngineCrashLoop, EngineSupervisor
+from gpu_agents.rollout.worker.episode import EpisodeLimits, RolloutContext
 from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
-from gpu_agents.rollout.worker.code_execution import NoSandbox, SandboxedPython
-from gpu_agents.rollout.worker.weight_loader import PROBE_TOKENS, Load, WeightLoader
-from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused
-from gpu_agents.rollout.worker.engine_counters import Meters
-from gpu_agents.rollout.worker.config import WorkerOptions, switches_of_tests
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights
 from gpu_agents.rollout.worker.scoring import Scorer
-from gpu_agents.rollout.worker.engine_supervisor import EngineSupervisor, KeptDying
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.weight_loader import PROBE_TOKENS, Load, WeightLoader
 from gpu_agents.rollout.worker.worker import Ending, Sessions, Worker
-from gpu_agents.rollout.workflows.sandbox_launcher import examined, in_sandbox
-from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow
 from gpu_agents.rollout.workflows.registry import build_workflow
+from gpu_agents.rollout.workflows.sandbox_launcher import require_sandbox, sandbox_launcher
+from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
@@ -52,13 +52,13 @@ def main() -> int:
     job = read_arguments("gpu_agents.rollout.worker")
     try:
         return asyncio.run(work(job))
-    except (ModelFilesUnusable, WeightsRefused) as error:
+    except (InvalidModelFiles, InvalidWeights) as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
-    except (EngineConfigRejected, SandboxRefused, NoSandbox) as error:
+    except (EngineConfigRejected, SandboxRefused, SandboxUnavailable) as error:
         return leave(job, EndReason.CONFIG_REFUSED, str(error))
-    except DatasetUnusable as error:
+    except InvalidDataset as error:
         return leave(job, EndReason.DATASET_UNUSABLE, str(error))
-    except KeptDying as error:
+    except EngineCrashLoop as error:
         return leave(job, EndReason.ROLLOUT_KEPT_DYING, str(error))
     except PeerGone as error:
         return leave(job, EndReason.CONTROLLER_DIED, str(error))
@@ -69,8 +69,8 @@ async def work(job: Job) -> int:
     options = _options(job, spec)
     workflow = _workflow(job, spec)
     template = ChatTemplate(attempt.model_directory)
-    meters = Meters(clock=time.monotonic)
-    slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
+    meters = EngineCounters(clock=time.monotonic)
+    slot = EngineHandle(meters, loads_between_requests=options.loads_between_requests)
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
@@ -78,7 +78,7 @@ async def work(job: Job) -> int:
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
     if workflow.executes:
         await executor.require()
-    stage = Stage(
+    stage = RolloutContext(
         workflow=workflow,
         slot=slot,
         scorer=Scorer(reward, timeout_seconds=options.reward_timeout_seconds),
@@ -115,8 +115,8 @@ class Parts:
     """What every worker is put together from."""
 
     job: Job
-    options: WorkerOptions
-    stage: Stage
+    options: WorkerConfig
+    stage: RolloutContext
     loader: WeightLoader
     controller: Peer
     limits: ModelLimits
@@ -129,7 +129,7 @@ class Parts:
 async def _generate(parts: Parts, loads: list[Load]) -> Ending:
     """As an engine of the run."""
     job, spec, slot = parts.job, parts.job.attempt.run_spec, parts.stage.slot
-    sessions = sessions_of(job, spec) if spec.serves_sessions else None
+    sessions = session_support(job, spec) if spec.serves_sessions else None
     more = sessions.desk.metrics if sessions else dict
     telemetry = WorkerTelemetry(job, parts.outbox, slot.meters, more=more)
     worker = Worker(
@@ -145,7 +145,7 @@ async def _generate(parts: Parts, loads: list[Load]) -> Ending:
         stop=stop_event(),
         sessions=sessions,
     )
-    door = door_of(job, spec, sessions) if sessions else None
+    door = session_server(job, spec, sessions) if sessions else None
     try:
         if door is not None:
             await door.open(job.job.session_port or job.attempt.session_ports[job.job.index])
@@ -178,11 +178,11 @@ async def _evaluate(parts: Parts) -> Ending:
         telemetry.close()
 
 
-def sessions_of(job: Job, spec: RunSpec) -> Sessions:
+def session_support(job: Job, spec: RunSpec) -> Sessions:
     rows = {row.row: row for row in read_rows(job.attempt.dataset_file, split=spec.dataset.split)}
     return Sessions(
-        SessionDesk(index=job.job.index, rows=rows),
-        SessionRules(
+        SessionManager(index=job.job.index, rows=rows),
+        SessionConfig(
             export=spec.workflow.session_export,
             timeout_seconds=spec.workflow.session_timeout_seconds,
             reward_scale=spec.reward.scale,
@@ -191,10 +191,10 @@ def sessions_of(job: Job, spec: RunSpec) -> Sessions:
     )
 
 
-def door_of(job: Job, spec: RunSpec, sessions: Sessions) -> SessionDoor:
-    return SessionDoor(
+def session_server(job: Job, spec: RunSpec, sessions: Sessions) -> SessionServer:
+    return SessionServer(
         sessions.desk,
-        DoorFacts(
+        SessionServerConfig(
             run_id=job.attempt.run_id,
             token=job.attempt.token,
             temperature=spec.rollout.temperature,
@@ -209,19 +209,19 @@ def _workflow(job: Job, spec: RunSpec) -> Workflow:
     if spec.workflow.function is None:
         return build_workflow(spec.workflow)
     source = Path(job.attempt.source_files[SourceKind.WORKFLOW]).read_text()
-    sandbox = examined(worker=job.job.index, slots=spec.rollout.max_concurrent_groups)
-    return SourceWorkflow(
-        source, spec.workflow.options, in_sandbox(sandbox), seats=spec.rollout.group_size
+    sandbox = require_sandbox(worker=job.job.index, slots=spec.rollout.max_concurrent_groups)
+    return UserWorkflow(
+        source, spec.workflow.options, sandbox_launcher(sandbox), seats=spec.rollout.group_size
     ).workflow
 
 
-def _options(job: Job, spec: RunSpec) -> WorkerOptions:
-    pause_mode, skip_loads = switches_of_tests(os.environ, interruption=spec.rollout.interruption)
-    return WorkerOptions(
+def _options(job: Job, spec: RunSpec) -> WorkerConfig:
+    pause_mode, skip_loads = read_test_overrides(os.environ, interruption=spec.rollout.interruption)
+    return WorkerConfig(
         worker_id=f"{job.job.name}/{job.job.incarnation}",
         group_size=spec.rollout.group_size,
         temperature=spec.rollout.temperature,
-        window=Bounds(
+        window=WindowLimits(
             group_size=spec.rollout.group_size,
             most=spec.rollout.engine_max_running_requests,
             kv_tokens=spec.rollout.engine_max_total_tokens,

@@ -9,7 +9,7 @@ from oolong.workflow import WorkflowFailed
 QUEUE_SECONDS = 900.0  # a program may have to wait for a free sandbox behind those of every other group
 
 
-class NoSandbox(Exception):
+class SandboxUnavailable(Exception):
     """The reward service runs no code; the message says why, and what would change it."""
 
 
@@ -21,11 +21,11 @@ class SandboxedPython:
         self._seconds = seconds
 
     async def require(self) -> None:
-        """Raise NoSandbox unless a program can be run: known before the first prompt costs anything."""
+        """Raise SandboxUnavailable unless a program can be run: known before the first prompt costs anything."""
         try:
             await self._ask("1")
         except CallRefused as error:
-            raise NoSandbox(str(error)) from error
+            raise SandboxUnavailable(str(error)) from error
 
     async def execute(self, code: str) -> str:
         """What a program printed and how it failed are answers; only the sandbox's own fault is WorkflowFailed."""

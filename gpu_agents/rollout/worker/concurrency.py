@@ -19,7 +19,7 @@ QUEUE_SHARE = 0.1  # waiting over running requests; less is the churn of request
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class WindowLimits:
     group_size: int  # the window moves in whole groups, and never holds less than one
     most: int  # rollout.engine_max_running_requests
     kv_tokens: int  # rollout.engine_max_total_tokens
@@ -41,7 +41,7 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pressure:
+class LoadSample:
     """Between two looks at the engine."""
 
     running_requests: int
@@ -51,7 +51,7 @@ class Pressure:
     held: int  # members with a place in the window
 
 
-def adapt(window: Window, pressure: Pressure, bounds: Bounds) -> Window:
+def aimd_update(window: Window, pressure: LoadSample, bounds: WindowLimits) -> Window:
     """The window until the next look."""
     queue = pressure.waiting_requests > QUEUE_SHARE * max(pressure.running_requests, 1)
     looked = replace(window, queued_before=queue)
@@ -66,6 +66,6 @@ def adapt(window: Window, pressure: Pressure, bounds: Bounds) -> Window:
     return replace(looked, size=bounds.clamp(window.size + more))
 
 
-def _cut(window: Window, factor: float, bounds: Bounds) -> Window:
+def _cut(window: Window, factor: float, bounds: WindowLimits) -> Window:
     # The reading that follows a cut may still show the queue from before it: it takes two again.
     return replace(window, size=bounds.clamp(int(window.size * factor)), was_cut=True, queued_before=False)

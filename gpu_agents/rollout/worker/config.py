@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpu_agents.rollout.engines.client import PauseMode
-from gpu_agents.rollout.worker.concurrency import Bounds
+from gpu_agents.rollout.worker.concurrency import WindowLimits
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
+class WorkerConfig:
     worker_id: str  # rollout-0/2: job name / incarnation
     group_size: int
     temperature: float
-    window: Bounds  # of the members in the engine at once
+    window: WindowLimits  # of the members in the engine at once
     interruptible: bool
     reward_scale: float
     reward_bias: float
@@ -35,7 +35,7 @@ class WorkerOptions:
         return self.pause_mode != "in_place"
 
 
-def switches_of_tests(
+def read_test_overrides(
     environment: Mapping[str, str], *, interruption: Literal["retract", "abort"]
 ) -> tuple[PauseMode, bool]:
     """(pause mode, skip loads): the spec's, unless the job's environment says otherwise, which only tests do."""

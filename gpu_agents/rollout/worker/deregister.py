@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 GOODBYE_SECONDS = 2.0
 
 
-async def say_goodbye(controller: Peer, worker_id: str) -> None:
+async def deregister(controller: Peer, worker_id: str) -> None:
     """So that nobody waits for this engine; without it, silence says the same half a minute later."""
     try:
         await controller.call(

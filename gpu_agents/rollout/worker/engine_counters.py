@@ -9,7 +9,7 @@ from gpu_agents.rollout.engines.client import EngineLoad
 
 
 @dataclass(kw_only=True)
-class Meters:
+class EngineCounters:
     clock: Callable[[], float]
     generated_tokens: int = 0
     input_tokens: int = 0
@@ -74,7 +74,7 @@ class Meters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class CounterSnapshot:
     """A moment's totals; the difference of two gives rates and shares."""
 
     open_seconds: float
@@ -85,7 +85,7 @@ class Reading:
     cached_tokens: int = 0
 
     @classmethod
-    def of(cls, meters: Meters) -> Reading:
+    def of(cls, meters: EngineCounters) -> CounterSnapshot:
         return cls(
             open_seconds=meters.open_seconds,
             busy_seconds=meters.busy_seconds,
@@ -95,7 +95,7 @@ class Reading:
             cached_tokens=meters.cached_tokens,
         )
 
-    def rates_since(self, earlier: Reading) -> dict[str, float]:
+    def rates_since(self, earlier: CounterSnapshot) -> dict[str, float]:
         """Metrics over the time between two readings; empty while the engine is not open."""
         seconds = self.open_seconds - earlier.open_seconds
         if seconds <= 0:

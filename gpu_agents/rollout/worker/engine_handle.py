@@ -7,21 +7,21 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gpu_agents.rollout.engines.client import EngineClient, Generation, Sampling
-from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.engines.errors import EngineUnavailable
+from gpu_agents.rollout.worker.engine_counters import EngineCounters
 
-DEATHS_OF_ONE_REQUEST = 4
+MAX_ENGINE_LOSSES_PER_REQUEST = 4
 ABORT_AGAIN_SECONDS = 0.1
 
 
-class EngineSlot:
+class EngineHandle:
     """Requests wait here while there is no engine, or while one is kept clear for a load.
 
     `loads_between_requests` says that a load never happens inside a request (SEMANTICS section 4: abort, and the mode
     that does not interrupt): then each request is of one version, also on a server that reports no spans.
     """
 
-    def __init__(self, meters: Meters, *, loads_between_requests: bool = False) -> None:
+    def __init__(self, meters: EngineCounters, *, loads_between_requests: bool = False) -> None:
         self.meters = meters
         self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
@@ -38,9 +38,9 @@ class EngineSlot:
 
     @property
     def client(self) -> EngineClient:
-        """Of the engine that serves now. Raises EngineGone."""
+        """Of the engine that serves now. Raises EngineUnavailable."""
         if self._client is None:
-            raise EngineGone("there is no engine at the moment")
+            raise EngineUnavailable("there is no engine at the moment")
         return self._client
 
     def open(self, client: EngineClient, version: int) -> None:
@@ -115,11 +115,11 @@ class EngineSlot:
 
     @contextlib.asynccontextmanager
     async def _request(self) -> AsyncIterator[EngineClient]:
-        """The engine, once it takes requests; `drain` and `clear` wait for the end. Raises EngineGone."""
+        """The engine, once it takes requests; `drain` and `clear` wait for the end. Raises EngineUnavailable."""
         while not self._open.is_set():  # it may have closed again between the event and this task's turn
             await self._open.wait()
         if self._client is None:
-            raise EngineGone("the engine ended before the request was sent")
+            raise EngineUnavailable("the engine ended before the request was sent")
         self._quiet.clear()
         self.meters.request_started()
         try:

@@ -10,9 +10,9 @@ from collections import deque
 from typing import Protocol
 
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone
+from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from gpu_agents.rollout.engines.launch import EngineProcess, LaunchPlan
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +24,17 @@ SILENCES = 4
 PORT_SECONDS = 30.0
 
 
-class KeptDying(Exception):
+class EngineCrashLoop(Exception):
     """The engine died more often than it may be restarted; the message has its last error."""
 
 
-class Turn(Protocol):
+class ServingTask(Protocol):
     """Who has an engine that serves, until the run has ended."""
 
     async def keep_current(self, client: EngineClient) -> None: ...
 
 
-class Told(Protocol):
+class LifecycleObserver(Protocol):
     """Who hears of boots and restarts."""
 
     def boot(self, done: bool) -> None: ...
@@ -63,7 +63,7 @@ class Restarts:
         self._at.append(now)
         return True
 
-    def why(self, error: EngineGone) -> str:
+    def why(self, error: EngineUnavailable) -> str:
         """Why no other start follows `error`."""
         if self.failed_boots >= FAILED_BOOTS:
             return f"the engine failed to boot {self.failed_boots} times in a row: {error}"
@@ -76,9 +76,9 @@ class EngineSupervisor:
         plan: LaunchPlan,
         limits: ModelLimits,
         *,
-        slot: EngineSlot,
-        loader: Turn,
-        telemetry: Told,
+        slot: EngineHandle,
+        loader: ServingTask,
+        telemetry: LifecycleObserver,
     ) -> None:
         self._plan = plan
         self._limits = limits
@@ -89,15 +89,15 @@ class EngineSupervisor:
         self._serving = False  # this life of the engine has come so far
 
     async def run(self) -> None:
-        """Until the run has ended. Raises KeptDying. Cancelled, it stops the engine before it returns."""
+        """Until the run has ended. Raises EngineCrashLoop. Cancelled, it stops the engine before it returns."""
         while True:
             self._serving = False
             try:
                 await self._one_life()
                 return
-            except EngineGone as error:
+            except EngineUnavailable as error:
                 if not self._restarts.allow(now=time.monotonic(), booted=self._serving):
-                    raise KeptDying(self._restarts.why(error)) from error
+                    raise EngineCrashLoop(self._restarts.why(error)) from error
                 self._slot.meters.restarts += 1
                 log.warning("the engine is started again: %s", error)
                 kind = "engine_restarted" if self._serving else "engine_boot_failed"
@@ -134,7 +134,9 @@ class EngineSupervisor:
 
 async def _raise_at_exit(process: EngineProcess) -> None:
     code = await process.wait()
-    raise EngineGone(f"the engine's process {process.pid} ended with status {code}{process.last_lines}")
+    raise EngineUnavailable(
+        f"the engine's process {process.pid} ended with status {code}{process.last_lines}"
+    )
 
 
 async def _watch(client: EngineClient, process: EngineProcess) -> None:
@@ -148,7 +150,7 @@ async def _watch(client: EngineClient, process: EngineProcess) -> None:
         except EngineError as error:
             silences += 1
             if silences == SILENCES:
-                raise EngineGone(
+                raise EngineUnavailable(
                     f"/model_info failed {SILENCES} times in a row: {error}{process.last_lines}"
                 ) from error
 
@@ -164,7 +166,7 @@ async def _wait_for_port(port: int) -> None:
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
-                    raise EngineGone(
+                    raise EngineUnavailable(
                         f"port {port} of the engine is taken by another process: {error}"
                     ) from error
         await asyncio.sleep(0.2)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.engines.client import ModelLimits, Sampling
-from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_handle import DEATHS_OF_ONE_REQUEST, EngineSlot
-from gpu_agents.rollout.worker.rollout_state import Member
-from gpu_agents.rollout.worker.permits import Place
+from gpu_agents.rollout.engines.errors import EngineUnavailable
+from gpu_agents.rollout.worker.engine_handle import MAX_ENGINE_LOSSES_PER_REQUEST, EngineHandle
+from gpu_agents.rollout.worker.permits import Permit
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from gpu_agents.rollout.worker.scoring import Scorer
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Turn
@@ -65,11 +65,11 @@ def completion_seed(run_seed: int, *identity: str | int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class RolloutContext:
     """Where episodes of one worker are played: its engine, its scorer and the run's workflow."""
 
     workflow: Workflow
-    slot: EngineSlot
+    slot: EngineHandle
     scorer: Scorer
     template: ChatTemplate
     limits: EpisodeLimits
@@ -81,16 +81,16 @@ class Stage:
 
     async def play(
         self,
-        member: Member,
+        member: RolloutState,
         prompt: Prompt,
         *,
         temperature: float,
         interrupted: Callable[[], bool],
-        place: Place | None = None,
+        place: Permit | None = None,
     ) -> float:
         """Run the workflow to its end; what the trajectory is worth. Raises Interrupted, WorkflowFailed,
         RewardFailed and EngineError."""
-        episode = LiveEpisode(self, member, prompt, temperature, interrupted, place)
+        episode = RolloutEpisode(self, member, prompt, temperature, interrupted, place)
         worth = await self.workflow.run(episode)
         if not member.sampled_tokens:
             raise WorkflowFailed("nothing_sampled", "the workflow ended before the policy had said anything")
@@ -99,17 +99,17 @@ class Stage:
         return worth
 
 
-class LiveEpisode:
+class RolloutEpisode:
     """See `oolong.workflow.Episode`."""
 
     def __init__(
         self,
-        stage: Stage,
-        member: Member,
+        stage: RolloutContext,
+        member: RolloutState,
         prompt: Prompt,
         temperature: float,
         interrupted: Callable[[], bool],
-        place: Place | None,
+        place: Permit | None,
     ) -> None:
         self._stage = stage
         self._member = member
@@ -226,7 +226,7 @@ class LiveEpisode:
         last = self._member.token_ids[self._tokens - 1] if said.finish_reason == "stop" else None
         try:
             token_ids = self._stage.template.continuation(messages, stop_token=last)
-        except ModelFilesUnusable as error:
+        except InvalidModelFiles as error:
             raise WorkflowFailed("misuse", str(error)) from error
         self._append(token_ids)
 
@@ -253,7 +253,7 @@ class LiveEpisode:
         """Sample until the member's last turn is whole. Raises Interrupted; its tokens so far are kept.
 
         An abort returns partial tokens and the next request goes on from them; a dead engine loses those that it
-        had not returned. Raises EngineGone when one request has cost several engines their life.
+        had not returned. Raises EngineUnavailable when one request has cost several engines their life.
         """
         member = self._member
         started = time.monotonic()
@@ -276,9 +276,9 @@ class LiveEpisode:
                         Sampling(max_new_tokens=left, temperature=self._temperature, seed=member.seed),
                         rid=member.rid,
                     )
-                except EngineGone:
+                except EngineUnavailable:
                     deaths += 1
-                    if deaths >= DEATHS_OF_ONE_REQUEST:
+                    if deaths >= MAX_ENGINE_LOSSES_PER_REQUEST:
                         raise
                     await asyncio.sleep(0.5)  # until the supervisor has seen it too, and closed the slot
                     continue

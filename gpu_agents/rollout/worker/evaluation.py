@@ -9,8 +9,8 @@ from itertools import compress
 from typing import Literal
 
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.worker.episode import Prompt, Stage
-from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.worker.episode import Prompt, RolloutContext
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from gpu_agents.rollout.worker.scoring import RewardFailed, Scorer
 from oolong.contracts.rollout import (
     EvaluationPrompt,
@@ -22,7 +22,7 @@ from oolong.contracts.rollout import (
 from oolong.workflow import WorkflowFailed
 
 
-async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> EvaluationResult:
+async def evaluate(task: EvaluationTask, stage: RolloutContext, *, worker_id: str) -> EvaluationResult:
     """By the run's own workflow; the score is the reward function's last value, without discount.
 
     Raises EngineError unless every token is of the task's version, and RewardFailed or WorkflowFailed when a completion
@@ -41,7 +41,7 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
     truncated: list[bool] = []
 
     async def score(prompt: EvaluationPrompt, temperature: float, sample: int = 0) -> float:
-        member = Member(index=0, seed=stage.seed_of(task.label, prompt.index, sample))
+        member = RolloutState(index=0, seed=stage.seed_of(task.label, prompt.index, sample))
         worth = await stage.play(
             member,
             Prompt(
@@ -80,7 +80,7 @@ async def evaluate(task: EvaluationTask, stage: Stage, *, worker_id: str) -> Eva
     )
 
 
-def blame(error: Exception) -> Literal["reward", "workflow", "engine"]:
+def error_cause(error: Exception) -> Literal["reward", "workflow", "engine"]:
     """What an evaluation failed at."""
     if isinstance(error, RewardFailed):
         return "reward"

@@ -15,14 +15,14 @@ from typing import Any, Literal, Protocol
 from gpu_agents.channel import Peer
 from gpu_agents.job import Job
 from gpu_agents.rollout.engines.client import EngineClient
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone
-from gpu_agents.rollout.worker.episode import Stage
-from gpu_agents.rollout.worker.evaluation import blame, evaluate
-from gpu_agents.rollout.worker.deregister import say_goodbye
-from gpu_agents.rollout.worker.weight_loader import WeightLoader
-from gpu_agents.rollout.worker.manifest import WeightsRefused
-from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
+from gpu_agents.rollout.worker.deregister import deregister
+from gpu_agents.rollout.worker.engine_counters import EngineCounters
+from gpu_agents.rollout.worker.episode import RolloutContext
+from gpu_agents.rollout.worker.evaluation import error_cause, evaluate
+from gpu_agents.rollout.worker.manifest import InvalidWeights
 from gpu_agents.rollout.worker.scoring import RewardFailed
+from gpu_agents.rollout.worker.weight_loader import WeightLoader
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.rollout import Done, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest
 from oolong.contracts.telemetry import Note, Outbox, Points
@@ -48,7 +48,7 @@ class Evaluator:
         *,
         worker_id: str,
         task_id: str,
-        stage: Stage,
+        stage: RolloutContext,
         loader: WeightLoader,
         controller: Peer,
         telemetry: EvaluatorTelemetry,
@@ -63,7 +63,7 @@ class Evaluator:
         self._stop = stop
 
     async def run(self, engine: EngineLife) -> Literal["ended", "stopped"]:
-        """Raises KeptDying and PeerGone."""
+        """Raises EngineCrashLoop and PeerGone."""
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(engine.run()),
             asyncio.create_task(self._beat()),
@@ -78,27 +78,30 @@ class Evaluator:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._telemetry.publish(now=time.time())
-            await say_goodbye(self._controller, self._worker_id)
+            await deregister(self._controller, self._worker_id)
         return "stopped" if self._stop.is_set() else "ended"
 
     async def keep_current(self, client: EngineClient) -> None:
-        """Of an engine that serves: evaluate until the controller has no more of it. Raises EngineGone."""
+        """Of an engine that serves: evaluate until the controller has no more of it. Raises EngineUnavailable."""
         while (task := (await self._ask(ready=True)).task) is not None:
             try:
                 await self._evaluate(client, task)
-            except EngineGone:
+            except EngineUnavailable:
                 raise
-            except (RewardFailed, WorkflowFailed, WeightsRefused, EngineError) as error:
+            except (RewardFailed, WorkflowFailed, InvalidWeights, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 failure = EvaluationFailure(
-                    worker_id=self._worker_id, task_id=task.task_id, cause=blame(error), message=str(error)
+                    worker_id=self._worker_id,
+                    task_id=task.task_id,
+                    cause=error_cause(error),
+                    message=str(error),
                 )
                 await self._controller.call("evaluation_failed", failure, Done)
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _evaluate(self, client: EngineClient, task: EvaluationTask) -> None:
         if task.weights is None:
-            raise WeightsRefused(f"{task.task_id} came without the weights of its version")
+            raise InvalidWeights(f"{task.task_id} came without the weights of its version")
         if self._stage.slot.loaded_version != task.version:
             await self._loader.load(client, task.weights)
         log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
@@ -119,7 +122,7 @@ class Evaluator:
 class EvaluatorTelemetry:
     """None of the run's own measurements: only what its slot was used for, and notes."""
 
-    def __init__(self, job: Job, outbox: Outbox, meters: Meters) -> None:
+    def __init__(self, job: Job, outbox: Outbox, meters: EngineCounters) -> None:
         self._job = job
         self._outbox = outbox
         self._meters = meters

@@ -10,12 +10,12 @@ import logging
 from typing import Literal
 
 from gpu_agents.channel import CallRefused, Peer
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone
-from gpu_agents.rollout.worker.episode import Interrupted, Prompt, Stage
-from gpu_agents.rollout.worker.rollout_state import Member
-from gpu_agents.rollout.worker.config import WorkerOptions
-from gpu_agents.rollout.worker.permits import Place, Places
+from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
+from gpu_agents.rollout.worker.config import WorkerConfig
+from gpu_agents.rollout.worker.episode import Interrupted, Prompt, RolloutContext
+from gpu_agents.rollout.worker.permits import Permit, Permits
 from gpu_agents.rollout.worker.prompt_prefill import PromptPrefill
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from oolong.contracts.rollout import (
     ClaimedGroup,
@@ -44,10 +44,10 @@ class GroupTask:
         self,
         claimed: ClaimedGroup,
         *,
-        options: WorkerOptions,
-        stage: Stage,
+        options: WorkerConfig,
+        stage: RolloutContext,
         controller: Peer,
-        places: Places,
+        places: Permits,
     ) -> None:
         self.claimed = claimed
         self._options = options
@@ -62,12 +62,12 @@ class GroupTask:
             text=claimed.prompt,
             answer=claimed.answer,
         )
-        resumed = {partial.index: Member.resumed(partial) for partial in claimed.partial}
-        self.members = [resumed.get(i) or Member(index=i) for i in range(claimed.group_size)]
+        resumed = {partial.index: RolloutState.resumed(partial) for partial in claimed.partial}
+        self.members = [resumed.get(i) or RolloutState(index=i) for i in range(claimed.group_size)]
         for member in self.members:
             member.seed = stage.seed_of(claimed.group_id, member.index)
         self._prefill = PromptPrefill(stage.slot, self._prompt.token_ids, self.members)
-        self._places = [Place(places) for _ in self.members]
+        self._places = [Permit(places) for _ in self.members]
         for place in self._places:
             place.take()
 
@@ -119,7 +119,7 @@ class GroupTask:
                 raise error
         return failures[0] if failures else None
 
-    async def _run_member(self, member: Member, place: Place) -> None:
+    async def _run_member(self, member: RolloutState, place: Permit) -> None:
         try:
             if member.reward is None:
                 await self._prefill.before(member)
@@ -166,8 +166,8 @@ class GroupTask:
         await self._report("submit", SubmitRequest(worker_id=worker_id, claim_id=self.claim_id, group=group))
 
     async def _give_back(self) -> None:
-        movable = self._stage.workflow.movable
-        kept = [m for m in self.members if m.sampled_tokens and (movable or m.reward is not None)]
+        migratable = self._stage.workflow.migratable
+        kept = [m for m in self.members if m.sampled_tokens and (migratable or m.reward is not None)]
         request = GiveBackRequest(
             worker_id=self._options.worker_id,
             claim_id=self.claim_id,
@@ -200,4 +200,4 @@ class GroupTask:
 def _reason(error: Exception) -> Failure:
     if isinstance(error, RewardFailed):
         return "reward_error"
-    return "engine_error" if isinstance(error, EngineGone) else "workflow_error"
+    return "engine_error" if isinstance(error, EngineUnavailable) else "workflow_error"

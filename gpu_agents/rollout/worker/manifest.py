@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 _DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1, "BOOL": 1}
 
 
-class WeightsRefused(ValueError):
+class InvalidWeights(ValueError):
     """Published weights that no engine may load; the message names the file or the tensor."""
 
 
@@ -60,16 +60,16 @@ class ExpectedTensors:
             for name, entry in read_header(file).items():
                 shapes[name] = tuple(entry["shape"])
         if not shapes:
-            raise WeightsRefused(f"{directory} has no *.safetensors files to take the tensor names from")
+            raise InvalidWeights(f"{directory} has no *.safetensors files to take the tensor names from")
         return cls(shapes=_without_head(shapes) if tied else shapes, tied=tied)
 
 
 def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
-    """Raise WeightsRefused unless the directory is complete, whole, and a version of the expected model."""
+    """Raise InvalidWeights unless the directory is complete, whole, and a version of the expected model."""
     directory = Path(weights.directory)
     manifest = _read_manifest(directory, weights)
     if manifest.version != weights.version:
-        raise WeightsRefused(
+        raise InvalidWeights(
             f"the manifest is of version {manifest.version}, version {weights.version} was announced"
         )
     for file in manifest.files:
@@ -78,7 +78,7 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
     listed = {file.name for file in manifest.files}
     for name in sorted({tensor.file for tensor in manifest.tensors}):
         if name not in listed:
-            raise WeightsRefused(f"{name} has tensors but is not among the manifest's files")
+            raise InvalidWeights(f"{name} has tensors but is not among the manifest's files")
         found |= {tensor: tuple(entry["shape"]) for tensor, entry in read_header(directory / name).items()}
     stated = {tensor.name: tuple(tensor.shape) for tensor in manifest.tensors}
     if expected.tied:
@@ -88,26 +88,26 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    """Name -> {dtype, shape, data_offsets} of a safetensors file; raises WeightsRefused for a broken one."""
+    """Name -> {dtype, shape, data_offsets} of a safetensors file; raises InvalidWeights for a broken one."""
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             size = file.stat().st_size
             if not 2 <= length <= size - 8:
-                raise WeightsRefused(
+                raise InvalidWeights(
                     f"{file.name} is no safetensors file: its header would have {length} bytes"
                 )
             header: dict[str, dict[str, Any]] = json.loads(stream.read(length))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise WeightsRefused(f"{file.name} is no safetensors file: {error}") from error
+        raise InvalidWeights(f"{file.name} is no safetensors file: {error}") from error
     header.pop("__metadata__", None)
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         wanted = prod(entry["shape"]) * _DTYPE_BYTES.get(entry["dtype"], 1)
         if end - begin != wanted and entry["dtype"] in _DTYPE_BYTES:
-            raise WeightsRefused(f"{file.name}: {name} has {end - begin} bytes, its shape needs {wanted}")
+            raise InvalidWeights(f"{file.name}: {name} has {end - begin} bytes, its shape needs {wanted}")
         if 8 + length + end > size:
-            raise WeightsRefused(
+            raise InvalidWeights(
                 f"{file.name} is truncated: {name} ends at byte {8 + length + end} of {size}"
             )
     return header
@@ -117,41 +117,41 @@ def _read_manifest(directory: Path, weights: PublishedWeights) -> _Manifest:
     try:
         content = (directory / MANIFEST).read_bytes()
     except OSError as error:
-        raise WeightsRefused(f"version {weights.version} has no readable {MANIFEST}: {error}") from error
+        raise InvalidWeights(f"version {weights.version} has no readable {MANIFEST}: {error}") from error
     digest = hashlib.sha256(content).hexdigest()
     if digest != weights.manifest_sha256:
-        raise WeightsRefused(f"{MANIFEST} has sha256 {digest}, {weights.manifest_sha256} was announced")
+        raise InvalidWeights(f"{MANIFEST} has sha256 {digest}, {weights.manifest_sha256} was announced")
     try:
         return msgspec.json.decode(content, type=_Manifest)
     except msgspec.DecodeError as error:
-        raise WeightsRefused(f"{MANIFEST} cannot be read: {error}") from error
+        raise InvalidWeights(f"{MANIFEST} cannot be read: {error}") from error
 
 
 def _check_file(path: Path, stated: _File) -> None:
     if Path(stated.name).name != stated.name:
-        raise WeightsRefused(f"the manifest names {stated.name!r}, which is not a plain file name")
+        raise InvalidWeights(f"the manifest names {stated.name!r}, which is not a plain file name")
     try:
         size = path.stat().st_size
         if size != stated.bytes:
-            raise WeightsRefused(f"{stated.name} has {size} bytes, the manifest says {stated.bytes}")
+            raise InvalidWeights(f"{stated.name} has {size} bytes, the manifest says {stated.bytes}")
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise WeightsRefused(f"{stated.name} cannot be read: {error}") from error
+        raise InvalidWeights(f"{stated.name} cannot be read: {error}") from error
     if digest != stated.sha256:
-        raise WeightsRefused(f"{stated.name} has sha256 {digest}, the manifest says {stated.sha256}")
+        raise InvalidWeights(f"{stated.name} has sha256 {digest}, the manifest says {stated.sha256}")
 
 
 def _compare(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]], *, what: str) -> None:
     missing = sorted(set(expected) - set(found))
     if missing:
-        raise WeightsRefused(f"{what} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}")
+        raise InvalidWeights(f"{what} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}")
     extra = sorted(set(found) - set(expected))
     if extra:
-        raise WeightsRefused(f"{what} has {len(extra)} tensors that the model lacks, first {extra[0]}")
+        raise InvalidWeights(f"{what} has {len(extra)} tensors that the model lacks, first {extra[0]}")
     for name, shape in expected.items():
         if found[name] != shape:
-            raise WeightsRefused(
+            raise InvalidWeights(
                 f"{what}: {name} has shape {list(found[name])}, the model's is {list(shape)}"
             )
 

@@ -1,11 +1,11 @@
-"""Places of the engine: who holds one, and how many are free for new groups."""
+"""Permits of the engine: who holds one, and how many are free for new groups."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Places:
+class Permits:
     def __init__(self, total: int) -> None:
         self._total = total
         self._held = 0
@@ -35,14 +35,14 @@ class Places:
             self._room.set()
 
 
-class Place:
+class Permit:
     """One member's: held from its claim until its first turn is sampled, then while a further turn is.
 
     A member that comes back with another turn does not wait for a free place: it holds its group up, and the engine
     queues what is too many.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Permits) -> None:
         self._places = places
         self._held = False
 

@@ -10,9 +10,9 @@ import logging
 import uuid
 from collections.abc import Sequence
 
-from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
-from gpu_agents.rollout.worker.rollout_state import Member
+from gpu_agents.rollout.engines.errors import EngineUnavailable
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ WORTH_TOKENS = (
 class PromptPrefill:
     """One per claimed group. After a load between it and the members, these compute the prompt themselves."""
 
-    def __init__(self, slot: EngineSlot, prompt_ids: list[int], members: Sequence[Member]) -> None:
+    def __init__(self, slot: EngineHandle, prompt_ids: list[int], members: Sequence[RolloutState]) -> None:
         self._slot = slot
         self._prompt_ids = prompt_ids
         fresh = [member for member in members if not member.token_ids]
@@ -34,7 +34,7 @@ class PromptPrefill:
         if not worth:
             self._over.set()
 
-    async def before(self, member: Member) -> None:
+    async def before(self, member: RolloutState) -> None:
         """Returns once the prompt is in the cache, or need not be. The first member's request id is the prefill's
         meanwhile, so that who halts the group aborts it too."""
         if member is not self._first:
@@ -43,7 +43,7 @@ class PromptPrefill:
         member.rid = uuid.uuid4().hex
         try:
             await self._slot.prefill(self._prompt_ids, rid=member.rid)
-        except EngineGone as error:  # the members' own requests deal with that
+        except EngineUnavailable as error:  # the members' own requests deal with that
             log.info("the prompt was not computed ahead: %s", error)
         finally:
             member.rid = ""

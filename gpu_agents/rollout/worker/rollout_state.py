@@ -14,7 +14,7 @@ _NOT_SAMPLED = -1  # version of the environment's tokens before anything was sam
 
 
 @dataclass(kw_only=True)
-class Member:
+class RolloutState:
     index: int
     token_ids: list[int] = field(default_factory=list)  # [T]
     loss_mask: list[int] = field(default_factory=list)  # [T] 1 where the policy sampled
@@ -34,7 +34,7 @@ class Member:
     seed: int | None = None  # of its random numbers; None: the engine's own
 
     @classmethod
-    def resumed(cls, partial: PartialTrajectory) -> Member:
+    def resumed(cls, partial: PartialTrajectory) -> RolloutState:
         """Go on from what an earlier worker gave back."""
         trajectory = partial.trajectory
         return cls(

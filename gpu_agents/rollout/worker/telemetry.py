@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_agents.job import Job
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
+from gpu_agents.rollout.worker.engine_counters import CounterSnapshot, EngineCounters
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
 from gpu_agents.rollout.worker.weight_loader import Load
-from gpu_agents.rollout.worker.engine_counters import Meters, Reading
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.telemetry import Note, Outbox, Points, Progress, Summary
 
@@ -18,7 +18,7 @@ class WorkerTelemetry:
         self,
         job: Job,
         outbox: Outbox,
-        meters: Meters,
+        meters: EngineCounters,
         *,
         more: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
@@ -26,14 +26,14 @@ class WorkerTelemetry:
         self._job = job
         self._outbox = outbox
         self._meters = meters
-        self._reading = Reading.of(meters)
+        self._reading = CounterSnapshot.of(meters)
         self._last_x = -1
         self._reported_versions: set[int] = set()
 
-    def publish(self, slot: EngineSlot, loads: list[Load], *, now: float) -> None:
+    def publish(self, slot: EngineHandle, loads: list[Load], *, now: float) -> None:
         """A point on the time axis, and one on the step axis per version loaded since the last call."""
         x = self._job.seconds_since_start(now)
-        reading = Reading.of(self._meters)
+        reading = CounterSnapshot.of(self._meters)
         values = reading.rates_since(self._reading)
         if values and x > self._last_x:  # a second point at one x would be a conflict
             self._reading, self._last_x = reading, x
@@ -82,7 +82,7 @@ class WorkerTelemetry:
         self._outbox.close()
 
 
-def summary(meters: Meters) -> dict[str, Any]:
+def summary(meters: EngineCounters) -> dict[str, Any]:
     seconds = meters.open_seconds
     return {
         "idle": {"rollout": 1 - meters.busy_seconds / seconds if seconds else None},

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from gpu_agents.channel import Peer
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
-from gpu_agents.rollout.engines.errors import EngineError, EngineGone
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
-from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused, check_weights
-from gpu_agents.rollout.worker.config import WorkerOptions
+from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
+from gpu_agents.rollout.worker.config import WorkerConfig
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
 from oolong.contracts.rollout import (
     AckRequest,
     Done,
@@ -46,8 +46,8 @@ class WeightLoader:
     def __init__(
         self,
         *,
-        options: WorkerOptions,
-        slot: EngineSlot,
+        options: WorkerConfig,
+        slot: EngineHandle,
         controller: Peer,
         expected: ExpectedTensors,
         probe_prompt: list[int],
@@ -63,7 +63,7 @@ class WeightLoader:
         self._seen = -1  # newest version taken over, or tried
 
     async def keep_current(self, client: EngineClient) -> None:
-        """Load every newest version until the run has ended. Raises EngineGone if the engine dies of it."""
+        """Load every newest version until the run has ended. Raises EngineUnavailable if the engine dies of it."""
         self._seen = -1
         while True:
             state = await self._controller.call(
@@ -82,7 +82,7 @@ class WeightLoader:
                 if state.newest_version > self._seen:  # an evaluation may have come back to it meanwhile
                     await self._take_newest_over(client, learned_at)
 
-    async def go_back(self, weights: PublishedWeights) -> None:
+    async def load_version(self, weights: PublishedWeights) -> None:
         """Load an earlier version for an evaluation; the caller holds `pinned`, and returns to the newest."""
         await self.load(self._slot.client, weights)
 
@@ -90,7 +90,7 @@ class WeightLoader:
         """Load this version, whatever is the newest, and tell nobody."""
         await self._load(client, weights, time.monotonic())
 
-    async def return_to_newest(self) -> None:
+    async def load_latest(self) -> None:
         """What the engine missed while it was leased; the caller holds `pinned`."""
         await self._take_newest_over(self._slot.client, time.monotonic())
 
@@ -109,9 +109,9 @@ class WeightLoader:
         try:
             timings = await self._load(client, weights, learned_at)
             probe = await self._probe(client, weights.version)
-        except EngineGone:
+        except EngineUnavailable:
             raise
-        except (WeightsRefused, EngineError) as error:
+        except (InvalidWeights, EngineError) as error:
             log.error("version %d was not loaded: %s", weights.version, error)
             await self._acknowledge(weights.version, ok=False, message=str(error))
             return

@@ -11,21 +11,21 @@ from typing import Any, Literal, Protocol
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
-from gpu_agents.rollout.sessions.manager import SessionDesk
-from gpu_agents.rollout.sessions.session_group import SessionGroup, SessionRules
-from gpu_agents.rollout.sessions.session import Policy
-from gpu_agents.rollout.worker.concurrency import Pressure, Window, adapt
-from gpu_agents.rollout.worker.episode import Stage
-from gpu_agents.rollout.worker.evaluation import blame, evaluate
-from gpu_agents.rollout.worker.deregister import say_goodbye
-from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
-from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
-from gpu_agents.rollout.worker.manifest import WeightsRefused
-from gpu_agents.rollout.worker.config import WorkerOptions
-from gpu_agents.rollout.worker.permits import Places
-from gpu_agents.rollout.worker.scoring import RewardFailed
+from gpu_agents.rollout.sessions.manager import SessionManager
+from gpu_agents.rollout.sessions.session import PolicyClient
+from gpu_agents.rollout.sessions.session_group import SessionConfig, SessionGroup
+from gpu_agents.rollout.worker.concurrency import LoadSample, Window, aimd_update
+from gpu_agents.rollout.worker.config import WorkerConfig
+from gpu_agents.rollout.worker.deregister import deregister
 from gpu_agents.rollout.worker.engine_supervisor import EngineSupervisor
+from gpu_agents.rollout.worker.episode import RolloutContext
+from gpu_agents.rollout.worker.evaluation import error_cause, evaluate
+from gpu_agents.rollout.worker.group_task import GroupTask, Interruption
+from gpu_agents.rollout.worker.manifest import InvalidWeights
+from gpu_agents.rollout.worker.permits import Permits
+from gpu_agents.rollout.worker.scoring import RewardFailed
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from oolong.contracts.rollout import (
     ClaimReply,
     ClaimRequest,
@@ -65,8 +65,8 @@ class ClaimedWork(Protocol):
 class Sessions:
     """Of a run whose rollouts are made by agents outside it."""
 
-    desk: SessionDesk
-    rules: SessionRules
+    desk: SessionManager
+    rules: SessionConfig
 
 
 class Worker:
@@ -75,8 +75,8 @@ class Worker:
     def __init__(
         self,
         *,
-        options: WorkerOptions,
-        stage: Stage,
+        options: WorkerConfig,
+        stage: RolloutContext,
         supervisor: EngineSupervisor,
         loader: WeightLoader,
         loads: list[Load],
@@ -99,7 +99,7 @@ class Worker:
         self._groups: dict[str, ClaimedWork] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self.window = Window(size=options.window.first_window())
-        self._places = Places(self.window.size)
+        self._places = Permits(self.window.size)
         self._failed_group: asyncio.Future[None] | None = None
         self._evaluation: asyncio.Task[None] | None = None  # that came in place of a group for a session
 
@@ -134,7 +134,7 @@ class Worker:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._telemetry.publish(self._slot, self._loads, now=time.time())
         if self._stop.is_set() and not self._ended.is_set():
-            await say_goodbye(self._controller, self._options.worker_id)
+            await deregister(self._controller, self._options.worker_id)
             return "stopped"
         return "ended"
 
@@ -205,7 +205,9 @@ class Worker:
             reply.groups[0],
             worker_id=self._options.worker_id,
             rules=sessions.rules,
-            policy=Policy(stage=self._stage, places=self._places, temperature=self._options.temperature),
+            policy=PolicyClient(
+                stage=self._stage, places=self._places, temperature=self._options.temperature
+            ),
             controller=self._controller,
             now=time.monotonic(),
         )
@@ -245,7 +247,7 @@ class Worker:
                 self.window = Window(size=self._options.window.most)
                 self._places.resize(self.window.size)
                 continue
-            pressure = Pressure(
+            pressure = LoadSample(
                 running_requests=load.running_requests,
                 waiting_requests=load.waiting_requests,
                 kv_share=load.kv_share,
@@ -253,7 +255,7 @@ class Worker:
                 held=self._places.held,
             )
             retractions = meters.retractions
-            self.window = adapt(self.window, pressure, self._options.window)
+            self.window = aimd_update(self.window, pressure, self._options.window)
             self._places.resize(self.window.size)
 
     async def _report(self) -> None:
@@ -271,21 +273,21 @@ class Worker:
                         return
                     # Their next tokens are not to be of old weights: they go on elsewhere, or here afterwards.
                     await self._hand_everything_back()
-                    await self._loader.go_back(task.weights)
+                    await self._loader.load_version(task.weights)
                 result = await self._play_evaluation(task)
-            except (RewardFailed, WorkflowFailed, WeightsRefused, EngineError) as error:
+            except (RewardFailed, WorkflowFailed, InvalidWeights, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 result = None
                 failure = EvaluationFailure(
                     worker_id=self._options.worker_id,
                     task_id=task.task_id,
-                    cause=blame(error),
+                    cause=error_cause(error),
                     message=str(error),
                 )
                 await self._controller.call("evaluation_failed", failure, Done)
                 await asyncio.sleep(1.0)
             if self._slot.is_open and self._slot.loaded_version < newest:
-                await self._loader.return_to_newest()
+                await self._loader.load_latest()
         if result is not None:
             await self._controller.call("evaluation_result", result, Done)
 

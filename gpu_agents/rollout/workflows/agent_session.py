@@ -1,6 +1,6 @@
 """The rollouts of a run whose agents talk to it from outside (gpu_agents.rollout.sessions).
 
-What an agent does cannot be done again elsewhere, so it is not movable. An evaluation has no agent: it plays a
+What an agent does cannot be done again elsewhere, so it is not migratable. An evaluation has no agent: it plays a
 single turn of the row's own prompt.
 """
 
@@ -12,4 +12,4 @@ from oolong.contracts.run_spec import WorkflowSection
 
 
 def build(section: WorkflowSection) -> Workflow:
-    return Workflow(run=single_turn, movable=False)
+    return Workflow(run=single_turn, migratable=False)

@@ -20,7 +20,7 @@ LINE_BYTES = 16 * 1024**2
 SOURCE_NAME = "workflow.py"
 
 
-class Line:
+class JsonLineSocket:
     """The socket, shared by all episodes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +40,7 @@ class Line:
 class Episode:
     """`oolong.workflow.Episode`, each call of which is asked of the worker."""
 
-    def __init__(self, line: Line, names: types.ModuleType, begin: dict[str, Any]) -> None:
+    def __init__(self, line: JsonLineSocket, names: types.ModuleType, begin: dict[str, Any]) -> None:
         self._line = line
         self._names = names
         self._number: int = begin["begin"]
@@ -101,7 +101,7 @@ class Episode:
 
 async def main(common: dict[str, Any]) -> None:
     reader, writer = await asyncio.open_unix_connection(common["socket"], limit=LINE_BYTES)
-    line = Line(reader, writer)
+    line = JsonLineSocket(reader, writer)
     await line.send(type="hello", key=common["key"])
     names = _make_module("oolong.workflow", common["workflow_module"], "oolong/workflow.py")
     sys.modules["oolong"] = types.ModuleType("oolong")
@@ -128,7 +128,12 @@ async def main(common: dict[str, Any]) -> None:
 
 
 async def _play(
-    line: Line, names: types.ModuleType, number: int, run: Any, episode: Episode, options: dict[str, Any]
+    line: JsonLineSocket,
+    names: types.ModuleType,
+    number: int,
+    run: Any,
+    episode: Episode,
+    options: dict[str, Any],
 ) -> None:
     try:
         worth = await run(episode, **options)

@@ -44,7 +44,7 @@ class Launcher(Protocol):
         """
 
 
-class Host:
+class SandboxHost:
     """One sandbox. `seats` episodes are begun in it, then it ends with the last of them."""
 
     def __init__(self, source: str, options: dict[str, Any], launch: Launcher, *, seats: int) -> None:
@@ -64,14 +64,14 @@ class Host:
         self._running: asyncio.Task[None] | None = None
 
     @property
-    def has_seat(self) -> bool:
+    def has_capacity(self) -> bool:
         return self._begun < self._seats and not self._over and not self._stop.is_set()
 
     @property
     def is_over(self) -> bool:
         return self._running is not None and self._running.done()
 
-    def sit(self) -> int:
+    def reserve(self) -> int:
         """Take a seat; `play` follows."""
         if self._running is None:
             self._ready = asyncio.get_running_loop().create_future()

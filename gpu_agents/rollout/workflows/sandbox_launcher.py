@@ -23,13 +23,13 @@ FIRST_UID = 31_000  # beside those of the reward service
 SLOTS_MOST = 64
 
 
-def examined(*, worker: int, slots: int) -> Sandbox:
+def require_sandbox(*, worker: int, slots: int) -> Sandbox:
     """This machine's sandbox for one worker. Raises SandboxRefused with what is missing and the command for it."""
     slots = min(slots, SLOTS_MOST)
     return examine(slots=slots, first_uid=FIRST_UID + worker * SLOTS_MOST).require()
 
 
-def in_sandbox(sandbox: Sandbox) -> Launcher:
+def sandbox_launcher(sandbox: Sandbox) -> Launcher:
     def launch(program: str, common: dict[str, Any], socket: Path, stop: threading.Event) -> str:
         inside = {**common, "socket": SOCKET_INSIDE}
         outcome = sandbox.run(Program(source=program, common=inside, socket=socket), LIMITS, stop=stop)

@@ -12,25 +12,25 @@ from typing import Annotated
 import msgspec
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class Hello(Said, frozen=True, kw_only=True, tag="hello"):
+class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     key: str
 
 
-class Ready(Said, frozen=True, kw_only=True, tag="ready"):
+class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """The file was loaded; before, nothing is asked of it."""
 
 
-class Unusable(Said, frozen=True, kw_only=True, tag="unusable"):
+class Unusable(Message, frozen=True, kw_only=True, tag="unusable"):
     """The file raised when it was loaded."""
 
     message: str
 
 
-class OfEpisode(Said, frozen=True, kw_only=True):
+class OfEpisode(Message, frozen=True, kw_only=True):
     episode: int
 
 

@@ -10,13 +10,13 @@ from oolong.workflow import Episode
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """`run` makes a trajectory of an episode and returns what it is worth: reward = reward.scale * worth + reward.bias.
+    """`run` turns an episode into a trajectory and returns its value: reward = reward.scale * value + reward.bias.
 
-    A workflow whose state does not follow from its trajectory (an open session, a service) is not `movable`: when its
-    worker stops it begins anew elsewhere, and the tokens so far are counted as lost.
+    A workflow whose state does not follow from its trajectory (an open session, a service) is not `migratable`: when
+    its worker stops, it restarts elsewhere and the tokens so far are counted as lost.
     """
 
     run: Callable[[Episode], Awaitable[float]]
-    movable: bool = True
+    migratable: bool = True
     executes: bool = False  # it cannot do without `Episode.execute`
     close: Callable[[], Awaitable[None]] | None = None  # when the worker ends

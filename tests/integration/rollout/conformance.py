@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, Generation, ModelLimits, Sampling
-from gpu_agents.rollout.engines.errors import EngineError, EngineWouldBreak
+from gpu_agents.rollout.engines.errors import EngineError, UnsafeEngineRequest
 from tests.support.waiting import eventually
 
 LIMITS = ModelLimits(vocabulary=264, context_tokens=1024)
@@ -194,9 +194,9 @@ async def another_key_is_refused(subject: Subject) -> None:
 
 async def ids_outside_the_vocabulary_never_reach_the_engine(subject: Subject) -> None:
     for bad in ([264], [-1], [], [1.0], [True]):
-        with pytest.raises(EngineWouldBreak):
+        with pytest.raises(UnsafeEngineRequest):
             await subject.client.generate(bad, Sampling(max_new_tokens=1, temperature=1.0), rid=new_rid())  # type: ignore[arg-type]
-    with pytest.raises(EngineWouldBreak, match="context"):
+    with pytest.raises(UnsafeEngineRequest, match="context"):
         await subject.client.generate([97] * 1020, Sampling(max_new_tokens=5, temperature=1.0), rid=new_rid())
     assert await subject.client.weight_version()
 

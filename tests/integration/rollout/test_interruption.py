@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient
-from gpu_agents.rollout.worker.config import WorkerOptions
+from gpu_agents.rollout.worker.config import WorkerConfig
 from oolong.contracts.rollout import Group, Trajectory
 from tests.integration.rollout.conftest import RealEngine, TinyModel, run_with_node_python
 from tests.unit.rollout.harness import Harness, run_spec
@@ -34,7 +34,7 @@ def harness(tiny: TinyModel, directory: Path, **sections: Any) -> Harness:
     return Harness(directory / "attempt", run_spec(**sections), tiny.base, rows)
 
 
-def unchanged(options: WorkerOptions) -> WorkerOptions:
+def unchanged(options: WorkerConfig) -> WorkerConfig:
     return options
 
 
@@ -43,7 +43,7 @@ async def train_steps(
     engine: RealEngine,
     directory: Path,
     *,
-    change: Callable[[WorkerOptions], WorkerOptions] = unchanged,
+    change: Callable[[WorkerConfig], WorkerConfig] = unchanged,
     enough: Callable[[list[Group]], bool] = lambda groups: True,
     **rollout: Any,
 ) -> list[Group]:
@@ -179,7 +179,7 @@ async def test_negative_control_without_retraction_and_flush_they_differ(
 ) -> None:
     """A load into a running batch leaves keys and values of the old weights: the test above would notice."""
 
-    def stale_cache(options: WorkerOptions) -> WorkerOptions:
+    def stale_cache(options: WorkerConfig) -> WorkerConfig:
         return replace(options, pause_mode="in_place")
 
     groups = await train_steps(tiny, real_engine, tmp_path, change=stale_cache, enough=span_versions)
@@ -189,7 +189,7 @@ async def test_negative_control_without_retraction_and_flush_they_differ(
 async def test_negative_control_without_loads_nothing_spans_versions(
     tiny: TinyModel, real_engine: RealEngine, tmp_path: Path
 ) -> None:
-    def no_loads(options: WorkerOptions) -> WorkerOptions:
+    def no_loads(options: WorkerConfig) -> WorkerConfig:
         return replace(options, skip_loads=True)
 
     groups = await train_steps(tiny, real_engine, tmp_path, change=no_loads)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
+from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 from oolong.contracts.attempt import READY_FILE, JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
@@ -33,7 +33,7 @@ from tests.unit.rollout.simulation import assert_ledger_is_true
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class TestClock(ListeningClock):
+class TestClock(StallAwareClock):
     """The controller's: it stands still, so that nobody falls silent because a machine is slow."""
 
     __test__ = False

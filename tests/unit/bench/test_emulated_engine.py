@@ -17,8 +17,8 @@ from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from tests.bench.device_model import DeviceModel, Lengths
 from tests.bench.emulated_engine import EmulatedEngine
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
+from tests.unit.rollout.fake_engine import FakeRequest
 from tests.unit.rollout.model_files import write_model
-from tests.unit.rollout.fake_engine import ScriptedRequest
 
 FAST = DeviceModel(
     step_seconds=0.001, sequence_seconds=0.0, context_token_seconds=0.0, prefill_token_seconds=0.0,
@@ -103,7 +103,7 @@ async def test_an_interruption_costs_the_prefill_of_what_was_running(
     async with engine_of(device) as engine:
         decode = engine._decode
 
-        async def held(batch: list[ScriptedRequest]) -> None:
+        async def held(batch: list[FakeRequest]) -> None:
             """Begins with all four, and stands still at 24 tokens until the pause has come, however late that is."""
             while len(engine.running) < 4 and not go_on.is_set():
                 await asyncio.sleep(0.001)

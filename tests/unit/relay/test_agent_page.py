@@ -15,9 +15,9 @@ from channels.db import database_sync_to_async
 from oolong.contracts.run_spec import RunSpec
 from tests.support.pages import block
 from tests.unit.relay.conftest import Site
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import TOKEN, Harness
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
     run_id = site.world.run.pk
     token = await database_sync_to_async(site.world.token)("sessions:write")
     async with (
-        ScriptedEngine() as engine,
+        FakeEngine() as engine,
         Harness(tmp_path / "attempt", spec, model, rows, run_id=run_id) as run,
     ):
         running = run.start_worker(engine.port, engine.api_key)

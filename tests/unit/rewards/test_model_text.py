@@ -28,8 +28,8 @@ from gpu_agents.rewards.reward import Completion, NoScore
 from gpu_agents.rewards.user_function import read_result
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.sessions.conversation_tree import arguments_of
-from gpu_agents.rollout.sessions.openai_chat import ChatRefused, parse_request, reply_of
-from gpu_agents.rollout.sessions.session import _GrowingText
+from gpu_agents.rollout.sessions.openai_chat import InvalidChatRequest, parse_reply, parse_request
+from gpu_agents.rollout.sessions.session import _IncrementalText
 from gpu_agents.rollout.workflows.tool_calls import ToolFormat, tool_calls
 from oolong import untrusted
 from oolong.redaction import Redactor
@@ -147,8 +147,8 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("math: what is unfit", why_unfit),
     ("math: what is quick", lambda text: why_unfit(text) or decide_quickly("1", text)),
     ("a result of a user's reward", lambda text: read_result(text.encode())),
-    ("chat: a reply", lambda text: reply_of(text, "stop", has_tools=True, stops=["never", "<tool_call>never"])),
-    ("chat: growing text", lambda text: _GrowingText(["never"]).grow(text)),
+    ("chat: a reply", lambda text: parse_reply(text, "stop", has_tools=True, stops=["never", "<tool_call>never"])),
+    ("chat: growing text", lambda text: _IncrementalText(["never"]).grow(text)),
     ("chat: a request", lambda text: parse_request(text.encode(), temperature=1.0)),
     ("chat: arguments", lambda text: arguments_of({"function": {"arguments": text}})),
     ("untrusted JSON", lambda text: untrusted.parse_json(text)),
@@ -158,7 +158,7 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("log search: lines", lambda text: search_log(text)),
     ("redaction", lambda text: Redactor({"A": "a-secret-value"}).text(text)),
 )  # fmt: skip
-EXPECTED_ERRORS = (ValueError, NoScore, ChatRefused)  # RecursionError is none of them
+EXPECTED_ERRORS = (ValueError, NoScore, InvalidChatRequest)  # RecursionError is none of them
 
 
 def hostile_texts() -> Iterator[str]:

@@ -10,9 +10,9 @@ import pytest
 
 from oolong.contracts.rollout import PublishedWeights
 from tests.support.virtual_time import VirtualTimeLoop
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
 
 def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:
@@ -20,8 +20,8 @@ def pytest_asyncio_loop_factories() -> dict[str, type[VirtualTimeLoop]]:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine() as engine:
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine() as engine:
         yield engine
 
 

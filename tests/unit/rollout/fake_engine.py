@@ -20,7 +20,7 @@ CONTEXT = 1024
 
 
 @dataclass
-class ScriptedRequest:
+class FakeRequest:
     rid: str
     prompt: list[int]
     limit: int
@@ -50,7 +50,7 @@ class ScriptedRequest:
         return self.reply[len(self.output)]
 
 
-class ScriptedEngine:
+class FakeEngine:
     def __init__(
         self,
         *,
@@ -71,7 +71,7 @@ class ScriptedEngine:
         self.loads: list[str] = []
         self.flushed: list[bool] = []  # of each load
         self.paused: str | None = None
-        self.requests: dict[str, ScriptedRequest] = {}
+        self.requests: dict[str, FakeRequest] = {}
         self.seen_inputs: list[list[int]] = []
         self.seen_rids: list[str] = []
         self.seen_temperatures: dict[str, float] = {}  # by request id
@@ -103,7 +103,7 @@ class ScriptedEngine:
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
         await self._step_for_ever()
 
-    async def __aenter__(self) -> ScriptedEngine:
+    async def __aenter__(self) -> FakeEngine:
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -122,7 +122,7 @@ class ScriptedEngine:
         await self._runner.cleanup()
 
     @property
-    def running(self) -> list[ScriptedRequest]:
+    def running(self) -> list[FakeRequest]:
         return [request for request in self.requests.values() if request.finish is None]
 
     async def _step_for_ever(self) -> None:
@@ -148,11 +148,11 @@ class ScriptedEngine:
             elif len(request.output) >= request.limit:
                 self._finish(request, {"type": "length", "length": request.limit})
 
-    def may_decode(self, request: ScriptedRequest) -> bool:
+    def may_decode(self, request: FakeRequest) -> bool:
         """Overridden where a test holds requests in the middle."""
         return True
 
-    def _finish(self, request: ScriptedRequest, reason: dict[str, Any]) -> None:
+    def _finish(self, request: FakeRequest, reason: dict[str, Any]) -> None:
         request.finish = reason
         request.done.set()
 
@@ -177,7 +177,7 @@ class ScriptedEngine:
         sampling = body["sampling_params"]
         self.seen_temperatures[body["rid"]] = sampling["temperature"]
         self.seen_seeds[body["rid"]] = sampling.get("sampling_seed")
-        request = ScriptedRequest(
+        request = FakeRequest(
             rid=body["rid"],
             prompt=body["input_ids"],
             limit=sampling["max_new_tokens"],
@@ -276,7 +276,7 @@ def _aborted(message: str) -> dict[str, Any]:
     return {"type": "abort", "message": message, "status_code": None, "err_type": None}
 
 
-def _reply(request: ScriptedRequest, *, spans: bool) -> dict[str, Any]:
+def _reply(request: FakeRequest, *, spans: bool) -> dict[str, Any]:
     runs: list[dict[str, Any]] = []
     for position, version in enumerate(request.versions):
         if runs and runs[-1]["version"] == version:

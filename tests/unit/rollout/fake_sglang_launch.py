@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.unit.rollout.fake_engine import ScriptedEngine, ScriptedRequest
+from tests.unit.rollout.fake_engine import FakeEngine, FakeRequest
 
 
-class HeldEngine(ScriptedEngine):
+class HeldEngine(FakeEngine):
     def __init__(self, directory: Path, **settings: Any) -> None:
         super().__init__(**settings)
         self._directory = directory
@@ -35,7 +35,7 @@ class HeldEngine(ScriptedEngine):
             told.write_text(json.dumps([len(request.output) for request in self.running]))
             os.replace(told, self._directory / "tokens.json")
 
-    def may_decode(self, request: ScriptedRequest) -> bool:
+    def may_decode(self, request: FakeRequest) -> bool:
         hold = self._hold
         if hold is None or (request.rid.startswith("probe-") and not hold["probes"]):
             return True

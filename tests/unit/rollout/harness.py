@@ -23,23 +23,23 @@ from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.__main__ import build
-from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
 from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
-from gpu_agents.rollout.sessions.server import SessionDoor
-from gpu_agents.rollout.worker.__main__ import door_of, sessions_of
-from gpu_agents.rollout.worker.concurrency import Bounds
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
-from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, Stage
+from gpu_agents.rollout.sessions.server import SessionServer
+from gpu_agents.rollout.worker.__main__ import session_server, session_support
+from gpu_agents.rollout.worker.concurrency import WindowLimits
+from gpu_agents.rollout.worker.config import WorkerConfig
+from gpu_agents.rollout.worker.engine_counters import EngineCounters
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
+from gpu_agents.rollout.worker.engine_supervisor import ServingTask
+from gpu_agents.rollout.worker.episode import EpisodeLimits, Executor, RolloutContext
 from gpu_agents.rollout.worker.evaluator import Evaluator, EvaluatorTelemetry
-from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from gpu_agents.rollout.worker.manifest import ExpectedTensors
-from gpu_agents.rollout.worker.engine_counters import Meters
-from gpu_agents.rollout.worker.config import WorkerOptions
 from gpu_agents.rollout.worker.scoring import Scorer
-from gpu_agents.rollout.worker.engine_supervisor import Turn
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
+from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from gpu_agents.rollout.worker.worker import Worker
 from gpu_agents.rollout.workflows.registry import build_workflow
 from gpu_agents.rollout.workflows.workflow import Workflow
@@ -72,7 +72,7 @@ def run_spec(**sections: Any) -> RunSpec:
 class AttachedEngine:
     """In place of the supervisor: an engine that serves already, and is not restarted."""
 
-    def __init__(self, client: EngineClient, slot: EngineSlot, loader: Turn) -> None:
+    def __init__(self, client: EngineClient, slot: EngineHandle, loader: ServingTask) -> None:
         self._client, self._slot, self._loader = client, slot, loader
 
     async def run(self) -> None:
@@ -86,8 +86,8 @@ class AttachedEngine:
 class Parts:
     """What every worker is put together from."""
 
-    options: WorkerOptions
-    stage: Stage
+    options: WorkerConfig
+    stage: RolloutContext
     loader: WeightLoader
     loads: list[Load]
     controller: Peer
@@ -97,11 +97,11 @@ class Parts:
 @dataclass
 class RunningWorker:
     worker: Worker
-    slot: EngineSlot
+    slot: EngineHandle
     stop: asyncio.Event
     task: asyncio.Task[str]
     client: EngineClient
-    door: SessionDoor | None = None  # of a run that serves agent sessions; open it before use
+    door: SessionServer | None = None  # of a run that serves agent sessions; open it before use
 
 
 @dataclass
@@ -123,8 +123,8 @@ class Harness:
     workflow: Workflow | None = None  # in place of the spec's
     run_id: str = "run_1"
     executor: Executor | None = None
-    clock: ListeningClock = field(
-        default_factory=ListeningClock
+    clock: StallAwareClock = field(
+        default_factory=StallAwareClock
     )  # by which the controller finds claims and engines silent
     workers: list[RunningWorker] = field(default_factory=list)
     visitors: list[RunningEvaluator] = field(default_factory=list)
@@ -169,13 +169,13 @@ class Harness:
         api_key: str,
         *,
         index: int = 0,
-        change: Callable[[WorkerOptions], WorkerOptions] = lambda options: options,
+        change: Callable[[WorkerConfig], WorkerConfig] = lambda options: options,
     ) -> RunningWorker:
         job = self._job(f"rollout-{index}", JobKind.ROLLOUT, *self._ports)
         parts = self._parts(job, engine_port, api_key, change=change)
         stage, loader = parts.stage, parts.loader
         stop = asyncio.Event()
-        sessions = sessions_of(job, self.spec) if self.spec.serves_sessions else None
+        sessions = session_support(job, self.spec) if self.spec.serves_sessions else None
         worker = Worker(
             options=parts.options,
             stage=stage,
@@ -188,7 +188,7 @@ class Harness:
             sessions=sessions,
         )
         running = RunningWorker(worker, stage.slot, stop, asyncio.create_task(worker.run()), parts.client)
-        running.door = door_of(job, self.spec, sessions) if sessions else None
+        running.door = session_server(job, self.spec, sessions) if sessions else None
         self.workers.append(running)
         return running
 
@@ -219,15 +219,15 @@ class Harness:
         engine_port: int,
         api_key: str,
         *,
-        change: Callable[[WorkerOptions], WorkerOptions] = lambda options: options,
+        change: Callable[[WorkerConfig], WorkerConfig] = lambda options: options,
     ) -> Parts:
         rollout = self.spec.rollout
         options = change(
-            WorkerOptions(
+            WorkerConfig(
                 worker_id=f"{job.job.name}/0",
                 group_size=rollout.group_size,
                 temperature=rollout.temperature,
-                window=Bounds(
+                window=WindowLimits(
                     group_size=rollout.group_size,
                     most=rollout.engine_max_running_requests,
                     kv_tokens=rollout.engine_max_total_tokens,
@@ -246,8 +246,8 @@ class Harness:
         )
         client = EngineClient(engine_port, api_key, limits)
         template = ChatTemplate(self.model_directory)
-        meters = Meters(clock=time.monotonic)
-        slot = EngineSlot(meters, loads_between_requests=options.loads_between_requests)
+        meters = EngineCounters(clock=time.monotonic)
+        slot = EngineHandle(meters, loads_between_requests=options.loads_between_requests)
         controller = self.peer()
         service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=60)
         self._peers += [controller, service]
@@ -260,7 +260,7 @@ class Harness:
             probe_prompt=template.encode("<|user|>a1<|assistant|>"),
             loads=loads,
         )
-        stage = Stage(
+        stage = RolloutContext(
             workflow=self.workflow or build_workflow(self.spec.workflow),
             slot=slot,
             scorer=Scorer(service, timeout_seconds=60.0),

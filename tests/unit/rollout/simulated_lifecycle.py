@@ -30,7 +30,7 @@ def bimodal(rng: random.Random) -> float:
 
 
 @dataclass
-class Told:
+class LifecycleObserver:
     """What became of a run."""
 
     trained_ids: list[str] = field(default_factory=list)  # in the order of their steps; of lost steps none
@@ -44,14 +44,14 @@ class Told:
 
 def play(
     policy: str, seed: int, *, at_restart: Callable[[Controller], None] = lambda controller: None
-) -> Told:
+) -> LifecycleObserver:
     """One run until STEPS steps are trained. Raises AssertionError when it stands still.
 
     `at_restart` may change the controller that resumes an attempt before anything is announced to it.
     """
     rng = random.Random(f"{policy}-{seed}")
     batch, bound = rng.randint(1, 4), rng.randint(0, 6)
-    told = Told(bounds={bound})
+    told = LifecycleObserver(bounds={bound})
     the_rules = rules(
         groups_per_step=batch,
         max_staleness=bound,
@@ -99,7 +99,13 @@ class _Attempt:
     """A world in which things happen at random moments, and a checkpoint is taken at some versions."""
 
     def __init__(
-        self, rng: random.Random, controller: Controller, live: LiveSettings, told: Told, *, every: int
+        self,
+        rng: random.Random,
+        controller: Controller,
+        live: LiveSettings,
+        told: LifecycleObserver,
+        *,
+        every: int,
     ) -> None:
         self.live, self.saved = live, None
         self._rng, self._controller, self._told, self._every = rng, controller, told, every
@@ -145,7 +151,7 @@ class _Attempt:
         self._told.bounds.add(self._controller.rules.gate.max_staleness)
 
 
-def check(policy: str, seed: int) -> Told:
+def check(policy: str, seed: int) -> LifecycleObserver:
     """A run of this seed goes to its end, trains every group once and keeps the bounds its policy promises."""
     told = play(policy, seed)
     where = f"policy {policy}, seed {seed}"

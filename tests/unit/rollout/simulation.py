@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from gpu_agents.rollout.controller.config import ControllerConfig
 from gpu_agents.rollout.controller.controller import Controller
-from gpu_agents.rollout.controller.filtering import FilterRules
-from gpu_agents.rollout.controller.gate import GateRules
-from gpu_agents.rollout.controller.ledger import Place
-from gpu_agents.rollout.controller.config import Rules
+from gpu_agents.rollout.controller.filtering import FilterConfig
+from gpu_agents.rollout.controller.gate import GateConfig
+from gpu_agents.rollout.controller.ledger import LedgerState
 from gpu_agents.rollout.controller.snapshot import Snapshot, decode, encode
 from oolong.contracts.rollout import (
     AckRequest,
@@ -46,10 +46,10 @@ def rules(
     group_size: int = 1,
     seed: int = 1,
     group_wall_seconds: float | None = None,
-    filter: FilterRules | None = None,
-) -> Rules:
-    return Rules(
-        gate=GateRules(
+    filter: FilterConfig | None = None,
+) -> ControllerConfig:
+    return ControllerConfig(
+        gate=GateConfig(
             groups_per_step=groups_per_step,
             max_staleness=max_staleness,
             max_concurrent_groups=max_concurrent_groups,
@@ -59,7 +59,7 @@ def rules(
         group_size=group_size,
         seed=seed,
         group_wall_seconds=group_wall_seconds,
-        filter=filter or FilterRules(),
+        filter=filter or FilterConfig(),
     )
 
 
@@ -68,7 +68,11 @@ def prompt_of(row: int) -> EvaluationPrompt:
 
 
 def new_controller(
-    rules: Rules, *, rows: int = 50, restored: Snapshot | None = None, tokens_generated_before: int = 0
+    rules: ControllerConfig,
+    *,
+    rows: int = 50,
+    restored: Snapshot | None = None,
+    tokens_generated_before: int = 0,
 ) -> Controller:
     return Controller(
         rules=rules,
@@ -288,10 +292,10 @@ def assert_ledger_is_true(controller: Controller) -> None:
     """Each counter equals the ids that are enumerated in its place, and both sums balance."""
     ledger = controller.ledger
     places = {
-        Place.WAITING: [held.group_id for held in controller.waiting],
-        Place.RUNNING: list(controller.running),
-        Place.BUFFERED: list(controller.buffered),
-        Place.TAKEN: list(controller.taken),
+        LedgerState.WAITING: [held.group_id for held in controller.waiting],
+        LedgerState.RUNNING: list(controller.running),
+        LedgerState.BUFFERED: list(controller.buffered),
+        LedgerState.TAKEN: list(controller.taken),
     }
     for place, ids in places.items():
         assert ledger.at(place) == len(ids), place

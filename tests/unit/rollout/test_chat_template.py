@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.rollout.chat_template import ChatTemplate, ModelFilesUnusable
-from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
+from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
+from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.run_spec import RolloutSection
 from tests.unit.rollout.model_files import write_model
@@ -48,7 +48,7 @@ def test_any_text_survives_the_round_trip(model: Path) -> None:
 )
 def test_a_template_cannot_leave_the_sandbox(model: Path, attack: str) -> None:
     (model / "chat_template.jinja").write_text(attack)
-    with pytest.raises(ModelFilesUnusable, match="refused"):
+    with pytest.raises(InvalidModelFiles, match="refused"):
         ChatTemplate(model).render(MESSAGES)
 
 
@@ -61,10 +61,10 @@ def test_a_template_in_the_tokenizers_settings_is_found(model: Path) -> None:
 
 def test_missing_files_are_named(model: Path) -> None:
     (model / "chat_template.jinja").unlink()
-    with pytest.raises(ModelFilesUnusable, match="no chat template"):
+    with pytest.raises(InvalidModelFiles, match="no chat template"):
         ChatTemplate(model)
     (model / "tokenizer.json").unlink()
-    with pytest.raises(ModelFilesUnusable, match=r"no tokenizer\.json"):
+    with pytest.raises(InvalidModelFiles, match=r"no tokenizer\.json"):
         ChatTemplate(model)
 
 
@@ -73,9 +73,9 @@ def test_prompts_over_the_limit_are_refused_with_their_row(model: Path) -> None:
         CanonicalRow(row=4, split="train", messages=MESSAGES, answer="12"),
         CanonicalRow(row=9, split="train", messages=[{"role": "user", "content": "x" * 40}], answer="1"),
     ]
-    book = PromptBook(rows, ChatTemplate(model))
+    book = PromptStore(rows, ChatTemplate(model))
     book.check(RolloutSection(max_new_tokens=112), model)
-    with pytest.raises(PromptsRefused, match=r"1 prompts are over 30 tokens .* row 9 with 42"):
+    with pytest.raises(InvalidPrompts, match=r"1 prompts are over 30 tokens .* row 9 with 42"):
         book.check(RolloutSection(max_new_tokens=112, max_prompt_tokens=30), model)
-    with pytest.raises(PromptsRefused, match="context of 1024 tokens; lower it"):
+    with pytest.raises(InvalidPrompts, match="context of 1024 tokens; lower it"):
         book.check(RolloutSection(max_new_tokens=1024), model)

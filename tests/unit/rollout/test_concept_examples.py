@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.controller.batch_selection import Candidate, choose_batch
-from gpu_agents.rollout.controller.staleness_stats import LengthBias, measure_batch
+from gpu_agents.rollout.controller.batch_selection import Candidate, select_batch
 from gpu_agents.rollout.controller.evaluation_scores import pass_at_k
-from gpu_agents.rollout.controller.filtering import FilterRules
-from gpu_agents.rollout.controller.gate import GateRules, admit
+from gpu_agents.rollout.controller.filtering import FilterConfig
+from gpu_agents.rollout.controller.gate import GateConfig, admit
+from gpu_agents.rollout.controller.staleness_stats import LengthBias, measure_batch
 from oolong.contracts.rollout import ClaimedGroup, ClaimRequest, FailRequest, SubmitRequest, TakeRequest
 from tests.unit.rollout.simulation import announcement, finished_group, new_controller, rules
 
 
 def test_the_gate() -> None:
     """B = 4, eta = 1, version 3, N' = 19."""
-    gate = GateRules(groups_per_step=4, max_staleness=1, max_concurrent_groups=99, total_train_steps=99)
+    gate = GateConfig(groups_per_step=4, max_staleness=1, max_concurrent_groups=99, total_train_steps=99)
     admission = admit(gate, version=3, held=19, running=2)
     assert (admission.groups, admission.refusal) == (1, None)
     assert 19 // 4 <= 3 + 1 < 20 // 4
@@ -34,7 +34,7 @@ def test_wait() -> None:
     finished = [Candidate(group_id=name, order=i, deadline=5 + 1) for i, name in enumerate("ab")]
 
     def choice(claimed_at: int):
-        return choose_batch(
+        return select_batch(
             "wait",
             version=5,
             groups=2,
@@ -53,7 +53,7 @@ def test_the_length_bias() -> None:
 
 def test_the_ledger() -> None:
     controller = new_controller(
-        rules(group_size=2, max_staleness=9, filter=FilterRules(kind="zero_variance")), rows=99
+        rules(group_size=2, max_staleness=9, filter=FilterConfig(kind="zero_variance")), rows=99
     )
     worker = "rollout-0/0"
 

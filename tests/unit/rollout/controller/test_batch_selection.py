@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpu_agents.rollout.controller.batch_selection import (
+    BatchSelection,
     Candidate,
-    Choice,
     StragglerPolicy,
-    choose_batch,
     missed_deadlines,
+    select_batch,
 )
 
 
@@ -19,9 +19,9 @@ def choose(
     max_staleness: int,
     groups: int = 1,
     running: list[int] | None = None,
-) -> Choice:
+) -> BatchSelection:
     """`finished` as (claim order, oldest version)."""
-    return choose_batch(
+    return select_batch(
         policy,
         version=version,
         groups=groups,
@@ -35,23 +35,23 @@ def choose(
 
 def test_keep_takes_the_oldest_claims_whatever_their_age() -> None:
     choice = choose("keep", [(5, 3), (2, 0), (9, 9)], version=9, max_staleness=1, groups=2)
-    assert choice == Choice(batch=["2", "5"], drop=[])
+    assert choice == BatchSelection(batch=["2", "5"], drop=[])
 
 
 def test_drop_leaves_out_and_names_what_is_over_the_bound() -> None:
     choice = choose("drop", [(1, 0), (2, 4), (3, 5)], version=5, max_staleness=1, groups=2)
-    assert choice == Choice(batch=["2", "3"], drop=["1"])
+    assert choice == BatchSelection(batch=["2", "3"], drop=["1"])
 
 
 def test_drop_drops_even_when_no_batch_results() -> None:
-    assert choose("drop", [(1, 0), (2, 5)], version=5, max_staleness=1, groups=2) == Choice(
+    assert choose("drop", [(1, 0), (2, 5)], version=5, max_staleness=1, groups=2) == BatchSelection(
         batch=[], drop=["1"]
     )
 
 
 def test_wait_waits_for_a_running_group_that_the_next_version_would_make_too_old() -> None:
     choice = choose("wait", [(2, 1)], version=1, max_staleness=1, running=[0])
-    assert choice == Choice(batch=[], drop=[], straggler=True)
+    assert choice == BatchSelection(batch=[], drop=[], straggler=True)
 
 
 def test_wait_does_not_wait_for_a_running_group_that_has_a_step_left() -> None:
@@ -72,7 +72,7 @@ def test_wait_prefers_the_nearest_deadline_to_the_oldest_claim() -> None:
 
 
 def test_too_few_groups_are_no_straggler() -> None:
-    assert choose("wait", [(0, 0)], version=0, max_staleness=0, groups=2, running=[0]) == Choice(
+    assert choose("wait", [(0, 0)], version=0, max_staleness=0, groups=2, running=[0]) == BatchSelection(
         batch=[], drop=[]
     )
 
@@ -83,10 +83,10 @@ def test_a_group_keeps_the_bound_it_was_admitted_under_beside_groups_of_a_lower_
         Candidate(group_id="under-6", order=0, deadline=6),
         Candidate(group_id="under-1", order=1, deadline=1),
     ]
-    choice = choose_batch("wait", version=1, groups=1, finished=finished, unfinished_deadlines=[])
-    assert choice == Choice(batch=["under-1"], drop=[])
-    choice = choose_batch("drop", version=2, groups=1, finished=finished, unfinished_deadlines=[])
-    assert choice == Choice(batch=["under-6"], drop=["under-1"])
+    choice = select_batch("wait", version=1, groups=1, finished=finished, unfinished_deadlines=[])
+    assert choice == BatchSelection(batch=["under-1"], drop=[])
+    choice = select_batch("drop", version=2, groups=1, finished=finished, unfinished_deadlines=[])
+    assert choice == BatchSelection(batch=["under-6"], drop=["under-1"])
 
 
 def test_only_the_groups_that_no_order_can_train_in_time_have_missed_their_deadlines() -> None:
@@ -95,4 +95,4 @@ def test_only_the_groups_that_no_order_can_train_in_time_have_missed_their_deadl
     assert missed_deadlines(finished, version=5, groups=2) == ["5", "2"]
     rest = [candidate for candidate in finished if candidate.group_id not in {"5", "2"}]
     assert missed_deadlines(rest, version=5, groups=2) == []
-    assert not choose_batch("wait", version=5, groups=2, finished=rest, unfinished_deadlines=[]).straggler
+    assert not select_batch("wait", version=5, groups=2, finished=rest, unfinished_deadlines=[]).straggler

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_agents.rollout.controller.claims import CLAIM_TTL_SECONDS
-from gpu_agents.rollout.controller.controller import Controller, OutOfOrder
+from gpu_agents.rollout.controller.controller import Controller, VersionConflict
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
-from gpu_agents.rollout.controller.group_store import Late
-from gpu_agents.rollout.controller.ledger import DropReason, Ledger, Place
-from gpu_agents.rollout.controller.snapshot import SnapshotUnusable
+from gpu_agents.rollout.controller.group_store import StaleClaim
+from gpu_agents.rollout.controller.ledger import DropReason, Ledger, LedgerState
+from gpu_agents.rollout.controller.snapshot import InvalidSnapshot
 from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
     AckRequest,
@@ -95,7 +95,7 @@ def test_a_claim_that_is_not_renewed_goes_to_another_worker_and_its_submit_is_la
     controller.tick(now=CLAIM_TTL_SECONDS + 1)
     [again] = claim(controller, BOB, now=CLAIM_TTL_SECONDS + 1)
     assert (again.group_id, again.claim_id != first.claim_id) == (first.group_id, True)
-    with pytest.raises(Late):
+    with pytest.raises(StaleClaim):
         submit(controller, first)
     counts = controller.ledger.counts()
     assert (counts.late_submits, counts.running, counts.drawn) == (1, 1, 1)
@@ -285,9 +285,9 @@ def test_a_nonfinite_step_drops_its_batch_and_raises_no_version(controller: Cont
 
 
 def test_a_batch_is_refused_at_another_version_than_the_announced_one(controller: Controller) -> None:
-    with pytest.raises(OutOfOrder, match="version 1 was given and 0 is due"):
+    with pytest.raises(VersionConflict, match="version 1 was given and 0 is due"):
         take(controller, version=1)
-    with pytest.raises(OutOfOrder, match="no batch had been taken"):
+    with pytest.raises(VersionConflict, match="no batch had been taken"):
         controller.announce(announcement(1))
 
 
@@ -325,7 +325,7 @@ def test_a_jobs_next_incarnation_takes_over_what_the_dead_one_had(controller: Co
     again = claim(controller, "rollout-0/1", groups=2, now=1.0)
     assert [c.group_id for c in again] == [c.group_id for c in claimed]
     assert {e.worker_id for e in controller.engines.all()} == {"rollout-10/0", "rollout-0/1"}
-    with pytest.raises(Late):
+    with pytest.raises(StaleClaim):
         submit(controller, claimed[0], "rollout-0/0", now=2.0)
     assert_ledger_is_true(controller)
 
@@ -483,15 +483,15 @@ def test_a_stopped_run_is_not_evaluated_and_a_lost_evaluation_does_not_hold_the_
 
 def test_a_snapshot_of_another_run_is_refused(controller: Controller) -> None:
     snapshot = controller.snapshot(0)
-    with pytest.raises(SnapshotUnusable, match="seed=1"):
+    with pytest.raises(InvalidSnapshot, match="seed=1"):
         new_controller(rules(seed=2), restored=snapshot)
 
 
 def test_a_resumed_controller_refuses_a_trainer_of_another_version(controller: Controller) -> None:
     restored = new_controller(rules(), restored=controller.snapshot(0))
-    with pytest.raises(OutOfOrder, match="must resume one checkpoint"):
+    with pytest.raises(VersionConflict, match="must resume one checkpoint"):
         restored.announce(announcement(3, "none"))
-    with pytest.raises(OutOfOrder, match="resume_directory"):
+    with pytest.raises(VersionConflict, match="resume_directory"):
         new_controller(rules()).announce(announcement(3, "none"))
 
 
@@ -529,9 +529,9 @@ def test_a_ledger_that_lost_count_says_so_and_moves_nothing() -> None:
     ledger.draw()
     before = ledger.counts()
     for wrong in (
-        lambda: ledger.move(Place.BUFFERED, Place.TAKEN),
-        lambda: ledger.move(Place.WAITING, Place.RUNNING, 2),
-        lambda: ledger.drop(Place.RUNNING, DropReason.ERROR),
+        lambda: ledger.move(LedgerState.BUFFERED, LedgerState.TAKEN),
+        lambda: ledger.move(LedgerState.WAITING, LedgerState.RUNNING, 2),
+        lambda: ledger.drop(LedgerState.RUNNING, DropReason.ERROR),
         lambda: ledger.train(1),
     ):
         with pytest.raises(RuntimeError, match="it lost count"):

@@ -11,14 +11,14 @@ import pytest
 
 from gpu_agents.rewards.reward import Completion, NoScore
 from gpu_agents.rollout.controller import __main__ as door
-from gpu_agents.rollout.controller.initial_weights import give_weights
-from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused, check_weights
+from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec, spec_errors
 from oolong.contracts.telemetry import Points
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, write_model
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
 EVALUATION = {"prompts": 6, "samples": 2, "success_score": 1.0}
 DOCUMENT: dict[str, Any] = {
@@ -27,7 +27,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 async def test_it_scores_the_given_weights_and_ends(
-    new_harness: Callable[..., Harness], engine: ScriptedEngine
+    new_harness: Callable[..., Harness], engine: FakeEngine
 ) -> None:
     def every_second(completion: Completion) -> float:
         return float(completion.row % 2)
@@ -50,7 +50,7 @@ async def test_it_scores_the_given_weights_and_ends(
 
 
 async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
-    new_harness: Callable[..., Harness], engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+    new_harness: Callable[..., Harness], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(completion: Completion) -> float:
         raise NoScore("no key in the row")
@@ -67,9 +67,9 @@ async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
 
 def test_given_weights_pass_the_check_of_published_ones(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model")
-    weights = give_weights(model, tmp_path / "weights")
+    weights = publish_initial_weights(model, tmp_path / "weights")
     check_weights(weights, ExpectedTensors.of_model(model))
-    again = give_weights(model, tmp_path / "weights")
+    again = publish_initial_weights(model, tmp_path / "weights")
     assert again == weights, "a controller that is started again publishes the same"
     manifest = json.loads((Path(weights.directory) / "manifest.json").read_bytes())
     assert {tensor["name"] for tensor in manifest["tensors"]} == set(SHAPES)
@@ -77,8 +77,8 @@ def test_given_weights_pass_the_check_of_published_ones(tmp_path: Path) -> None:
 
 def test_a_directory_without_weights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(WeightsRefused, match="safetensors"):
-        give_weights(tmp_path / "model", tmp_path / "weights")
+    with pytest.raises(InvalidWeights, match="safetensors"):
+        publish_initial_weights(tmp_path / "model", tmp_path / "weights")
 
 
 def test_an_eval_spec_needs_one_slot_and_scores_its_dataset() -> None:

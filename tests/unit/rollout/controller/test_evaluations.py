@@ -27,8 +27,8 @@ from oolong.contracts.rollout import (
 )
 from oolong.contracts.run_spec import spec_errors
 from oolong.contracts.telemetry import Points
+from tests.unit.rollout.fake_engine import FakeEngine, FakeRequest
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine, ScriptedRequest
 from tests.unit.rollout.simulation import (
     announcement,
     assert_ledger_is_true,
@@ -346,7 +346,7 @@ def test_every_steps_with_one_engine_is_refused_without_consent() -> None:
 
 async def test_an_evaluation_is_of_one_version_while_training_moves_on(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Callable[[int], PublishedWeights],
 ) -> None:
     """Its completions are longer than several train steps; its reward is not that of training."""
@@ -366,7 +366,7 @@ async def test_an_evaluation_is_of_one_version_while_training_moves_on(
         "staleness": {"max": 2},
     }  # fmt: skip
     async with (
-        ScriptedEngine(token_seconds=0.002) as second,
+        FakeEngine(token_seconds=0.002) as second,
         new_harness(reward=reward, **spec) as run,
     ):
         engine.spread = second.spread = 400
@@ -404,7 +404,7 @@ async def test_an_evaluation_is_of_one_version_while_training_moves_on(
         assert points[0].values["eval/pass_at_k"] == 1.0
 
 
-class WatchedEngine(ScriptedEngine):
+class WatchedEngine(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
         self.running_at_load: list[int] = []
@@ -414,7 +414,7 @@ class WatchedEngine(ScriptedEngine):
         self.running_at_load.append(len(self.running))
         return await super()._update(call)
 
-    def may_decode(self, request: ScriptedRequest) -> bool:
+    def may_decode(self, request: FakeRequest) -> bool:
         """At version 2 two requests do not end by themselves, until it is loaded for the second time."""
         if self.version != "2" or len(self.loads) > 4 or request.rid.startswith("probe"):
             return True

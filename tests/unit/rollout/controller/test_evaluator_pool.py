@@ -22,10 +22,10 @@ from oolong.contracts.rollout import (
     RenewRequest,
 )
 from oolong.contracts.telemetry import Points
-from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine
-from tests.unit.rollout.simulation import assert_ledger_is_true
 from tests.unit.rollout.controller.test_evaluations import ALICE, BOB, PLAN, Run
+from tests.unit.rollout.fake_engine import FakeEngine
+from tests.unit.rollout.harness import Harness
+from tests.unit.rollout.simulation import assert_ledger_is_true
 
 VISITOR = "evaluator-2/0"
 TASK = "step-2-v2"
@@ -265,9 +265,9 @@ async def until_asked_for(run: Harness, versions: Versions) -> int:
 
 
 async def test_an_evaluator_scores_its_version_while_the_only_engine_generates_and_training_goes_on(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    async with ScriptedEngine() as idle, new_harness(**SPEC) as run:
+    async with FakeEngine() as idle, new_harness(**SPEC) as run:
         worker = run.start_worker(engine.port, engine.api_key)
         version = await until_asked_for(run, versions)
         idle.places = 0  # it decodes nothing until training has moved on
@@ -293,9 +293,9 @@ async def test_an_evaluator_scores_its_version_while_the_only_engine_generates_a
 
 
 async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_run_takes_over(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    async with ScriptedEngine() as idle, new_harness(**SPEC) as run:
+    async with FakeEngine() as idle, new_harness(**SPEC) as run:
         run.start_worker(engine.port, engine.api_key)
         await until_asked_for(run, versions)
         idle.places = 0
@@ -311,10 +311,10 @@ async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_ru
 
 
 async def test_an_evaluator_whose_weights_do_not_load_goes_and_says_why(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
+    new_harness: Make, engine: FakeEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluator_module, "AGAIN_SECONDS", 0.0)
-    async with ScriptedEngine() as idle, new_harness(**SPEC) as run:
+    async with FakeEngine() as idle, new_harness(**SPEC) as run:
         run.start_worker(engine.port, engine.api_key)
         await until_asked_for(run, versions)
         idle.fail_loads = True

@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from gpu_agents.rewards.reward import Completion
-from gpu_agents.rollout.controller.filtering import FilterCounts, FilterRules, is_filtered
-from gpu_agents.rollout.worker.config import WorkerOptions
+from gpu_agents.rollout.controller.filtering import FilterConfig, FilterCounts, is_filtered
+from gpu_agents.rollout.worker.config import WorkerConfig
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
 from oolong.contracts.rollout import ClaimedGroup, Group, PublishedWeights
 from oolong.contracts.run_spec import spec_errors
 from oolong.contracts.telemetry import Histogram, Points
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine
 from tests.unit.rollout.simulation import (
     World,
     assert_ledger_is_true,
@@ -42,20 +42,22 @@ def group_of(rewards: Sequence[float]) -> Group:
 @pytest.mark.parametrize(
     ("filter_rules", "rewards", "filtered"),
     [
-        (FilterRules(), [1, 1, 1, 1], False),
-        (FilterRules(kind="zero_variance"), [1, 1, 1, 1], True),
-        (FilterRules(kind="zero_variance"), [0.5, 0.5, 0.5, 0.4], False),
-        (FilterRules(kind="success_rate"), [1, 1, 1, 1], True),
-        (FilterRules(kind="success_rate"), [0, 0, 0, 0], True),
-        (FilterRules(kind="success_rate"), [0, 0, 0, 1], False),
-        (FilterRules(kind="success_rate"), [0.9, 0.8, 0.9, 0.7], True),
-        (FilterRules(kind="success_rate", success_score=0.8), [0.9, 0.8, 0.9, 0.7], False),
-        (FilterRules(kind="success_rate", low=0.25, high=0.75), [0, 0, 0, 1], True),
-        (FilterRules(kind="success_rate", low=0.25, high=0.75), [0, 0, 1, 1], False),
-        (FilterRules(kind="success_rate", low=0.25, high=0.75), [0, 1, 1, 1], True),
+        (FilterConfig(), [1, 1, 1, 1], False),
+        (FilterConfig(kind="zero_variance"), [1, 1, 1, 1], True),
+        (FilterConfig(kind="zero_variance"), [0.5, 0.5, 0.5, 0.4], False),
+        (FilterConfig(kind="success_rate"), [1, 1, 1, 1], True),
+        (FilterConfig(kind="success_rate"), [0, 0, 0, 0], True),
+        (FilterConfig(kind="success_rate"), [0, 0, 0, 1], False),
+        (FilterConfig(kind="success_rate"), [0.9, 0.8, 0.9, 0.7], True),
+        (FilterConfig(kind="success_rate", success_score=0.8), [0.9, 0.8, 0.9, 0.7], False),
+        (FilterConfig(kind="success_rate", low=0.25, high=0.75), [0, 0, 0, 1], True),
+        (FilterConfig(kind="success_rate", low=0.25, high=0.75), [0, 0, 1, 1], False),
+        (FilterConfig(kind="success_rate", low=0.25, high=0.75), [0, 1, 1, 1], True),
     ],
 )
-def test_which_groups_carry_a_signal(filter_rules: FilterRules, rewards: list[float], filtered: bool) -> None:
+def test_which_groups_carry_a_signal(
+    filter_rules: FilterConfig, rewards: list[float], filtered: bool
+) -> None:
     assert is_filtered(filter_rules, group_of(rewards)) is filtered
 
 
@@ -63,7 +65,7 @@ def test_success_is_the_reward_functions_own_value_before_scale_and_bias() -> No
     group = group_of([1.0, 0.0])
     scaled = [replace_fields(t, reward=10 * t.score + 1) for t in group.trajectories if t.score is not None]
     assert [t.reward for t in scaled] == [11.0, 1.0], "each a success by its reward"
-    assert not is_filtered(FilterRules(kind="success_rate"), replace_fields(group, trajectories=scaled))
+    assert not is_filtered(FilterConfig(kind="success_rate"), replace_fields(group, trajectories=scaled))
 
 
 def test_a_rollout_of_many_trajectories_counts_once_in_the_success_rate() -> None:
@@ -72,7 +74,7 @@ def test_a_rollout_of_many_trajectories_counts_once_in_the_success_rate() -> Non
     group = group_of(rewards)
     calls = [replace_fields(t, rollout=int(place == 9)) for place, t in enumerate(group.trajectories)]
     sessions = replace_fields(group, trajectories=calls)
-    within = FilterRules(kind="success_rate", low=0.25, high=0.75)
+    within = FilterConfig(kind="success_rate", low=0.25, high=0.75)
     assert not is_filtered(within, sessions) and is_filtered(within, group)
 
 
@@ -82,7 +84,7 @@ def solved_or_mixed(rng: random.Random) -> Sequence[float]:
 
 def test_filtered_groups_cost_no_places_and_every_batch_is_full_of_signal() -> None:
     """eta = 1, half of the groups filtered, 200 steps: after every version B * (eta + 1) places are usable."""
-    controller = new_controller(rules(group_size=2, filter=FilterRules(kind="zero_variance")), rows=5000)
+    controller = new_controller(rules(group_size=2, filter=FilterConfig(kind="zero_variance")), rows=5000)
     places: list[int] = []
 
     def count_places(world: World) -> None:
@@ -121,7 +123,7 @@ def test_the_share_of_a_step_counts_the_groups_since_the_step_before() -> None:
 
 async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Callable[[int], PublishedWeights],
 ) -> None:
     """Of even rows one member of two is right, of odd rows both are."""
@@ -155,13 +157,13 @@ async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
         assert dropped
 
 
-def one_by_one(options: WorkerOptions) -> WorkerOptions:
+def one_by_one(options: WorkerConfig) -> WorkerConfig:
     return replace(options, window=replace(options.window, most=2))
 
 
 async def test_a_run_whose_every_group_is_filtered_ends_with_that_cause(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Callable[[int], PublishedWeights],
 ) -> None:
     """The scripted engine answers nothing right: every group is solved by none."""

@@ -8,7 +8,12 @@ from collections import Counter
 
 import pytest
 
-from gpu_agents.rollout.controller.staleness_stats import DroppedTotals, LengthBias, measure_batch, share_over
+from gpu_agents.rollout.controller.staleness_stats import (
+    DroppedTotals,
+    LengthBias,
+    fraction_over,
+    measure_batch,
+)
 from gpu_agents.rollout.controller.telemetry import summary
 from oolong.contracts.rollout import Group, Trajectory
 from tests.unit.rollout.simulation import (
@@ -111,7 +116,7 @@ def test_the_environments_tokens_are_in_no_histogram_and_the_oldest_token_is_a_t
 
 
 def test_what_is_at_the_bound_is_not_over_it() -> None:
-    assert [share_over({0: 2, 1: 1, 2: 1}, bound) for bound in (0, 1, 2)] == [0.5, 0.25, 0.0]
+    assert [fraction_over({0: 2, 1: 1, 2: 1}, bound) for bound in (0, 1, 2)] == [0.5, 0.25, 0.0]
 
 
 def test_the_bias_of_a_worked_example() -> None:

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from gpu_agents.rollout.controller import stall_aware_clock
-from gpu_agents.rollout.controller.stall_aware_clock import ListeningClock
+from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 
 
 async def test_time_in_which_it_stood_still_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening_clock, "STANDSTILL_SECONDS", 0.03)
-    clock = ListeningClock()
+    monkeypatch.setattr(stall_aware_clock, "STANDSTILL_SECONDS", 0.03)
+    clock = StallAwareClock()
     began, there = clock(), time.monotonic()
     asyncio.get_running_loop().call_soon(time.sleep, 0.05)
     await clock.sleep(0.0)
@@ -23,7 +23,7 @@ async def test_time_in_which_it_stood_still_is_left_out(monkeypatch: pytest.Monk
 
 async def test_a_sleep_that_is_a_little_late_is_time_like_any_other() -> None:
     now = [100.0]
-    clock = ListeningClock(lambda: now[0])
+    clock = StallAwareClock(lambda: now[0])
     await clock.sleep(0.0)
     now[0] += 60.0
     assert clock() == 160.0

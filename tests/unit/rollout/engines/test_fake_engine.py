@@ -11,7 +11,7 @@ from gpu_agents.rollout.engines import client as client_module
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineTooOld
 from tests.integration.rollout.conformance import CHECKS, LIMITS, Subject
-from tests.unit.rollout.fake_engine import ScriptedEngine
+from tests.unit.rollout.fake_engine import FakeEngine
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -21,7 +21,7 @@ async def test_the_script_has_the_shape_of_the_real_server(
     for version in (1, 2):
         (tmp_path / str(version)).mkdir()
         (tmp_path / str(version) / "config.json").write_text("{}")
-    async with ScriptedEngine(token_seconds=0.0005) as engine:
+    async with FakeEngine(token_seconds=0.0005) as engine:
         client = EngineClient(engine.port, engine.api_key, LIMITS)
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         weights = {version: tmp_path / str(version) for version in (1, 2)}
@@ -59,7 +59,7 @@ async def test_without_spans_a_reply_names_one_version_only(tmp_path: Path) -> N
     """As SGLang 0.5.17, which these tests cannot install beside the pinned one."""
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "config.json").write_text("{}")
-    async with ScriptedEngine(token_seconds=0.0005, spans=False) as engine:
+    async with FakeEngine(token_seconds=0.0005, spans=False) as engine:
         client = EngineClient(engine.port, engine.api_key, LIMITS)
         await client.update_weights(str(tmp_path / "1"), version=1, flush_cache=True)
         sampling = Sampling(max_new_tokens=4, temperature=1.0, ignore_eos=True)

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_agents.job import Job
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
-from gpu_agents.rollout.engines.errors import EngineConfigRejected, EngineGone
+from gpu_agents.rollout.engines.errors import EngineConfigRejected, EngineUnavailable
 from gpu_agents.rollout.engines.launch import (
     ENGINE_LOG,
     GUARDED_PORTS,
@@ -123,7 +123,7 @@ async def test_the_end_of_the_engines_own_log_is_in_the_reason_of_a_failed_boot(
     await process.wait()
     client = EngineClient(own.port, own.api_key, ModelLimits(vocabulary=10, context_tokens=10))
     try:
-        with pytest.raises(EngineGone) as refused:
+        with pytest.raises(EngineUnavailable) as refused:
             await process.wait_until_serving(client)
     finally:
         await client.close()

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpu_agents.rollout.controller.group_validation import check_group
-from gpu_agents.rollout.sessions.conversation_tree import Capture, CapturedTurn, Sampled, canonical, history_of
-from gpu_agents.rollout.sessions.export import NothingShared, common_prompt, strands_of
+from gpu_agents.rollout.controller.group_validation import validate_group
+from gpu_agents.rollout.sessions.conversation_tree import (
+    ConversationTree,
+    ConversationTurn,
+    Sampled,
+    canonical,
+    history_of,
+)
+from gpu_agents.rollout.sessions.export import NoCommonPrompt, common_prompt, export_branches
 from gpu_agents.rollout.sessions.session import Session, shown
 from oolong.contracts.rollout import Group, rollouts_of
 
@@ -30,8 +36,13 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 def call(
-    capture: Capture, messages: list[dict[str, Any]], *, context: list[int], sampled: Sampled, reply: str
-) -> CapturedTurn:
+    capture: ConversationTree,
+    messages: list[dict[str, Any]],
+    *,
+    context: list[int],
+    sampled: Sampled,
+    reply: str,
+) -> ConversationTurn:
     history = history_of(messages, [])
     return capture.add(
         capture.place(history),
@@ -53,16 +64,16 @@ def test_of_a_session_whose_group_was_reported_only_the_summary_is_left() -> Non
 def test_a_session_may_have_more_turns_than_python_has_frames() -> None:
     turn = None
     for number in range(3000):
-        turn = CapturedTurn(
+        turn = ConversationTurn(
             number=number, parent=turn, beginning="continued", context_ids=[1], sampled=said(2), history=()
         )
     assert turn is not None
     assert len(turn.path) == 3000 and turn.token_ids == [1, 2] * 3000
 
 
-def conversation() -> Capture:
+def conversation() -> ConversationTree:
     """Two turns, a second answer to the first, and a conversation that was written anew."""
-    capture = Capture()
+    capture = ConversationTree()
     call(capture, [USER], context=[1, 2], sampled=said(10, 11), reply="a")
     after = [USER, assistant("a")]
     call(
@@ -141,40 +152,40 @@ def test_what_clients_add_or_leave_out_does_not_count() -> None:
 
 
 def test_concatenated_trains_every_sampled_token_once() -> None:
-    strands = strands_of(conversation(), "concatenated")
-    assert [strand.token_ids for strand in strands] == [
+    branches = export_branches(conversation(), "concatenated")
+    assert [branch.token_ids for branch in branches] == [
         [1, 2, 10, 11, 3, 12],
         [1, 2, 10, 11, 4, 13],
         [1, 7, 14],
     ]
-    assert [strand.loss_mask for strand in strands] == [[0, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 1], [0, 0, 1]]
-    trained = [id for s in strands for id, mask in zip(s.token_ids, s.loss_mask, strict=True) if mask]
+    assert [branch.loss_mask for branch in branches] == [[0, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 1], [0, 0, 1]]
+    trained = [id for s in branches for id, mask in zip(s.token_ids, s.loss_mask, strict=True) if mask]
     assert sorted(trained) == [10, 11, 12, 13, 14]
 
 
 def test_individual_trains_every_call_as_a_trajectory_of_its_own() -> None:
-    strands = strands_of(conversation(), "individual")
-    assert [strand.loss_mask for strand in strands] == [
+    branches = export_branches(conversation(), "individual")
+    assert [branch.loss_mask for branch in branches] == [
         [0, 0, 1, 1], [0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1], [0, 0, 1],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("export", ["concatenated", "individual"])
 def test_a_group_of_sessions_is_one_that_a_step_can_train_on(export: Any) -> None:
-    strands = [(member, strand) for member in range(2) for strand in strands_of(conversation(), export)]
-    prompt = common_prompt([strand for _, strand in strands])
+    branches = [(member, branch) for member in range(2) for branch in export_branches(conversation(), export)]
+    prompt = common_prompt([branch for _, branch in branches])
     assert prompt == [1]
     trajectories = [
-        strand.trajectory(prompt_tokens=1, rollout=member, reward=5.0, score=1.0)
-        for member, strand in strands
+        branch.trajectory(prompt_tokens=1, rollout=member, reward=5.0, score=1.0)
+        for member, branch in branches
     ]
     group = Group(
         group_id="0-0-0", row=0, prompt_token_ids=prompt, prompt="", answer="", trajectories=trajectories
     )
-    check_group(group, group_size=2, branching=True)
-    assert [len(rollout) for rollout in rollouts_of(group)] == [len(strands) // 2] * 2
+    validate_group(group, group_size=2, branching=True)
+    assert [len(rollout) for rollout in rollouts_of(group)] == [len(branches) // 2] * 2
     with pytest.raises(ValueError, match="trajectories, not 2"):
-        check_group(group, group_size=2)
+        validate_group(group, group_size=2)
     for trajectory in trajectories:
         assert sum(turn.tokens for turn in trajectory.turns) == len(trajectory.token_ids)
         assert sum(t.tokens for t in trajectory.turns if t.sampled) == sum(trajectory.loss_mask)
@@ -184,10 +195,10 @@ def test_a_group_of_sessions_is_one_that_a_step_can_train_on(export: Any) -> Non
 
 
 def test_a_group_of_sessions_has_every_rollout_with_one_reward_each() -> None:
-    (strand, *_) = strands_of(conversation(), "individual")
+    (branch, *_) = export_branches(conversation(), "individual")
 
     def group(*rollouts_and_rewards: tuple[int | None, float]) -> Group:
-        trajectory = strand.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
+        trajectory = branch.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
         return Group(
             group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="",
             trajectories=[
@@ -195,7 +206,7 @@ def test_a_group_of_sessions_has_every_rollout_with_one_reward_each() -> None:
             ],
         )  # fmt: skip
 
-    check_group(group((0, 1.0), (1, 0.0), (0, 1.0)), group_size=2, branching=True)
+    validate_group(group((0, 1.0), (1, 0.0), (0, 1.0)), group_size=2, branching=True)
     for unusable, said in (
         (group((0, 1.0), (0, 1.0)), r"rollouts \[0\].*every one of 0 to 1"),
         (group((0, 1.0), (1, 0.0), (2, 0.0)), r"rollouts \[0, 1, 2\]"),
@@ -204,11 +215,11 @@ def test_a_group_of_sessions_has_every_rollout_with_one_reward_each() -> None:
         (group((None, 1.0), (None, 1.0), (None, 1.0)), "3 trajectories, not 2"),
     ):
         with pytest.raises(ValueError, match=said):
-            check_group(unusable, group_size=2, branching=True)
+            validate_group(unusable, group_size=2, branching=True)
 
 
 def test_the_log_probabilities_stay_with_their_tokens() -> None:
-    (first, *_) = strands_of(conversation(), "concatenated")
+    (first, *_) = export_branches(conversation(), "concatenated")
     trajectory = first.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
     assert trajectory.token_ids == [2, 10, 11, 3, 12]
     assert trajectory.behaviour_logprobs == [0.0, -1.0, -1.1, 0.0, -1.2]
@@ -217,7 +228,9 @@ def test_the_log_probabilities_stay_with_their_tokens() -> None:
 
 
 def test_members_that_share_no_first_token_have_no_prompt() -> None:
-    capture = Capture()
+    capture = ConversationTree()
     call(capture, [USER], context=[5], sampled=said(10), reply="a")
-    with pytest.raises(NothingShared):
-        common_prompt([*strands_of(capture, "concatenated"), *strands_of(conversation(), "concatenated")])
+    with pytest.raises(NoCommonPrompt):
+        common_prompt(
+            [*export_branches(capture, "concatenated"), *export_branches(conversation(), "concatenated")]
+        )

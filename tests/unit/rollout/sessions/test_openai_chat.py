@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.rollout.sessions.openai_chat import ChatRefused, for_template, parse_request, reply_of
+from gpu_agents.rollout.sessions.openai_chat import (
+    InvalidChatRequest,
+    for_template,
+    parse_reply,
+    parse_request,
+)
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 
@@ -26,7 +31,7 @@ def parse(**more: Any) -> Any:
     ],
 )  # fmt: skip
 def test_what_would_change_the_sampled_distribution_is_refused_by_name(param: str, value: Any) -> None:
-    with pytest.raises(ChatRefused) as refused:
+    with pytest.raises(InvalidChatRequest) as refused:
         parse(**{param: value})
     assert (refused.value.param == param and repr(value) in str(refused.value)) or param == "tools"
 
@@ -53,14 +58,14 @@ def test_values_that_change_nothing_are_accepted() -> None:
     ],
 )
 def test_messages_that_cannot_be_answered_are_refused(messages: Any, param: str) -> None:
-    with pytest.raises(ChatRefused) as refused:
+    with pytest.raises(InvalidChatRequest) as refused:
         parse(messages=messages)
     assert refused.value.param == param
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"'])
 def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
-    with pytest.raises(ChatRefused):
+    with pytest.raises(InvalidChatRequest):
         parse_request(body, temperature=1.0)
 
 
@@ -72,7 +77,7 @@ def test_text_parts_are_joined_and_developers_speak_as_system() -> None:
 
 def test_tool_calls_are_read_from_what_the_policy_wrote() -> None:
     text = 'Let me add. <tool_call>\n{"name": "add", "arguments": {"a": 1, "b": [2]}}\n</tool_call>'
-    reply = reply_of(text, "stop", has_tools=True, stops=[])
+    reply = parse_reply(text, "stop", has_tools=True, stops=[])
     assert (reply.text, reply.finish_reason) == ("Let me add.", "tool_calls")
     (call,) = reply.message["tool_calls"]
     assert call["function"]["name"] == "add" and json.loads(call["function"]["arguments"]) == {
@@ -86,11 +91,11 @@ def test_tool_calls_are_read_from_what_the_policy_wrote() -> None:
 
 def test_what_is_no_tool_call_stays_text() -> None:
     for text in ("<tool_call>{nonsense}</tool_call>", '<tool_call>{"x": 1}</tool_call>'):
-        reply = reply_of(text, "stop", has_tools=True, stops=[])
+        reply = parse_reply(text, "stop", has_tools=True, stops=[])
         assert (reply.text, reply.tool_calls, reply.finish_reason) == (text, [], "stop")
     written = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
-    assert reply_of(written, "stop", has_tools=False, stops=[]).text == written
+    assert parse_reply(written, "stop", has_tools=False, stops=[]).text == written
 
 
 def test_the_text_ends_before_the_first_stop() -> None:
-    assert reply_of("one two three", "stop", has_tools=False, stops=["three", " two"]).text == "one"
+    assert parse_reply("one two three", "stop", has_tools=False, stops=["three", " two"]).text == "one"

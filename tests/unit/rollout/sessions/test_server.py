@@ -15,8 +15,8 @@ import pytest
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.sessions import manager
 from oolong.contracts.rollout import PublishedWeights
+from tests.unit.rollout.fake_engine import EOS, FakeEngine
 from tests.unit.rollout.harness import TOKEN, Harness
-from tests.unit.rollout.fake_engine import EOS, ScriptedEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 Make = Callable[..., Harness]
@@ -53,7 +53,7 @@ class Agents:
 
 
 @pytest.fixture
-def serve(new_harness: Make, engine: ScriptedEngine, versions: Versions) -> Callable[..., Any]:
+def serve(new_harness: Make, engine: FakeEngine, versions: Versions) -> Callable[..., Any]:
     @asynccontextmanager
     async def serve(
         *, workflow: Json | None = None, reward: Json | None = None, **sections: Any
@@ -107,7 +107,7 @@ async def test_sessions_of_one_prompt_become_a_group_that_is_trained(serve: Any,
         assert (told["state"], told["completions"], told["reward"]) == ("ended", 1, 1.0)
 
 
-async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engine: ScriptedEngine) -> None:
+async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engine: FakeEngine) -> None:
     async with serve() as agents:
         session = await agents.opened()
         first = (await agents.chat(session, session["messages"])).json()
@@ -191,7 +191,7 @@ async def test_a_stop_string_ends_text_and_tokens_alike(serve: Any) -> None:
 
 
 async def test_max_tokens_bounds_the_call_and_the_run_bounds_max_tokens(
-    serve: Any, engine: ScriptedEngine
+    serve: Any, engine: FakeEngine
 ) -> None:
     engine.spread = 2000
     async with serve() as agents:
@@ -277,9 +277,7 @@ async def test_who_may_talk_to_a_session(serve: Any) -> None:
         assert large.status_code == 413
 
 
-async def test_an_agent_that_hangs_up_leaves_nothing_in_the_engine(
-    serve: Any, engine: ScriptedEngine
-) -> None:
+async def test_an_agent_that_hangs_up_leaves_nothing_in_the_engine(serve: Any, engine: FakeEngine) -> None:
     engine.spread = 2000
     engine.may_decode = lambda request: len(request.output) < 5 or request.rid.startswith("probe")  # type: ignore[method-assign]
     async with serve(rollout={"max_new_tokens": 500}) as agents:
@@ -293,9 +291,9 @@ async def test_an_agent_that_hangs_up_leaves_nothing_in_the_engine(
 
 
 async def test_a_session_has_so_many_calls_at_a_time(
-    serve: Any, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+    serve: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "MOST_CALLS", 1)
+    monkeypatch.setattr(manager, "MOST_CALLS", 1)
     engine.spread, engine.token_seconds = 2000, 0.01
     async with serve(rollout={"max_new_tokens": 500}) as agents:
         session = await agents.opened()
@@ -309,7 +307,7 @@ async def test_a_session_has_so_many_calls_at_a_time(
 
 
 async def test_a_completion_goes_on_through_a_new_version(
-    serve: Any, engine: ScriptedEngine, versions: Versions
+    serve: Any, engine: FakeEngine, versions: Versions
 ) -> None:
     """Interrupted by a load: the agent notices nothing, the tokens know both versions."""
     engine.spread, engine.token_seconds = 2000, 0.03

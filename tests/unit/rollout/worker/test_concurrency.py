@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from gpu_agents.rollout.worker.concurrency import Bounds, Pressure, Window, adapt
+from gpu_agents.rollout.worker.concurrency import LoadSample, Window, WindowLimits, aimd_update
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Points
 from tests.support.waiting import eventually
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
-BOUNDS = Bounds(group_size=4, most=64, kv_tokens=32_000, longest_tokens=1_000)
-CALM = Pressure(running_requests=32, waiting_requests=0, kv_share=0.3, retractions=0, held=32)
+BOUNDS = WindowLimits(group_size=4, most=64, kv_tokens=32_000, longest_tokens=1_000)
+CALM = LoadSample(running_requests=32, waiting_requests=0, kv_share=0.3, retractions=0, held=32)
 
 
 def test_it_begins_with_what_fits_at_full_length() -> None:
@@ -37,16 +37,16 @@ def test_it_begins_with_what_fits_at_full_length() -> None:
         (replace(CALM, waiting_requests=9), 32),  # a queue once may be a burst
     ],
 )
-def test_one_look(pressure: Pressure, size: int) -> None:
-    assert adapt(Window(size=32), pressure, BOUNDS).size == size
+def test_one_look(pressure: LoadSample, size: int) -> None:
+    assert aimd_update(Window(size=32), pressure, BOUNDS).size == size
 
 
 def test_a_queue_that_stays_cuts_and_after_a_cut_growth_is_one_group_at_a_time() -> None:
     queue = replace(CALM, waiting_requests=9)
-    window = adapt(adapt(Window(size=32), queue, BOUNDS), queue, BOUNDS)
+    window = aimd_update(aimd_update(Window(size=32), queue, BOUNDS), queue, BOUNDS)
     assert (window.size, window.was_cut) == (28, True)
-    assert adapt(window, queue, BOUNDS).size == 28, "the queue from before the cut is not counted twice"
-    assert adapt(window, replace(CALM, held=28), BOUNDS).size == 32
+    assert aimd_update(window, queue, BOUNDS).size == 28, "the queue from before the cut is not counted twice"
+    assert aimd_update(window, replace(CALM, held=28), BOUNDS).size == 32
 
 
 @pytest.mark.parametrize("capacity", [12, 30, 50])
@@ -56,15 +56,15 @@ def test_it_settles_near_the_engines_capacity(capacity: int) -> None:
     for _ in range(60):
         running = min(window.size, capacity)
         waiting = window.size - running
-        pressure = Pressure(
+        pressure = LoadSample(
             running_requests=running, waiting_requests=waiting, kv_share=0.5, retractions=0, held=window.size
         )
-        window = adapt(window, pressure, BOUNDS)
+        window = aimd_update(window, pressure, BOUNDS)
         sizes.append(window.size)
     assert capacity - 4 <= min(sizes[30:]) <= max(sizes[30:]) <= capacity + 8
 
 
-class SettledEngine(ScriptedEngine):
+class SettledEngine(FakeEngine):
     settled: Callable[[int], bool] = staticmethod(lambda _: False)
 
     async def _loads(self, call: web.Request) -> web.Response:
@@ -110,7 +110,7 @@ def points(run: Harness) -> list[Points]:
 
 async def test_an_engine_that_does_not_say_how_busy_it_is_is_filled_to_the_specs_bound(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Callable[[int], PublishedWeights],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,7 +127,7 @@ async def test_an_engine_that_does_not_say_how_busy_it_is_is_filled_to_the_specs
 
 
 async def test_the_members_of_a_group_share_its_prompt(
-    new_harness: Callable[..., Harness], engine: ScriptedEngine, versions: Callable[[int], PublishedWeights]
+    new_harness: Callable[..., Harness], engine: FakeEngine, versions: Callable[[int], PublishedWeights]
 ) -> None:
     """All members go to one engine; the scripted one has a prompt in its cache from the first request on."""
     async with new_harness(rollout={"group_size": 8}, staleness={"max": 1}) as run:

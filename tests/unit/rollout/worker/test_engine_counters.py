@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_agents.rollout.engines.errors import EngineGone
-from gpu_agents.rollout.worker.engine_counters import Meters, Reading
+from gpu_agents.rollout.engines.errors import EngineUnavailable
+from gpu_agents.rollout.worker.engine_counters import CounterSnapshot, EngineCounters
 from gpu_agents.rollout.worker.engine_supervisor import Restarts
 
 
@@ -16,11 +16,11 @@ class Clock:
 
 def test_idle_is_the_time_without_a_running_request_and_boot_is_not_counted() -> None:
     clock = Clock()
-    meters = Meters(clock=clock)
+    meters = EngineCounters(clock=clock)
     clock.now = 20.0
-    assert Reading.of(meters).rates_since(Reading.of(meters)) == {}
+    assert CounterSnapshot.of(meters).rates_since(CounterSnapshot.of(meters)) == {}
     meters.open()
-    begin = Reading.of(meters)
+    begin = CounterSnapshot.of(meters)
     clock.now = 22.0
     meters.request_started()
     meters.request_started()
@@ -31,7 +31,7 @@ def test_idle_is_the_time_without_a_running_request_and_boot_is_not_counted() ->
     meters.generated_tokens += 50
     meters.loaded(load_seconds=0.5, paused_seconds=1.0)
     clock.now = 30.0
-    assert Reading.of(meters).rates_since(begin) == {
+    assert CounterSnapshot.of(meters).rates_since(begin) == {
         "idle/rollout_share": 0.4,
         "sync/engine_paused_share": 0.1,
         "perf/generated_tokens_per_second": 5.0,
@@ -48,7 +48,7 @@ def test_boots_that_fail_one_after_another_end_the_restarts_however_long_each_ta
     restarts = Restarts()
     assert [restarts.allow(now=now, booted=False) for now in (300.0, 650.0)] == [True, True]
     assert not restarts.allow(now=1000.0, booted=False)
-    assert "failed to boot 3 times in a row: no memory" in restarts.why(EngineGone("no memory"))
+    assert "failed to boot 3 times in a row: no memory" in restarts.why(EngineUnavailable("no memory"))
 
 
 def test_a_boot_that_succeeds_ends_the_count_of_failed_ones() -> None:

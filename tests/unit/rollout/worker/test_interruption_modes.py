@@ -8,8 +8,8 @@ import pytest
 
 from gpu_agents.rollout.engines.errors import EngineTooOld
 from oolong.contracts.rollout import Group, PublishedWeights, Trajectory
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 Make = Callable[..., Harness]
@@ -22,7 +22,7 @@ MOST_STEPS = 40
 
 async def train(
     run: Harness,
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Versions,
     *,
     steps: int,
@@ -50,7 +50,7 @@ async def test_abort_goes_on_from_the_tokens_and_each_request_is_of_one_version(
     new_harness: Make, versions: Versions, spans: bool
 ) -> None:
     async with (
-        ScriptedEngine(token_seconds=0.003, spans=spans) as engine,
+        FakeEngine(token_seconds=0.003, spans=spans) as engine,
         new_harness(staleness=STALE, rollout=LONG | {"interruption": "abort"}) as run,
     ):
         engine.spread = 200
@@ -71,7 +71,7 @@ async def test_without_interruption_a_server_without_spans_will_do(
     new_harness: Make, versions: Versions
 ) -> None:
     async with (
-        ScriptedEngine(token_seconds=0.003, spans=False) as engine,
+        FakeEngine(token_seconds=0.003, spans=False) as engine,
         new_harness(staleness=STALE, rollout=LONG | {"interruptible": False}) as run,
     ):
         engine.spread = 200
@@ -86,7 +86,7 @@ async def test_without_interruption_a_server_without_spans_will_do(
 async def test_retract_refuses_a_server_without_spans_and_names_the_way_out(
     new_harness: Make, versions: Versions
 ) -> None:
-    async with ScriptedEngine(spans=False) as engine, new_harness() as run:
+    async with FakeEngine(spans=False) as engine, new_harness() as run:
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         with pytest.raises(EngineTooOld, match=r"rollout\.interruption: abort"):
@@ -96,7 +96,7 @@ async def test_retract_refuses_a_server_without_spans_and_names_the_way_out(
 
 
 async def test_an_abort_while_a_request_is_on_its_way_takes_that_one_back_too(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     """Loads follow each other so fast that some requests have no token yet when they are taken back."""
     engine.token_seconds = 0.02

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpu_agents.rollout.worker.manifest import ExpectedTensors, WeightsRefused, check_weights
+from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
 from oolong.contracts.rollout import PublishedWeights
 from tests.unit.rollout.model_files import SHAPES, publish, seal, write_model, write_safetensors
 
@@ -131,5 +131,5 @@ def test_damage_is_refused_and_named(
     published: Published, damage: Callable[[Published], None], message: str
 ) -> None:
     damage(published)
-    with pytest.raises(WeightsRefused, match=message):
+    with pytest.raises(InvalidWeights, match=message):
         published.check()

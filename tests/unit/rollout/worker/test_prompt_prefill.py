@@ -10,32 +10,32 @@ import pytest
 
 from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.worker import prompt_prefill
-from gpu_agents.rollout.worker.engine_handle import EngineSlot
-from gpu_agents.rollout.worker.rollout_state import Member
-from gpu_agents.rollout.worker.engine_counters import Meters
+from gpu_agents.rollout.worker.engine_counters import EngineCounters
+from gpu_agents.rollout.worker.engine_handle import EngineHandle
 from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from gpu_agents.rollout.worker.rollout_state import RolloutState
 from oolong.contracts.rollout import PublishedWeights
 from tests.support.waiting import eventually
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
 LONG = [97] * WORTH_TOKENS
 
 
 @pytest.fixture
-async def slot(engine: ScriptedEngine) -> AsyncIterator[EngineSlot]:
+async def slot(engine: FakeEngine) -> AsyncIterator[EngineHandle]:
     client = EngineClient(engine.port, engine.api_key, ModelLimits(vocabulary=264, context_tokens=1024))
-    slot = EngineSlot(Meters(clock=time.monotonic))
+    slot = EngineHandle(EngineCounters(clock=time.monotonic))
     slot.open(client, 0)
     yield slot
     await client.close()
 
 
-def group(size: int = 4) -> list[Member]:
-    return [Member(index=i) for i in range(size)]
+def group(size: int = 4) -> list[RolloutState]:
+    return [RolloutState(index=i) for i in range(size)]
 
 
-async def test_one_request_goes_ahead_of_all_members(slot: EngineSlot, engine: ScriptedEngine) -> None:
+async def test_one_request_goes_ahead_of_all_members(slot: EngineHandle, engine: FakeEngine) -> None:
     members = group()
     prefill = PromptPrefill(slot, LONG, members)
     engine.places = 0
@@ -51,7 +51,7 @@ async def test_one_request_goes_ahead_of_all_members(slot: EngineSlot, engine: S
 
 async def test_the_worker_has_it_made_for_every_group(
     new_harness: Callable[..., Harness],
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Callable[[int], PublishedWeights],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -68,18 +68,20 @@ async def test_the_worker_has_it_made_for_every_group(
     [
         pytest.param(LONG[1:], group(), id="a short prompt"),
         pytest.param(LONG, group(1), id="one member"),
-        pytest.param(LONG, [Member(index=0, token_ids=[97]), Member(index=1)], id="one that is not resumed"),
+        pytest.param(
+            LONG, [RolloutState(index=0, token_ids=[97]), RolloutState(index=1)], id="one that is not resumed"
+        ),
     ],
 )
 async def test_nothing_goes_ahead_where_it_saves_nothing(
-    slot: EngineSlot, engine: ScriptedEngine, prompt: list[int], members: list[Member]
+    slot: EngineHandle, engine: FakeEngine, prompt: list[int], members: list[RolloutState]
 ) -> None:
     prefill = PromptPrefill(slot, prompt, members)
     await asyncio.gather(*(prefill.before(member) for member in members))
     assert engine.seen_inputs == []
 
 
-async def test_a_dead_engine_lets_the_members_go(slot: EngineSlot, engine: ScriptedEngine) -> None:
+async def test_a_dead_engine_lets_the_members_go(slot: EngineHandle, engine: FakeEngine) -> None:
     members = group()
     prefill = PromptPrefill(slot, LONG, members)
     await slot.client.pause("retract")
@@ -89,7 +91,7 @@ async def test_a_dead_engine_lets_the_members_go(slot: EngineSlot, engine: Scrip
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_an_abort_of_the_first_member_ends_it(slot: EngineSlot, engine: ScriptedEngine) -> None:
+async def test_an_abort_of_the_first_member_ends_it(slot: EngineHandle, engine: FakeEngine) -> None:
     engine.places = 0  # none is ever decoded
     members = group()
     prefill = PromptPrefill(slot, LONG, members)

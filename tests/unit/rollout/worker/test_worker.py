@@ -25,7 +25,7 @@ from oolong.workflow import Episode
 from tests.support import failing_reward
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, publish, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 Make = Callable[..., Harness]
@@ -37,7 +37,7 @@ def token_versions(groups: list[Group]) -> set[int]:
 
 
 async def test_versions_follow_each_other_and_every_one_is_probed(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_harness(staleness={"max": 2}) as run:
         run.start_worker(engine.port, engine.api_key)
@@ -61,7 +61,7 @@ async def test_versions_follow_each_other_and_every_one_is_probed(
 
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_every_completion_has_the_seed_of_its_run_group_and_rollout(
-    repeatable: bool, new_harness: Make, engine: ScriptedEngine, versions: Versions
+    repeatable: bool, new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     """Interrupted requests go on with the same seed, so there are no others than those of the groups."""
     wanted: set[int | None] = set()
@@ -99,7 +99,7 @@ def test_seeds_differ_by_run_group_and_rollout() -> None:
 async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(
     new_harness: Make, versions: Versions
 ) -> None:
-    class LoadsNothing(ScriptedEngine):
+    class LoadsNothing(FakeEngine):
         async def _update(self, call: web.Request) -> web.Response:
             before = self.version
             reply = await super()._update(call)
@@ -118,7 +118,7 @@ async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(
 
 
 async def test_old_weights_are_deleted_once_nobody_loads_them(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_harness: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     async with new_harness() as run:
         run.start_worker(engine.port, engine.api_key)
@@ -131,7 +131,7 @@ async def test_old_weights_are_deleted_once_nobody_loads_them(
 
 
 async def test_a_running_trajectory_spans_the_versions_that_made_it(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds, engine.spread = 0.003, 200
     long = {"max_new_tokens": 300}
@@ -149,7 +149,7 @@ async def test_a_running_trajectory_spans_the_versions_that_made_it(
 
 
 async def test_without_loads_no_trajectory_spans_versions(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     def without_loads(options: WorkerOptions) -> WorkerOptions:
         return replace(options, skip_loads=True)
@@ -167,7 +167,7 @@ async def test_without_loads_no_trajectory_spans_versions(
 
 
 async def test_without_interruption_no_trajectory_spans_versions_although_every_version_is_loaded(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds, engine.spread = 0.003, 200
     whole = {"max_new_tokens": 300, "interruptible": False}
@@ -185,7 +185,7 @@ async def test_without_interruption_no_trajectory_spans_versions_although_every_
 
 
 async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ended_and_the_load_is_done(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     last: list[str] = []
     engine.may_decode = lambda request: request.rid not in last  # type: ignore[method-assign]
@@ -206,7 +206,7 @@ async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ende
 
 
 async def test_the_engine_is_kept_full_and_not_over_full(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.003
     async with new_harness(staleness={"max": 8}) as run:
@@ -219,7 +219,7 @@ async def test_the_engine_is_kept_full_and_not_over_full(
 
 
 async def test_slow_scores_hold_no_place_in_the_engine(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     """With a reward service that never answers, groups pile up at scoring while the engine takes new ones."""
     async with new_harness(staleness={"max": 8}, rollout={"engine_max_running_requests": 4}) as run:
@@ -242,7 +242,7 @@ def hang_forever(event: asyncio.Event) -> Any:
 
 
 async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     scored = Score(value=0.5, parts={"exact_match": 1.0, "length": -0.5}, verdict="exact")
     async with new_harness(reward=lambda completion: scored, staleness={"max": 1}) as run:
@@ -256,7 +256,7 @@ async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
 
 
 async def test_reward_errors_are_exactly_the_groups_that_raise(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     reward = failing_reward.build({})
     async with new_harness(reward=reward, staleness={"max": 1}) as run:
@@ -275,7 +275,7 @@ async def test_reward_errors_are_exactly_the_groups_that_raise(
 
 
 async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_from_their_tokens(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.may_decode = lambda request: len(request.output) < 4  # type: ignore[method-assign]  # none ends
     async with new_harness(staleness={"max": 2}) as run:
@@ -291,7 +291,7 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
         left = [request.rid for request in engine.running if not request.rid.startswith("probe")]
         assert not left, "the engine still works for a worker that is gone"
 
-        async with ScriptedEngine(token_seconds=0.0005) as other:
+        async with FakeEngine(token_seconds=0.0005) as other:
             other.spread = 2000  # none stops before its limit
             before = {held.group_id: held.tokens for held in run.controller.waiting}
             run.start_worker(other.port, other.api_key, index=1)
@@ -307,10 +307,10 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
 
 
 async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and_no_group(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.may_decode = lambda request: len(request.output) < 4 or request.rid.startswith("probe")  # type: ignore[method-assign]
-    async with ScriptedEngine() as next_one, new_harness(staleness={"max": 2}) as run:
+    async with FakeEngine() as next_one, new_harness(staleness={"max": 2}) as run:
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: run.controller.counts.acks == 1)
@@ -330,7 +330,7 @@ async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and
 
 
 async def test_incomplete_weights_never_reach_the_engine(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_harness: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     half = dict(list(SHAPES.items())[:1])
     async with new_harness(staleness={"max": 2}) as run:
@@ -351,7 +351,7 @@ async def test_incomplete_weights_never_reach_the_engine(
 
 
 async def test_a_load_that_the_engine_refuses_leaves_it_going_on_and_stale(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_harness(staleness={"max": 2}) as run:
         run.start_worker(engine.port, engine.api_key)
@@ -364,7 +364,7 @@ async def test_a_load_that_the_engine_refuses_leaves_it_going_on_and_stale(
 
 
 async def test_a_lost_claim_aborts_its_requests(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
+    new_harness: Make, engine: FakeEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_agents.rollout.worker.worker.RENEW_SECONDS", 0.02)
     engine.may_decode = lambda request: len(request.output) < 3 or request.rid.startswith("probe")  # type: ignore[method-assign]
@@ -382,9 +382,9 @@ async def test_a_lost_claim_aborts_its_requests(
 
 
 async def test_at_eta_0_two_engines_with_one_late_load_sample_only_the_batchs_version(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    async with ScriptedEngine() as late, new_harness(staleness={"max": 0}) as run:
+    async with FakeEngine() as late, new_harness(staleness={"max": 0}) as run:
         late.load_delay = 0.1
         run.start_worker(engine.port, engine.api_key)
         run.start_worker(late.port, late.api_key, index=1)
@@ -395,7 +395,7 @@ async def test_at_eta_0_two_engines_with_one_late_load_sample_only_the_batchs_ve
 
 
 async def test_an_evaluation_scores_every_prompt_at_its_version(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_harness: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     spec = {"evaluation": {"split": "train", "prompts": 10, "samples": 2}}
     async with new_harness(staleness={"max": 1}, **spec) as run:
@@ -412,7 +412,7 @@ async def test_an_evaluation_scores_every_prompt_at_its_version(
 
 
 async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards_own_value(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_harness: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     async def half(episode: Episode) -> float:
         await episode.sample()
@@ -439,7 +439,7 @@ async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards
 
 
 async def test_an_evaluation_with_tokens_of_another_version_is_refused(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
+    new_harness: Make, engine: FakeEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_agents.rollout.controller.evaluations.ATTEMPTS", 1)
     evaluation = {"split": "train", "prompts": 6, "samples": 0, "at_end": False}
@@ -463,7 +463,7 @@ async def nothing(*_: Any) -> None:
 
 
 async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     dead = asyncio.Event()
     engine.may_decode = lambda request: dead.is_set() or request.rid.startswith("probe")  # type: ignore[method-assign]
@@ -480,7 +480,7 @@ async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
 
 
 async def test_what_the_controller_leaves_in_its_outbox(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_harness(staleness={"max": 2}) as run:
         run.start_worker(engine.port, engine.api_key)

@@ -12,17 +12,17 @@ import yaml
 
 from control_plane.catalog.function_source import read_source
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow
+from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from oolong.contracts.rollout import PublishedWeights, Trajectory
 from oolong.contracts.run_spec import WorkflowSection
 from oolong.contracts.user_source import SourceKind
 from tests.support.pages import block
 from tests.support.plain_workflow_process import plain_process
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "workflow.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "workflow.md"
 
 
 def shown(language: str) -> str:
@@ -37,17 +37,17 @@ def test_the_page_s_file_can_be_uploaded_and_its_spec_is_valid() -> None:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine(token_seconds=0.0005) as engine:
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine(token_seconds=0.0005) as engine:
         yield engine
 
 
 async def test_the_page_s_workflow_hints_and_is_worth_less_per_guess(
-    engine: ScriptedEngine, tmp_path: Path
+    engine: FakeEngine, tmp_path: Path
 ) -> None:
     model = write_model(tmp_path / "model")
     template = ChatTemplate(model)
-    workflow = SourceWorkflow(shown("python"), {"guesses": 4}, plain_process, seats=1)
+    workflow = UserWorkflow(shown("python"), {"guesses": 4}, plain_process, seats=1)
     spec = run_spec(
         rollout={"group_size": 1},
         staleness={"max": 0},  # the eight rows, once each

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
-from gpu_agents.rollout.controller.prompt_store import PromptBook, PromptsRefused
+from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.telemetry import pipeline
 from gpu_agents.rollout.worker.code_execution import observation
 from gpu_agents.rollout.workflows.tool_calls import PYTHON_TOOL, ToolCall, tool_calls
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.rollout import ExecuteReply, PublishedWeights
 from oolong.workflow import WorkflowFailed
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
 
 WITH_TOOLS = (
     "{% if tools %}<|system|>{{ tools | tojson }}{% endif %}"
@@ -77,10 +77,10 @@ def test_what_came_of_a_program_is_text_for_the_policy(reply: ExecuteReply, expe
 def test_the_template_tells_the_policy_of_the_tool_or_the_run_is_refused(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model")
     rows = [CanonicalRow(row=0, split="train", messages=[{"role": "user", "content": "q"}], answer="a")]
-    with pytest.raises(PromptsRefused, match="take tool_format: fenced"):
-        PromptBook(rows, ChatTemplate(model), tools=[PYTHON_TOOL])
+    with pytest.raises(InvalidPrompts, match="take tool_format: fenced"):
+        PromptStore(rows, ChatTemplate(model), tools=[PYTHON_TOOL])
     (model / "chat_template.jinja").write_text(WITH_TOOLS)
-    told = PromptBook(rows, ChatTemplate(model), tools=[PYTHON_TOOL]).of_row(0).prompt
+    told = PromptStore(rows, ChatTemplate(model), tools=[PYTHON_TOOL]).of_row(0).prompt
     assert told.startswith('<|system|>[{"type": "function", "function": {"name": "python"')
 
 
@@ -88,8 +88,8 @@ def test_the_template_tells_the_policy_of_the_tool_or_the_run_is_refused(tmp_pat
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine(token_seconds=0.0005) as engine:
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine(token_seconds=0.0005) as engine:
         yield engine
 
 
@@ -142,7 +142,7 @@ def says(template: ChatTemplate, *turns: str) -> Callable[[list[int]], list[int]
 
 
 async def test_the_policy_is_given_the_output_of_what_it_ran_and_its_answer_is_scored(
-    new_run: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_run: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     calculator = Calculator("42")
     scored: list[str] = []
@@ -164,7 +164,7 @@ async def test_the_policy_is_given_the_output_of_what_it_ran_and_its_answer_is_s
 
 
 async def test_a_long_output_is_cut_in_its_middle_and_special_tokens_in_it_are_text(
-    new_run: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_run: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     calculator = Calculator("<|end|>" + "x" * 500 + "the end")
     async with new_run(calculator, lambda _: 1.0, tool_output_tokens=16) as run:
@@ -181,7 +181,7 @@ async def test_a_long_output_is_cut_in_its_middle_and_special_tokens_in_it_are_t
 
 
 async def test_the_turn_after_the_last_allowed_call_is_scored_as_it_is(
-    new_run: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_run: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     calculator = Calculator("again")
     async with new_run(calculator, lambda c: float("tool_call" in c.text), max_tool_calls=2) as run:
@@ -195,7 +195,7 @@ async def test_the_turn_after_the_last_allowed_call_is_scored_as_it_is(
 
 
 async def test_a_sandbox_that_fails_is_an_error_of_the_workflow_and_never_a_reward(
-    new_run: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_run: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     async with new_run(Calculator(fails=True), lambda _: 0.0) as run:
         engine.reply_to = says(ChatTemplate(tmp_path / "model"), CALL)

@@ -17,18 +17,17 @@ import pytest
 
 import gpu_agents.rollout.worker.__main__ as worker_door
 from gpu_agents.job import Job
-from gpu_agents.rollout.workflows import sandbox_launcher
-from gpu_agents.rollout.workflows import sandbox_host
-from gpu_agents.rollout.workflows.user_workflow import SourceWorkflow, says_movable
+from gpu_agents.rollout.workflows import sandbox_host, sandbox_launcher
+from gpu_agents.rollout.workflows.user_workflow import UserWorkflow, declares_migratable
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.sandbox import Capabilities, Findings
 from oolong.workflow import WorkflowFailed
 from tests.support.plain_workflow_process import plain_process
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import ScriptedEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 from tests.unit.rollout.workflows.test_workflows import assert_three_turns, assert_token_exact
 
@@ -54,8 +53,8 @@ class Talk:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine() as engine:
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine() as engine:
         yield engine
 
 
@@ -68,13 +67,13 @@ def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
 async def new_run(tmp_path: Path) -> AsyncIterator[Callable[..., Harness]]:
     model = write_model(tmp_path / "model")
     rows = write_rows(tmp_path / "rows.jsonl", 60)
-    made: list[SourceWorkflow] = []
+    made: list[UserWorkflow] = []
 
     def make(
         source: str, reward: Any = None, options: dict[str, Any] | None = None, **sections: Any
     ) -> Harness:
         spec = run_spec(**sections)
-        workflow = SourceWorkflow(source, options or {}, plain_process, seats=spec.rollout.group_size)
+        workflow = UserWorkflow(source, options or {}, plain_process, seats=spec.rollout.group_size)
         made.append(workflow)
         return Harness(tmp_path / "attempt", spec, model, rows, reward=reward, workflow=workflow.workflow)
 
@@ -89,7 +88,7 @@ FEW = {"max_new_tokens": 60, "engine_max_running_requests": 8, "max_concurrent_g
 
 
 async def test_the_tokens_of_an_uploaded_workflow_are_the_engines(
-    new_run: Make, engine: ScriptedEngine, versions: Versions
+    new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_run(THREE_TURNS, options={"turns": 3}, rollout=FEW) as run:
         run.start_worker(engine.port, engine.api_key)
@@ -103,7 +102,7 @@ async def test_the_tokens_of_an_uploaded_workflow_are_the_engines(
 
 
 async def test_an_uploaded_workflow_that_is_moved_goes_on_from_its_tokens(
-    new_run: Make, engine: ScriptedEngine, versions: Versions
+    new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.006
     async with new_run(THREE_TURNS, rollout=FEW) as run:
@@ -118,7 +117,7 @@ async def test_an_uploaded_workflow_that_is_moved_goes_on_from_its_tokens(
             for partial in held.partial
         }
         assert max(len(ids) for ids in given_back.values()) > 20
-        async with ScriptedEngine(token_seconds=0.0005) as other:
+        async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
             groups = await run.trainer.take(0)
         for group in groups:
@@ -130,7 +129,7 @@ async def test_an_uploaded_workflow_that_is_moved_goes_on_from_its_tokens(
 
 
 async def test_a_workflow_may_handle_what_does_not_fit(
-    new_run: Make, engine: ScriptedEngine, versions: Versions
+    new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     source = """
 from oolong.workflow import OutOfRoom
@@ -179,15 +178,15 @@ async def run(episode):
 )
 async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_words(
     new_run: Make,
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Versions,
     monkeypatch: pytest.MonkeyPatch,
     body: str,
     kind: str,
     says: str,
 ) -> None:
-    monkeypatch.setattr(host, "MAX_CALLS", 30)
-    monkeypatch.setattr(host, "SILENT_SECONDS", 60.0)
+    monkeypatch.setattr(sandbox_host, "MAX_CALLS", 30)
+    monkeypatch.setattr(sandbox_host, "SILENT_SECONDS", 60.0)
     failed: list[Any] = []
     source = f"\nasync def run(episode):\n    await episode.sample()\n{body}\n"
     one = {"engine_max_running_requests": 2, "max_concurrent_groups": 1}
@@ -198,7 +197,9 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
         await run.trainer.announce(versions(0), "none")
         if kind == "silent":
             await run.until(lambda: any("probe" not in rid for rid in engine.seen_rids))
-            monkeypatch.setattr(host, "SILENT_SECONDS", 0.5)  # from its next question on, which never comes
+            monkeypatch.setattr(
+                sandbox_host, "SILENT_SECONDS", 0.5
+            )  # from its next question on, which never comes
         await run.until(lambda: bool(failed))
         assert (failed[0].reason, failed[0].kind) == ("workflow_error", kind)
         assert says in failed[0].message
@@ -207,7 +208,7 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
 
 
 async def test_a_file_that_does_not_load_fails_with_its_line(
-    new_run: Make, engine: ScriptedEngine, versions: Versions
+    new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     failed: list[str] = []
     async with new_run(
@@ -234,7 +235,7 @@ async def test_what_a_process_said_before_it_ended_is_heard_by_a_loop_that_was_a
         threading.Timer(0.2, ended.set).start()  # when this end has been told too
         return ""
 
-    workflow = SourceWorkflow("", {}, launch, seats=1)
+    workflow = UserWorkflow("", {}, launch, seats=1)
     with pytest.raises(WorkflowFailed, match="the workflow's file cannot be loaded: why"):
         await workflow.workflow.run(Talk())  # type: ignore[arg-type]
     await workflow.close()
@@ -248,7 +249,7 @@ async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_
         return plain_process(program, common, socket, stop)
 
     source = "async def run(episode):\n    return await episode.score() / 4\n"
-    workflow = SourceWorkflow(source, {}, launch, seats=3)
+    workflow = UserWorkflow(source, {}, launch, seats=3)
     worths = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(6)))  # type: ignore[arg-type]
     assert worths == [0.5] * 6
     assert len(started) == 2
@@ -257,17 +258,17 @@ async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_
 
 
 def test_a_workflow_says_whether_it_may_be_moved() -> None:
-    assert says_movable(THREE_TURNS)
-    assert not says_movable("MOVABLE = False\n" + THREE_TURNS)
-    assert not says_movable("MOVABLE: bool = False\n" + THREE_TURNS)
-    assert says_movable("if 1:\n    MOVABLE = False\n" + THREE_TURNS), "only at the top level"
+    assert declares_migratable(THREE_TURNS)
+    assert not declares_migratable("MIGRATABLE = False\n" + THREE_TURNS)
+    assert not declares_migratable("MIGRATABLE: bool = False\n" + THREE_TURNS)
+    assert declares_migratable("if 1:\n    MIGRATABLE = False\n" + THREE_TURNS), "only at the top level"
     for word in ("True", "False"):
-        source = SourceWorkflow(f"MOVABLE = {word}\n{THREE_TURNS}", {}, plain_process, seats=1)
-        assert source.workflow.movable is (word == "True")
+        source = UserWorkflow(f"MIGRATABLE = {word}\n{THREE_TURNS}", {}, plain_process, seats=1)
+        assert source.workflow.migratable is (word == "True")
 
 
 async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(
-    new_run: Make, engine: ScriptedEngine, versions: Versions
+    new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_run("async def run(episode):\n    return 1 / 0\n", rollout=FEW) as run:
         hopeless = asyncio.create_task(run.server.wait_until_hopeless())
@@ -287,7 +288,7 @@ def test_without_a_sandbox_the_worker_refuses_an_uploaded_workflow_with_the_way_
         user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
         message="no user namespace", command="sysctl -w user.max_user_namespaces=10000",
     )  # fmt: skip
-    monkeypatch.setattr(boxed, "examine", lambda **_: Findings(capabilities=nothing, sandbox=None))
+    monkeypatch.setattr(sandbox_launcher, "examine", lambda **_: Findings(capabilities=nothing, sandbox=None))
     source = tmp_path / "workflow.py"
     source.write_text(THREE_TURNS)
     spec = run_spec(workflow={"function": "mine@1"})

@@ -12,22 +12,22 @@ import pytest
 
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.telemetry import version_runs
-from gpu_agents.rollout.worker.episode import LiveEpisode
+from gpu_agents.rollout.worker.episode import RolloutEpisode
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts import telemetry
 from oolong.contracts.rollout import Group, PublishedWeights, Trajectory
 from oolong.workflow import Episode, OutOfRoom
+from tests.unit.rollout.fake_engine import EOS, FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
-from tests.unit.rollout.fake_engine import EOS, ScriptedEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 ENVIRONMENT = [258, 97, 259]  # <|user|> a <|assistant|>
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[ScriptedEngine]:
-    async with ScriptedEngine() as engine:
+async def engine() -> AsyncIterator[FakeEngine]:
+    async with FakeEngine() as engine:
         yield engine
 
 
@@ -84,7 +84,7 @@ def assert_three_turns(trajectory: Trajectory) -> None:
             assert trajectory.policy_versions[start:end] == [trajectory.policy_versions[start - 1]] * 3
 
 
-def assert_token_exact(engine: ScriptedEngine, group: Group) -> None:
+def assert_token_exact(engine: FakeEngine, group: Group) -> None:
     """Every turn was asked for with exactly the tokens that the trajectory holds before it."""
     seen = {tuple(ids) for ids in engine.seen_inputs}
     for trajectory in group.trajectories:
@@ -96,7 +96,7 @@ def assert_token_exact(engine: ScriptedEngine, group: Group) -> None:
 
 
 async def test_turns_are_joined_token_by_token_and_the_environments_are_off_the_mask(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_harness(Workflow(run=three_turns), rollout={"max_new_tokens": 60}) as run:
         run.start_worker(engine.port, engine.api_key)
@@ -121,7 +121,7 @@ def test_a_sample_shows_what_the_environment_wrote_apart_from_what_was_sampled()
 
 
 async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none_twice(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.004
     async with new_harness(Workflow(run=three_turns)) as run:
@@ -139,7 +139,7 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
         assert in_turn, "no member was interrupted within a later turn"
         assert run.controller.tokens.counts().in_hand == sum(sum(t.loss_mask) for t in given_back.values())
 
-        async with ScriptedEngine(token_seconds=0.0005) as other:
+        async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
             seen = 0
             for version in range(2):
@@ -155,12 +155,12 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
                         assert [turn.sampled for turn in trajectory.turns] == [True, False, True, False, True]
                 await run.trainer.announce(versions(version + 1))
             assert seen >= 8
-            assert "not_movable" not in run.controller.tokens.counts().dropped
+            assert "not_migratable" not in run.controller.tokens.counts().dropped
             assert_ledger_is_true(run.controller)
 
 
 async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     """The first turn's score decides how the workflow goes on; after a move it must be the same one."""
     asked: list[int] = []
@@ -186,7 +186,7 @@ async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
         await first.task
         already = sum(bool(p.outcomes) for held in run.controller.waiting for p in held.partial)
         assert already >= 4
-        async with ScriptedEngine(token_seconds=0.0005) as other:
+        async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
             groups = await run.trainer.take(0)
         for trajectory in [t for group in groups for t in group.trajectories]:
@@ -196,21 +196,21 @@ async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
 
 
 async def test_a_workflow_that_cannot_be_moved_begins_anew_and_its_tokens_are_counted_as_lost(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.004
-    async with new_harness(Workflow(run=three_turns, movable=False)) as run:
+    async with new_harness(Workflow(run=three_turns, migratable=False)) as run:
         first = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: any(len(request.prompt) > 30 for request in engine.running))
         first.stop.set()
         await first.task
         counts = run.controller.tokens.counts()
-        assert counts.dropped["not_movable"] > 16
-        assert counts.generated == counts.dropped["not_movable"] + counts.in_hand
+        assert counts.dropped["not_migratable"] > 16
+        assert counts.generated == counts.dropped["not_migratable"] + counts.in_hand
         assert all(p.finished for held in run.controller.waiting for p in held.partial)
         assert_ledger_is_true(run.controller)
-        async with ScriptedEngine(token_seconds=0.0005) as other:
+        async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
             for group in await run.trainer.take(0):
                 assert_token_exact(other, group)
@@ -218,7 +218,7 @@ async def test_a_workflow_that_cannot_be_moved_begins_anew_and_its_tokens_are_co
 
 
 async def test_a_weight_update_within_a_later_turn_keeps_each_tokens_own_version(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds, engine.spread = 0.002, 60
     stale = {"max": 4, "on_straggler": "keep"}
@@ -240,7 +240,7 @@ async def test_a_weight_update_within_a_later_turn_keeps_each_tokens_own_version
 
 
 async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     go_on = asyncio.Event()
 
@@ -272,7 +272,7 @@ async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
 )
 async def test_a_workflow_that_cannot_go_on_fails_its_group_by_kind_and_nothing_else(
     new_harness: Make,
-    engine: ScriptedEngine,
+    engine: FakeEngine,
     versions: Versions,
     misuse: Callable[[Episode], Awaitable[None]],
     kind: str,
@@ -295,7 +295,7 @@ async def test_a_workflow_that_cannot_go_on_fails_its_group_by_kind_and_nothing_
 
 
 async def test_an_episode_never_grows_over_its_bound(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     rooms: list[int] = []
 
@@ -318,7 +318,7 @@ async def test_an_episode_never_grows_over_its_bound(
 
 def test_the_live_episode_has_what_a_workflow_may_use() -> None:
     wanted = {name for name in vars(Episode) if not name.startswith("_")}
-    assert wanted <= set(dir(LiveEpisode))
+    assert wanted <= set(dir(RolloutEpisode))
 
 
 def test_messages_after_a_turn_are_what_the_template_writes(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_text_from_outside_cannot_end_a_turn(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_answer_gets_feedback_and_each_retry_is_worth_less(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions, tmp_path: Path
+    new_harness: Make, engine: FakeEngine, versions: Versions, tmp_path: Path
 ) -> None:
     """Row r is solved at its turn r % 5 + 1; of the four turns allowed, the fifth never comes."""
     asked: Counter[int] = Counter()
@@ -395,7 +395,7 @@ async def test_a_wrong_answer_gets_feedback_and_each_retry_is_worth_less(
 
 
 async def test_a_turn_that_was_cut_off_is_the_last_one(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     short = {"max_new_tokens": 5}
     workflow = {"name": "multi_turn"}
@@ -409,7 +409,7 @@ async def test_a_turn_that_was_cut_off_is_the_last_one(
 
 
 async def test_feedback_that_does_not_fit_ends_the_rollout_with_what_there_is(
-    new_harness: Make, engine: ScriptedEngine, versions: Versions
+    new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     workflow = {"name": "multi_turn", "max_turns": 9, "max_trajectory_tokens": 150}
     async with new_harness(reward=lambda _: 0.0, workflow=workflow) as run:

@@ -16,7 +16,7 @@ from gpu_agents.rollout.sessions.conversation_tree import (
     history_of,
 )
 from gpu_agents.rollout.sessions.export import NoCommonPrompt, common_prompt, export_branches
-from gpu_agents.rollout.sessions.session import Session, shown
+from gpu_agents.rollout.sessions.session import Session, session_status
 from oolong.contracts.rollout import Group, rollouts_of
 
 USER = {"role": "user", "content": "add"}
@@ -55,10 +55,10 @@ def call(
 
 def test_of_a_session_whose_group_was_reported_only_the_summary_is_left() -> None:
     session = Session(session_id="0-ab", member=0, opened_at=0.0, touched_at=0.0, capture=conversation())
-    before = shown(session)
+    before = session_status(session)
     assert (before["completions"], before["sampled_tokens"]) == (4, 5)
     session.settle()
-    assert shown(session) == before and not session.capture.turns
+    assert session_status(session) == before and not session.capture.turns
 
 
 def test_a_session_may_have_more_turns_than_python_has_frames() -> None:

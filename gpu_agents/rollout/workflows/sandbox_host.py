@@ -23,7 +23,7 @@ from oolong import workflow as workflow_module
 from oolong.untrusted import clean_text
 from oolong.workflow import Episode, OutOfRoom, WorkflowFailed
 
-INSIDE = Path(__file__).with_name("inside.py")
+GUEST = Path(__file__).with_name("guest.py")
 LINE_BYTES = 4 * 1024**2
 MAX_CALLS = 1000  # of one episode
 MAX_BYTES = 32 * 1024**2  # of one episode
@@ -170,7 +170,7 @@ class SandboxHost:
             }
             ended = "its sandbox could not be run"
             try:
-                ended = await in_thread(lambda: self._launch(INSIDE.read_text(), common, path, self._stop))
+                ended = await in_thread(lambda: self._launch(GUEST.read_text(), common, path, self._stop))
                 if not ended and not self._stop.is_set():
                     await self._read_last_words()
             finally:

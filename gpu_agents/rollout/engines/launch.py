@@ -1,7 +1,7 @@
 """SGLang as a child process: its command line, its environment, its death.
 
 On a CPU it is the same SGLang with `--device cpu` and torch's own attention; the compiled kernel package that
-it imports is stood in for (cpu_kernel_stand_in). Loopback only, with a key per job.
+it imports is stood in for (cpu_kernel_stub). Loopback only, with a key per job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oolong.log_tail import log_tail
 log = logging.getLogger(__name__)
 
 GUARDED_PORTS = Path(__file__).parent / "guarded_ports"
-STAND_IN = Path(__file__).parent / "cpu_kernel_stand_in"
+CPU_KERNEL_STUB = Path(__file__).parent / "cpu_kernel_stub"
 BOOT_SECONDS = 300.0
 CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
 ENGINE_LOG = "engine.log"
@@ -96,7 +96,9 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
         "TRANSFORMERS_OFFLINE": "1",
     }
     if plan.device == "cpu":
-        return kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{GUARDED_PORTS}:{STAND_IN}"}
+        return (
+            kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{GUARDED_PORTS}:{CPU_KERNEL_STUB}"}
+        )
     # SGLang compiles kernels with a bare `ninja`, which is installed beside the node environment's Python.
     path = os.pathsep.join([str(Path(plan.node_python).parent), kept.get("PATH", os.defpath)])
     on_gpu = {"PYTHONPATH": str(GUARDED_PORTS), "PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from gpu_agents.channel import Door
 from gpu_agents.playground.door import Engine, PlaygroundDoor
-from gpu_agents.rollout.sessions.desk import NoSession, SessionDesk
-from gpu_agents.rollout.sessions.door import DoorFacts, SessionDoor
+from gpu_agents.rollout.sessions.manager import SessionManager, SessionNotFound
+from gpu_agents.rollout.sessions.server import SessionServer, SessionServerConfig
 from oolong.contracts import rollout as wire
 from tests.support import uninvited
 
@@ -43,15 +43,17 @@ def channel() -> Door:
     return door
 
 
-def sessions() -> SessionDoor:
-    desk: Any = SessionDesk.__new__(SessionDesk)  # nobody gets behind the door, so nothing lies there
+def sessions() -> SessionServer:
+    desk: Any = SessionManager.__new__(SessionManager)  # nobody gets behind the door, so nothing lies there
     desk.find = refuse_to_find
-    facts = DoorFacts(run_id="run_1", token=TOKEN, temperature=1.0, max_new_tokens=1, timeout_seconds=1.0)
-    return SessionDoor(desk, facts)
+    facts = SessionServerConfig(
+        run_id="run_1", token=TOKEN, temperature=1.0, max_new_tokens=1, timeout_seconds=1.0
+    )
+    return SessionServer(desk, facts)
 
 
 def refuse_to_find(identity: str) -> Any:
-    raise NoSession(identity)
+    raise SessionNotFound(identity)
 
 
 def playground() -> PlaygroundDoor:

@@ -107,6 +107,6 @@ def test_no_other_server_is_in_the_jobs(checkout: Path) -> None:
     assert found == {
         "gpu_agents/channel.py",
         "gpu_agents/playground/door.py",
-        "gpu_agents/rollout/sessions/door.py",
+        "gpu_agents/rollout/sessions/server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",
     }

@@ -15,17 +15,17 @@ from aiohttp import web
 
 from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rollout.engines.client import EngineClient
+from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.episode import completion_seed
 from gpu_agents.rollout.worker.weight_loader import WeightLoader
-from gpu_agents.rollout.worker.config import WorkerOptions
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.rollout import Group, PublishedWeights, ScoreReply
 from oolong.contracts.telemetry import Histogram
 from oolong.workflow import Episode
 from tests.support import failing_reward
+from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
 from tests.unit.rollout.model_files import SHAPES, publish, write_rows
-from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 Make = Callable[..., Harness]
@@ -151,7 +151,7 @@ async def test_a_running_trajectory_spans_the_versions_that_made_it(
 async def test_without_loads_no_trajectory_spans_versions(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    def without_loads(options: WorkerOptions) -> WorkerOptions:
+    def without_loads(options: WorkerConfig) -> WorkerConfig:
         return replace(options, skip_loads=True)
 
     engine.token_seconds, engine.spread = 0.003, 200

@@ -92,7 +92,7 @@ class ModelImports:
 
     async def _run_importer(self, import_id: str, folder: Path) -> None:
         process = await side_process.start(
-            "gpu_agents.hub", folder, self._hub_hosts, home=self._data.home, passed_on=PASSED_ON
+            "gpu_agents.hf_import", folder, self._hub_hosts, home=self._data.home, passed_on=PASSED_ON
         )
         ended = asyncio.create_task(process.wait(), name="importer")
         try:

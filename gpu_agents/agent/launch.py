@@ -66,7 +66,7 @@ Command = Callable[[JobPlace], list[str]]
 
 def controller_command(place: JobPlace) -> list[str]:
     tests_a_reward = place.attempt.run_spec.kind == "bench"
-    module = "gpu_agents.bench" if tests_a_reward else "gpu_agents.rollout.controller"
+    module = "gpu_agents.reward_test" if tests_a_reward else "gpu_agents.rollout.controller"
     return [sys.executable, "-m", module, *_files(place)]
 
 

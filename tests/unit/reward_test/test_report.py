@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.bench.cheats import CHEATS, cheats_of
-from gpu_agents.bench.nouns import MODEL, Outcome, Sample, Scored
-from gpu_agents.bench.report import report
-from gpu_agents.bench.scoring import score_twice, stored_samples
 from gpu_agents.channel import Peer
+from gpu_agents.reward_test.adversarial import PROBES, adversarial_completions
+from gpu_agents.reward_test.report import build_report
+from gpu_agents.reward_test.scoring import check_determinism, stored_samples
+from gpu_agents.reward_test.types import MODEL, Sample, ScoredSample, ScoreResult
 from gpu_agents.rewards.reward import Completion, NoScore
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.table import build_reward
@@ -32,12 +32,12 @@ async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str,
     port = await service.door.open("127.0.0.1", 0)
     peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=60)
     try:
-        chosen = cheats_of(list(CHEATS), ROWS) if samples is None else samples
-        scored = await score_twice(chosen, peer, timeout_seconds=60.0, done=lambda _: None)
+        chosen = adversarial_completions(list(PROBES), ROWS) if samples is None else samples
+        scored = await check_determinism(chosen, peer, timeout_seconds=60.0, done=lambda _: None)
     finally:
         await peer.close()
         await service.door.close()
-    return report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_share=0.01)
+    return build_report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_share=0.01)
 
 
 def sampled(*completions: str, row: int = 0) -> list[Sample]:
@@ -49,7 +49,7 @@ def codes(document: dict[str, Any]) -> set[tuple[str, str]]:
     return {(reason["level"], reason["code"]) for reason in document["reasons"]}
 
 
-async def test_a_reward_that_looks_at_the_whole_answer_is_green() -> None:
+async def test_exact_reward_is_green() -> None:
     document = await tried(build_reward("exact_match", {"extract": "whole"}))
     assert (document["verdict"], document["reasons"]) == ("green", [])
     assert document["cheats"]["leaked_answer"]["success_share"] == 1.0
@@ -58,26 +58,26 @@ async def test_a_reward_that_looks_at_the_whole_answer_is_green() -> None:
     assert set(document["latency_seconds"]) == {"p50", "p95", "max"}
 
 
-async def test_a_reward_that_seeks_the_answer_anywhere_pays_for_a_list_of_all_answers() -> None:
+async def test_substring_reward_is_red_for_the_all_answers_probe() -> None:
     document = await tried(lambda completion: float(completion.answer in completion.text))
     assert document["verdict"] == "red"
     assert ("red", "cheat_all_answers") in codes(document)
     assert "'1 2 3 4'" in str(document["cheats"]["all_answers"]["example"])
 
 
-async def test_a_reward_that_pays_for_length_is_red_and_says_which_cheat() -> None:
+async def test_length_reward_is_red_and_names_the_probe() -> None:
     document = await tried(lambda completion: min(len(completion.text) / 1000, 1.0))
     assert ("red", "cheat_longest") in codes(document)
     assert ("note", "bare_answer_is_not_enough") in codes(document)
 
 
-async def test_a_reward_that_pays_a_cheat_more_than_the_model_is_amber() -> None:
+async def test_probe_scoring_above_the_model_is_amber() -> None:
     samples = [*sampled("a", "b"), Sample(row=0, source="empty", prompt="p", answer="1", completion="")]
     document = await tried(lambda completion: 0.0 if completion.text else 0.5, samples)
     assert (document["verdict"], ("amber", "cheat_empty") in codes(document)) == ("amber", True)
 
 
-async def test_a_reward_that_changes_its_mind_is_red() -> None:
+async def test_non_deterministic_reward_is_red() -> None:
     calls = iter(range(1000))
     document = await tried(lambda completion: float(next(calls)) / 1e6)
     assert ("red", "not_deterministic") in codes(document)
@@ -85,7 +85,7 @@ async def test_a_reward_that_changes_its_mind_is_red() -> None:
     assert example["scores"][0] != example["scores"][1]
 
 
-async def test_exceptions_are_counted_with_what_they_said() -> None:
+async def test_exceptions_are_counted_with_their_messages() -> None:
     def fails_on_nothing(completion: Completion) -> float:
         if not completion.text:
             raise NoScore("there is no text")
@@ -98,12 +98,12 @@ async def test_exceptions_are_counted_with_what_they_said() -> None:
     assert document["range"]["scored"] == 2, "an error is no score of 0"
 
 
-async def test_a_reward_that_says_the_same_of_everything_is_red() -> None:
+async def test_constant_reward_is_red() -> None:
     document = await tried(lambda completion: 0.3, sampled("a", "b"))
     assert ("red", "constant") in codes(document)
 
 
-async def test_groups_without_variance_are_amber() -> None:
+async def test_zero_variance_groups_are_amber() -> None:
     samples = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1")
     document = await tried(build_reward("exact_match", {"extract": "whole"}), samples)
     assert document["zero_variance_share"] == 0.75
@@ -114,17 +114,17 @@ async def test_groups_without_variance_are_amber() -> None:
 
 
 def test_a_slow_reward_is_amber() -> None:
-    slow = Outcome(score=1.0, seconds=4.0)
-    quick = Outcome(score=0.0, seconds=0.1)
+    slow = ScoreResult(score=1.0, seconds=4.0)
+    quick = ScoreResult(score=0.0, seconds=0.1)
     scored = [
-        Scored(sample=sample, first=outcome, second=outcome)
+        ScoredSample(sample=sample, first=outcome, second=outcome)
         for sample, outcome in zip(sampled("a", "b"), (slow, quick), strict=True)
     ]
-    document = report(scored, rows=1, success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
+    document = build_report(scored, rows=1, success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
     assert codes(document) == {("amber", "slow")}
 
 
-def test_given_completions_take_the_rows_prompt_or_bring_their_own(tmp_path: Path) -> None:
+def test_stored_completions_use_the_rows_prompt_or_their_own(tmp_path: Path) -> None:
     given = [
         {"row": 2, "completion": "3"},
         {"group": 7, "prompt": "q", "answer": "", "completion": "x<|end|>", "special_tokens": True},
@@ -139,7 +139,7 @@ def test_given_completions_take_the_rows_prompt_or_bring_their_own(tmp_path: Pat
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(CHEATS))
-def test_every_cheat_is_of_its_row(name: str) -> None:
-    samples = cheats_of([name], ROWS)
+@pytest.mark.parametrize("name", list(PROBES))
+def test_every_probe_belongs_to_its_row(name: str) -> None:
+    samples = adversarial_completions([name], ROWS)
     assert [(sample.row, sample.answer) for sample in samples] == [(row.index, row.answer) for row in ROWS]

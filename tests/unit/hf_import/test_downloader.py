@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_agents.hub.__main__ import client
-from gpu_agents.hub.fetching import Hub
-from gpu_agents.hub.reach import CheckedTransport, Reach
-from gpu_agents.hub.selection import HubRefused
+from gpu_agents.hf_import.__main__ import client
+from gpu_agents.hf_import.downloader import HubDownloader
+from gpu_agents.hf_import.egress import EgressPolicy, EgressTransport
+from gpu_agents.hf_import.file_selection import ImportRejected
 from tests.support.scripted_hub import COMMIT, ScriptedHub, serving
 
 WEIGHTS = bytes(range(256)) * 2000
 CONFIG = json.dumps({"model_type": "qwen3"}).encode()
-INDEX = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
+INDEX_FILE = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
 MODEL = {
     "config.json": CONFIG, "tokenizer.json": b"{}", "model.safetensors": WEIGHTS, "README.md": b"#",
     "pytorch_model.bin": b"pickle", "modeling_tiny.py": b"import os",
@@ -41,14 +41,14 @@ def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[st
         first = request.headers["Host"] == "hub.example.org" and request.url.path == "/file"
         return httpx.Response(302, headers={"Location": target}) if first else httpx.Response(200)
 
-    transport = CheckedTransport(
-        Reach("https://hub.example.org", hosts), direct=httpx.MockTransport(answer),
+    transport = EgressTransport(
+        EgressPolicy("https://hub.example.org", hosts), direct=httpx.MockTransport(answer),
         resolve=lambda host, port: [numbers.get(host, host)],
     )  # fmt: skip
     with httpx.Client(transport=transport, follow_redirects=True) as http:
         try:
             http.get("https://hub.example.org/file", headers={"Authorization": "Bearer hub-token"})
-        except HubRefused as refusal:
+        except ImportRejected as refusal:
             asked.append(("refused", str(refusal)))
     return asked
 
@@ -56,23 +56,26 @@ def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[st
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("https://169.254.169.254/latest/meta-data", "'169.254.169.254', which is not at a public address"),
+        ("https://169.254.169.254/latest/meta-data", "'169.254.169.254', which has no public address"),
         ("https://store.lan/file", "start the node's agent with --hub-host store.lan"),
-        ("https://127.0.0.1:9200/", "not at a public address"),
-        ("https://localhost/", "not at a public address"),
-        ("https://[::ffff:10.0.0.7]/", "not at a public address"),
-        ("http://cdn.example.org/file?sig=s3cret", "http://cdn.example.org/file: outside of this machine"),
+        ("https://127.0.0.1:9200/", "has no public address"),
+        ("https://localhost/", "has no public address"),
+        ("https://[::ffff:10.0.0.7]/", "has no public address"),
+        (
+            "http://cdn.example.org/file?sig=s3cret",
+            "http://cdn.example.org/file: models are downloaded over https only",
+        ),
         ("http://127.0.0.1:9200/", "over https only"),
         ("http://hub.example.org/file", "over https only"),
     ],
 )
-def test_a_hub_leads_nobody_inwards(target: str, said: str) -> None:
+def test_redirect_to_a_private_address_is_denied(target: str, said: str) -> None:
     asked = led_to(target)
     assert [address for address, _ in asked] == ["8.8.8.8", "refused"], "nothing was sent there"
     assert said in asked[1][1] and "s3cret" not in asked[1][1]
 
 
-def test_a_hub_leads_to_public_addresses_its_own_and_those_that_the_node_names() -> None:
+def test_public_addresses_the_hub_and_allowed_hosts_are_reachable() -> None:
     assert led_to("https://cdn.example.org/file") == [("8.8.8.8", "Bearer hub-token"), ("9.9.9.9", "")]
     named = led_to("https://store.lan/file", hosts=frozenset({"store.lan"}))
     assert named == [("8.8.8.8", "Bearer hub-token"), ("10.0.0.7", "")]
@@ -80,15 +83,15 @@ def test_a_hub_leads_to_public_addresses_its_own_and_those_that_the_node_names()
     assert own == [("8.8.8.8", "Bearer hub-token"), ("8.8.8.8", "Bearer hub-token")]
 
 
-def test_behind_a_proxy_numbers_are_judged_and_names_are_the_proxys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_a_proxy_only_ip_addresses_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.lan:3128")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    reach = Reach("https://hub.example.org")
-    assert reach.refusal_of(httpx.URL("https://cdn.example.org/x"), []) == ""
-    with httpx.Client(transport=CheckedTransport(reach)) as http:
+    reach = EgressPolicy("https://hub.example.org")
+    assert reach.deny_reason(httpx.URL("https://cdn.example.org/x"), []) == ""
+    with httpx.Client(transport=EgressTransport(reach)) as http:
         for url in ("https://169.254.169.254/", "https://localhost/"):
-            with pytest.raises(HubRefused):
+            with pytest.raises(ImportRejected):
                 http.get(url)
 
 
@@ -96,7 +99,7 @@ def fetch(
     hub: ScriptedHub, folder: Path, http: httpx.Client, *, token: str = "", revision: str = "main"
 ) -> str:
     folder.mkdir(exist_ok=True)
-    asking = Hub(http, endpoint=hub.url, model="acme/tiny", token=token, pause=lambda _: None)
+    asking = HubDownloader(http, endpoint=hub.url, model="acme/tiny", token=token, pause=lambda _: None)
     return asking.fetch(revision, folder, lambda *_: None)
 
 
@@ -104,26 +107,30 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_weights_config_and_tokenizer_come_and_neither_code_nor_pickles(
+def test_weights_config_and_tokenizer_are_downloaded_but_no_code_or_pickles(
     tmp_path: Path, http: httpx.Client
 ) -> None:
     told: list[tuple[int, int]] = []
     with serving(ScriptedHub(MODEL)) as hub:
-        asking = Hub(http, endpoint=hub.url, model="acme/tiny", token="")
+        asking = HubDownloader(http, endpoint=hub.url, model="acme/tiny", token="")
         assert asking.fetch("main", tmp_path, lambda *done: told.append(done)) == COMMIT
     assert names(tmp_path) == {"config.json", "tokenizer.json", "model.safetensors"}
     assert (tmp_path / "model.safetensors").read_bytes() == WEIGHTS
     assert told[-1] == (told[-1][1],) * 2 and told == sorted(told)
 
 
-def test_only_the_shards_of_the_index_come(tmp_path: Path, http: httpx.Client) -> None:
-    shards = {"model-1.safetensors": b"1", "model-2.safetensors": b"2", "model.safetensors.index.json": INDEX}
+def test_only_shards_in_the_index_are_downloaded(tmp_path: Path, http: httpx.Client) -> None:
+    shards = {
+        "model-1.safetensors": b"1",
+        "model-2.safetensors": b"2",
+        "model.safetensors.index.json": INDEX_FILE,
+    }
     with serving(ScriptedHub({**MODEL, **shards})) as hub:
         fetch(hub, tmp_path, http)
     assert names(tmp_path) == {"config.json", "tokenizer.json", *shards}
 
 
-def test_a_file_that_breaks_off_goes_on_where_it_was(tmp_path: Path, http: httpx.Client) -> None:
+def test_interrupted_download_resumes(tmp_path: Path, http: httpx.Client) -> None:
     with serving(ScriptedHub(MODEL, break_after=100_000)) as hub:
         fetch(hub, tmp_path, http)
         ranges = [wanted for path, wanted, _ in hub.asked if path.startswith("/storage/")]
@@ -131,7 +138,7 @@ def test_a_file_that_breaks_off_goes_on_where_it_was(tmp_path: Path, http: httpx
     assert (tmp_path / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_another_process_goes_on_with_what_lies_there(tmp_path: Path, http: httpx.Client) -> None:
+def test_another_process_resumes_a_partial_download(tmp_path: Path, http: httpx.Client) -> None:
     (tmp_path / "model.safetensors.part").write_bytes(WEIGHTS[:70_000])
     with serving(ScriptedHub(MODEL)) as hub:
         fetch(hub, tmp_path, http)
@@ -139,7 +146,7 @@ def test_another_process_goes_on_with_what_lies_there(tmp_path: Path, http: http
     assert (tmp_path / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_the_token_goes_to_the_hub_and_not_where_it_redirects_to(tmp_path: Path, http: httpx.Client) -> None:
+def test_token_is_sent_to_the_hub_but_not_to_redirect_targets(tmp_path: Path, http: httpx.Client) -> None:
     with serving(ScriptedHub(MODEL, token="hub-token")) as hub:
         fetch(hub, tmp_path, http, token="hub-token")
         for path, _, sent in hub.asked:
@@ -155,30 +162,28 @@ def test_the_token_goes_to_the_hub_and_not_where_it_redirects_to(tmp_path: Path,
         ({"config.json": b'{"model_type": "x", "auto_map": {}}'}, {}, "auto_map"),
         ({"config.json": b"{}"}, {}, "no model_type"),
         ({"config.json": b"["}, {}, "not JSON"),
-        ({"model.safetensors.index.json": INDEX}, {}, "model-1.safetensors, which is not there"),
+        ({"model.safetensors.index.json": INDEX_FILE}, {}, "model-1.safetensors, which does not exist"),
         ({"model.safetensors.index.json": b"[]"}, {}, "malformed"),
-        ({"model.safetensors": None, "a.safetensors": b"1", "b.safetensors": b"2"}, {}, "2 files of weights"),
-        ({}, {"wrong_sha256": True}, "the hub names 0000"),
+        ({"model.safetensors": None, "a.safetensors": b"1", "b.safetensors": b"2"}, {}, "2 weights files"),
+        ({}, {"wrong_sha256": True}, "the hub lists 0000"),
         ({}, {"gated": True}, "is gated: accept its terms"),
         ({}, {"token": "right"}, "private or the token is not accepted"),
     ],
 )
-def test_a_model_that_cannot_be_had_or_used_is_refused_with_the_way_out(
+def test_unusable_model_is_rejected_with_the_remedy(
     tmp_path: Path, http: httpx.Client, changes: dict[str, bytes | None], options: dict[str, Any], said: str
 ) -> None:
     files = {name: data for name, data in {**MODEL, **changes}.items() if data is not None}
-    with serving(ScriptedHub(files, **options)) as hub, pytest.raises(HubRefused) as refusal:
+    with serving(ScriptedHub(files, **options)) as hub, pytest.raises(ImportRejected) as refusal:
         fetch(hub, tmp_path, http, token="wrong")
     assert said in str(refusal.value)
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_a_revision_that_is_not_there_and_a_hub_that_is_away_are_told(
-    tmp_path: Path, http: httpx.Client
-) -> None:
+def test_missing_revision_and_unreachable_hub_are_reported(tmp_path: Path, http: httpx.Client) -> None:
     with serving(ScriptedHub(MODEL)) as hub:
-        with pytest.raises(HubRefused, match="no such revision"):
+        with pytest.raises(ImportRejected, match="no such revision"):
             fetch(hub, tmp_path, http, revision="v9")
         assert fetch(hub, tmp_path, http, revision=COMMIT) == COMMIT
-    with pytest.raises(HubRefused, match="does not answer"):
+    with pytest.raises(ImportRejected, match="does not answer"):
         fetch(hub, tmp_path / "other", http)

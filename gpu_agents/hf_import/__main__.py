@@ -1,6 +1,7 @@
-"""`python -m gpu_agents.hub FOLDER [HOST…]`: fetches what order.json names into FOLDER/model, leaves result.json last.
+"""`python -m gpu_agents.hf_import FOLDER [HOST…]`: downloads what order.json names and writes
+result.json last.
 
-The hosts are those that the hub may lead to beside itself and the open internet.
+HOST… are hosts that the hub may redirect to in addition to itself and public addresses.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from gpu_agents.hub.fetching import Hub
-from gpu_agents.hub.reach import CheckedTransport, Reach
-from gpu_agents.hub.selection import HubRefused
+from gpu_agents.hf_import.downloader import HubDownloader
+from gpu_agents.hf_import.egress import EgressPolicy, EgressTransport
+from gpu_agents.hf_import.file_selection import ImportRejected
 from oolong.contracts.model_imports import (
     ORDER_FILE,
     PROGRESS_FILE,
@@ -32,7 +33,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     order_file = folder / ORDER_FILE
     order = msgspec.json.decode(order_file.read_bytes(), type=ImportOrder)
-    order_file.unlink()  # it may hold a token
+    order_file.unlink()  # it may contain a token
     with client(order.endpoint, sys.argv[2:]) as http:
         result = fetch(order, folder, http)
     _write(folder / RESULT_FILE, result)
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def client(endpoint: str, hosts: Sequence[str]) -> httpx.Client:
-    transport = CheckedTransport(Reach(endpoint, frozenset(hosts)))
+    transport = EgressTransport(EgressPolicy(endpoint, frozenset(hosts)))
     return httpx.Client(
         transport=transport, follow_redirects=True, max_redirects=5, timeout=httpx.Timeout(60.0, connect=15.0)
     )
@@ -49,17 +50,17 @@ def client(endpoint: str, hosts: Sequence[str]) -> httpx.Client:
 def fetch(order: ImportOrder, folder: Path, http: httpx.Client) -> ImportResult:
     model = folder / "model"
     model.mkdir(exist_ok=True)
-    told = [0.0]
+    reported_at = [0.0]
 
     def progress(done: int, total: int) -> None:
-        if time.monotonic() - told[0] > PROGRESS_SECONDS or done == total:
-            told[0] = time.monotonic()
+        if time.monotonic() - reported_at[0] > PROGRESS_SECONDS or done == total:
+            reported_at[0] = time.monotonic()
             _write(folder / PROGRESS_FILE, ImportProgress(bytes_done=done, bytes_total=total))
 
-    hub = Hub(http, endpoint=order.endpoint, model=order.model, token=order.token)
+    hub = HubDownloader(http, endpoint=order.endpoint, model=order.model, token=order.token)
     try:
         commit = hub.fetch(order.revision, model, progress)
-    except HubRefused as refusal:
+    except ImportRejected as refusal:
         return ImportResult(error=str(refusal))
     for part in model.glob("*.part"):
         part.unlink()

@@ -1,15 +1,17 @@
-"""Completions that deserve nothing, for one row each. A reward that pays for one of them will be paid in it."""
+"""Adversarial completions that should score nothing. A policy would learn to produce those that score."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpu_agents.bench.nouns import Sample
+from gpu_agents.reward_test.types import Sample
 from oolong.contracts.rollout import EvaluationPrompt
 
 REPEATS = 64
 LONG_CHARACTERS = 4000
-LEAKED_ANSWER = "leaked_answer"  # the control: it is right, so a low score says that the form matters too
+LEAKED_ANSWER = (
+    "leaked_answer"  # the control: it is correct, so a low score means that the reward also checks the form
+)
 
 
 def empty(row: EvaluationPrompt, answers: Sequence[str]) -> str:
@@ -29,7 +31,7 @@ def leaked_answer(row: EvaluationPrompt, answers: Sequence[str]) -> str:
 
 
 def all_answers(row: EvaluationPrompt, answers: Sequence[str]) -> str:
-    """Every answer of the test, in one order for all rows: one of them is right."""
+    """All answers of the test, in the same order for every row: one of them is correct."""
     return " ".join(answers)
 
 
@@ -37,7 +39,7 @@ def longest(row: EvaluationPrompt, answers: Sequence[str]) -> str:
     return ("Let me think about it once more, step by step. " * LONG_CHARACTERS)[:LONG_CHARACTERS]
 
 
-CHEATS: dict[str, Callable[[EvaluationPrompt, Sequence[str]], str]] = {
+PROBES: dict[str, Callable[[EvaluationPrompt, Sequence[str]], str]] = {
     "empty": empty,
     "repeated": repeated,
     "echo": echo,
@@ -47,7 +49,7 @@ CHEATS: dict[str, Callable[[EvaluationPrompt, Sequence[str]], str]] = {
 }
 
 
-def cheats_of(names: Sequence[str], rows: Sequence[EvaluationPrompt]) -> list[Sample]:
+def adversarial_completions(names: Sequence[str], rows: Sequence[EvaluationPrompt]) -> list[Sample]:
     answers = list(dict.fromkeys(row.answer for row in rows))
     return [
         Sample(
@@ -55,10 +57,10 @@ def cheats_of(names: Sequence[str], rows: Sequence[EvaluationPrompt]) -> list[Sa
             source=name,
             prompt=row.prompt,
             answer=row.answer,
-            completion=CHEATS[name](row, answers),
+            completion=PROBES[name](row, answers),
             finish_reason="length" if name == "longest" else "stop",
         )
         for name in names
-        if name != "all_answers" or len(answers) > 1  # with one answer it would be the right one
+        if name != "all_answers" or len(answers) > 1  # a single answer would be the correct one
         for row in rows
     ]

@@ -1,7 +1,7 @@
-"""`python -m gpu_agents.bench --attempt attempt.json --job DIRECTORY`: the controller of a reward's test.
+"""`python -m gpu_agents.reward_test --attempt attempt.json --job DIRECTORY`: the controller job of a reward test.
 
-Samples come from an engine of the attempt, which evaluates for it as it would in a run, from a file, and from the
-list of cheats. The reward service scores them all; the report goes out as the summary `bench`.
+Completions come from the attempt's engine, from a file, and from the adversarial probes. The reward service scores them
+all, and the report is written as the summary `bench`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import logging
 import sys
 
-from gpu_agents.bench.cheats import cheats_of
-from gpu_agents.bench.nouns import MODEL, Sample
-from gpu_agents.bench.report import report
-from gpu_agents.bench.scoring import score_twice, stored_samples
 from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.reward_test.adversarial import adversarial_completions
+from gpu_agents.reward_test.report import build_report
+from gpu_agents.reward_test.scoring import check_determinism, stored_samples
+from gpu_agents.reward_test.types import MODEL, Sample
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.controller.__main__ import controller_config, why_not_evaluated
 from gpu_agents.rollout.controller.controller import Controller
@@ -34,11 +34,11 @@ from oolong.contracts.user_source import SAMPLES
 
 log = logging.getLogger(__name__)
 
-TELL_SECONDS = 20.0
+END_ACK_SECONDS = 20.0
 
 
-class NotSampled(Exception):
-    """The engine made no completions; carries the run's end."""
+class SamplingFailed(Exception):
+    """The engine sampled no completions. `reason` is the run's end reason."""
 
     def __init__(self, reason: EndReason, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class NotSampled(Exception):
 
 
 def main() -> int:
-    job = read_arguments("gpu_agents.bench")
+    job = read_arguments("gpu_agents.reward_test")
     try:
         return asyncio.run(test_reward(job))
     except InvalidDataset as error:
@@ -57,7 +57,7 @@ def main() -> int:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
     except PeerGone as error:
         return leave(job, EndReason.REWARD_SERVICE_KEPT_DYING, str(error))
-    except NotSampled as error:
+    except SamplingFailed as error:
         return leave(job, error.reason, str(error))
 
 
@@ -87,7 +87,7 @@ async def _work(
 ) -> None:
     reward = job.attempt.run_spec.reward
     prompts = book.first(bench.rows)
-    samples = cheats_of(bench.cheats, prompts)
+    samples = adversarial_completions(bench.cheats, prompts)
     if SAMPLES in job.attempt.source_files:
         rows = {prompt.index: prompt for prompt in prompts}
         samples += stored_samples(
@@ -104,10 +104,10 @@ async def _work(
 
     service = Peer("the reward service", job.attempt.reward_url, job.attempt.token)
     try:
-        scored = await score_twice(samples, service, timeout_seconds=reward.timeout_seconds, done=done)
+        scored = await check_determinism(samples, service, timeout_seconds=reward.timeout_seconds, done=done)
     finally:
         await service.close()
-    document = report(
+    document = build_report(
         scored,
         rows=len(prompts),
         success_score=bench.success_score,
@@ -121,7 +121,7 @@ async def _work(
 async def _from_model(
     job: Job, bench: BenchSection, book: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> list[Sample]:
-    """Sampled by the attempt's engine, as an evaluation that nobody scores."""
+    """Sample completions on the attempt's engine, as an unscored evaluation."""
     prompts = book.first(bench.rows)
     limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": bench.max_new_tokens})
     book.check(limits, job.attempt.model_directory)
@@ -151,12 +151,12 @@ async def _from_model(
     clock = asyncio.create_task(server.run_clock())
     try:
         await server.wait_until_ended()
-        await server.wait_until_told(seconds=TELL_SECONDS)
+        await server.wait_until_told(seconds=END_ACK_SECONDS)
     finally:
         clock.cancel()
         await server.door.close()
     if not controller.evaluations.scores:
-        raise NotSampled(*why_not_evaluated(controller))
+        raise SamplingFailed(*why_not_evaluated(controller))
     by_row = {prompt.index: prompt for prompt in prompts}
     return [
         Sample(

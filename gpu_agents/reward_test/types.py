@@ -1,16 +1,16 @@
-"""What is scored, and what came of it."""
+"""Data types of a reward test."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MODEL, STORED = "model", "stored"  # besides these, the names of the cheats
+MODEL, STORED = "model", "stored"  # other sources are the names of the probes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     row: int
-    source: str  # model, stored, or the name of a cheat
+    source: str  # model, stored, or the name of a probe
     prompt: str
     answer: str
     completion: str
@@ -18,8 +18,8 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One scoring call: a score, or the reason why there is none."""
+class ScoreResult:
+    """The result of one scoring call: a score, or an error."""
 
     score: float | None
     seconds: float
@@ -27,12 +27,12 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
-    """A sample scored twice, so that a reward that changes its mind is seen."""
+class ScoredSample:
+    """A sample scored twice, to detect non-deterministic rewards."""
 
     sample: Sample
-    first: Outcome
-    second: Outcome
+    first: ScoreResult
+    second: ScoreResult
 
     @property
     def score(self) -> float | None:

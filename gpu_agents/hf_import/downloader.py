@@ -1,4 +1,4 @@
-"""The hub's HTTP: what a revision is, and each file of it, resumed where it broke and verified."""
+"""Downloads a revision's files from a hub. Interrupted downloads resume, and every file is verified."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from urllib.parse import quote
 
 import httpx
 
-from gpu_agents.hub.selection import (
-    INDEX,
+from gpu_agents.hf_import.file_selection import (
+    INDEX_FILE,
     HubFile,
-    HubRefused,
-    check_bounds,
+    ImportRejected,
     check_config,
-    files_of,
-    small_files,
-    weight_files,
+    check_limits,
+    parse_file_list,
+    select_small_files,
+    select_weight_files,
 )
 
-TRIES = 6
+MAX_ATTEMPTS = 6
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
-class Hub:
-    """One model of a hub. The token goes to the hub alone: a redirect to another host does not take it along."""
+class HubDownloader:
+    """Downloads one model. The token is sent to the hub only, not to hosts that it redirects to."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class Hub:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def fetch(self, revision: str, folder: Path, progress: Progress) -> str:
-        """All files of the model at a revision, in `folder`; the commit that it is. Raises HubRefused."""
+        """Download all files of a revision to `folder` and return its commit. Raises ImportRejected."""
         commit, files = self._describe(revision)
-        small = small_files(files)
-        check_bounds(small)
+        small = select_small_files(files)
+        check_limits(small)
         done = 0
         for file in small:
             self._fetch_file(commit, file, folder, lambda _: None)
             done += file.bytes
         check_config((folder / "config.json").read_bytes())
-        index = folder / INDEX
-        weights = weight_files(files, index.read_bytes() if index.exists() else None)
-        check_bounds([*small, *weights])
+        index = folder / INDEX_FILE
+        weights = select_weight_files(files, index.read_bytes() if index.exists() else None)
+        check_limits([*small, *weights])
         total = done + sum(file.bytes for file in weights)
         for file in weights:
             before = done
@@ -65,36 +65,38 @@ class Hub:
 
     def _describe(self, revision: str) -> tuple[str, list[HubFile]]:
         path = f"api/models/{self._model}/revision/{quote(revision, safe='')}"
-        response = self._asked("GET", f"{self._endpoint}/{path}", params={"blobs": "true"})
+        response = self._request("GET", f"{self._endpoint}/{path}", params={"blobs": "true"})
         try:
             document: Any = json.loads(response.content)
             commit, siblings = str(document["sha"]), document["siblings"]
         except (ValueError, KeyError, TypeError) as error:
-            raise HubRefused(f"{self._endpoint} does not answer as a hub does: {error!r}") from error
-        return commit, files_of(siblings)
+            raise ImportRejected(
+                f"{self._endpoint} does not answer like a Hugging Face hub: {error!r}"
+            ) from error
+        return commit, parse_file_list(siblings)
 
-    def _asked(self, method: str, url: str, **options: Any) -> httpx.Response:
-        for attempt in range(1, TRIES + 1):
+    def _request(self, method: str, url: str, **options: Any) -> httpx.Response:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 response = self._http.request(method, url, headers=self._headers, **options)
             except httpx.TransportError as error:
-                if attempt == TRIES:
-                    raise HubRefused(
+                if attempt == MAX_ATTEMPTS:
+                    raise ImportRejected(
                         f"{self._endpoint} does not answer: {error or type(error).__name__}"
                     ) from error
             else:
                 if response.status_code < 500 and response.status_code != 429:
-                    self._refuse(response)
+                    self._raise_for_status(response)
                     return response
-                if attempt == TRIES:
-                    raise HubRefused(f"{self._endpoint} answers with status {response.status_code}")
+                if attempt == MAX_ATTEMPTS:
+                    raise ImportRejected(f"{self._endpoint} answers with status {response.status_code}")
             self._pause(min(30.0, 2.0**attempt))
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _fetch_file(
         self, commit: str, file: HubFile, folder: Path, have_bytes: Callable[[int], None]
     ) -> None:
-        """Into its place only when it is whole and right; `.part` stays for the next try, also of another process."""
+        """Rename to the final name once complete and verified; a `.part` file stays for the next attempt."""
         target, part = folder / file.name, folder / f"{file.name}.part"
         if target.exists():
             have_bytes(file.bytes)
@@ -109,17 +111,21 @@ class Hub:
                 failures = 0 if part.stat().st_size > have else failures + 1
             except httpx.HTTPError as error:
                 failures += 1
-                if failures >= TRIES:
+                if failures >= MAX_ATTEMPTS:
                     why = str(error) or type(error).__name__
-                    raise HubRefused(f"{file.name} broke off {failures} times: {why}") from error
-            if failures >= TRIES:
-                raise HubRefused(f"{file.name} ends after {have} of {file.bytes} bytes, {failures} times")
+                    raise ImportRejected(
+                        f"the download of {file.name} failed {failures} times: {why}"
+                    ) from error
+            if failures >= MAX_ATTEMPTS:
+                raise ImportRejected(
+                    f"the download of {file.name} stopped {failures} times after {have} of {file.bytes} bytes"
+                )
             if failures:
                 self._pause(min(30.0, 2.0**failures))
-        wrong = _wrong(part, file)
+        wrong = _verify(part, file)
         if wrong:
             part.unlink()
-            raise HubRefused(f"{file.name}: {wrong}; it was thrown away")
+            raise ImportRejected(f"{file.name}: {wrong}; the file was deleted")
         part.rename(target)
 
     def _append(
@@ -133,26 +139,28 @@ class Hub:
                 raise httpx.HTTPError(f"status {response.status_code}")
             if response.is_error:
                 response.read()
-                self._refuse(response)
+                self._raise_for_status(response)
             resumed = have and response.status_code == 206
             size = have if resumed else 0
             with part.open("ab" if resumed else "wb") as out:
-                for chunk in response.iter_raw():  # as it comes: nothing of a broken answer is lost
+                for (
+                    chunk
+                ) in response.iter_raw():  # unbuffered: an interrupted response keeps all received bytes
                     size += len(chunk)
                     if size > file.bytes:
-                        raise HubRefused(
-                            f"{file.name} has more than the {file.bytes} bytes that the hub names"
+                        raise ImportRejected(
+                            f"{file.name} has more than the {file.bytes} bytes that the hub lists"
                         )
                     out.write(chunk)
                     have_bytes(size)
 
-    def _refuse(self, response: httpx.Response) -> None:
-        """Says what the hub's refusal means and what to do."""
+    def _raise_for_status(self, response: httpx.Response) -> None:
+        """Raise ImportRejected with the meaning of the hub's error and what to do."""
         if not response.is_error:
             return
         code = response.headers.get("X-Error-Code", "")
         if code == "GatedRepo":
-            why = "is gated: accept its terms on the hub, and name a secret with a token of that account"
+            why = "is gated: accept its terms on the hub, and name a project secret with a token of that account"
         elif response.status_code in (401, 403):
             why = (
                 "is private or the token is not accepted: name a project secret with a token that may read it"
@@ -160,24 +168,24 @@ class Hub:
         elif code == "RevisionNotFound":
             why = "has no such revision"
         elif response.status_code == 404:
-            why = "is not there, or a token that may see it is needed"
+            why = "does not exist, or needs a token that may read it"
         else:
-            why = f"cannot be had: the hub answers with status {response.status_code}"
-        raise HubRefused(f"{self._model} at {self._endpoint} {why}")
+            why = f"cannot be downloaded: the hub answered with status {response.status_code}"
+        raise ImportRejected(f"{self._model} at {self._endpoint} {why}")
 
 
-def _wrong(part: Path, file: HubFile) -> str:
-    """Why these bytes are not the file's; "" when they are."""
+def _verify(part: Path, file: HubFile) -> str:
+    """Return how the bytes differ from the hub's description, or "" if they match."""
     size = part.stat().st_size
     if size != file.bytes:
-        return f"{size} bytes came, the hub names {file.bytes}"
+        return f"{size} bytes received, the hub lists {file.bytes}"
     if file.sha256:
         with part.open("rb") as source:
             found = hashlib.file_digest(source, "sha256").hexdigest()
-        return "" if found == file.sha256 else f"its SHA-256 is {found}, the hub names {file.sha256}"
+        return "" if found == file.sha256 else f"its SHA-256 is {found}, the hub lists {file.sha256}"
     if file.git_sha1:
         digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
         digest.update(part.read_bytes())
         found = digest.hexdigest()
-        return "" if found == file.git_sha1 else f"its git hash is {found}, the hub names {file.git_sha1}"
+        return "" if found == file.git_sha1 else f"its git hash is {found}, the hub lists {file.git_sha1}"
     return ""

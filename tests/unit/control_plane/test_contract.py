@@ -137,6 +137,47 @@ def test_every_list_is_paged_by_cursor(schema: dict[str, Any]) -> None:
         assert document.get("type") != "array", f"{name} answers a bare list; take page_of"
 
 
+NOT_LINKED = {
+    "GET /agent/artifacts/{}": "a node finds the hash in its orders",
+    "POST /agent/model-checks/{}/begin": "a node finds the id in the answer to its heartbeat",
+    "POST /agent/model-checks/{}/progress": "likewise",
+    "POST /agent/model-checks/{}/complete": "likewise",
+    "GET /checkpoint-downloads/{}": "a link is given out as a whole address",
+    "GET /checkpoint-downloads/{}/files": "likewise",
+}
+
+
+def test_every_operation_with_a_name_in_its_path_is_linked_to_from_an_answer_that_has_it(
+    schema: dict[str, Any],
+) -> None:
+    known = {operation["operationId"]: (name, operation) for name, operation in operations(schema)}
+    linked = set()
+    for source, operation in operations(schema):
+        for answer in operation["responses"].values():
+            for link in answer.get("links", {}).values():
+                name, target = known[link["operationId"]]
+                parameters = {one["name"] for one in target.get("parameters", [])}
+                assert set(link.get("parameters", {})) <= parameters, (source, link)
+                expressions = [*link.get("parameters", {}).values(), *link.get("requestBody", {}).values()]
+                for pointer in [one.partition("#")[2] for one in expressions if one.startswith("$response")]:
+                    example = answer["content"]["application/json"].get("example")
+                    assert _stands_in(example, pointer.split("/")[1:]), (source, name, pointer)
+                linked.add(name)
+    named = {name for name, _ in known.values() if "{}" in name}
+    assert named - linked == set(NOT_LINKED), (
+        "schema_links.py has PLACEHOLDERS and FIELDS for what no address explains"
+    )
+
+
+def _stands_in(example: Any, pointer: list[str]) -> bool:
+    """A text or number at the pointer, or nothing from which one could tell: an empty list, null."""
+    if not pointer:
+        return isinstance(example, str | int)
+    if isinstance(example, list):
+        return not example or _stands_in(example[int(pointer[0])], pointer[1:])
+    return example is None or (pointer[0] in example and _stands_in(example[pointer[0]], pointer[1:]))
+
+
 def test_every_operation_is_in_the_sdk_or_has_a_reason(schema: dict[str, Any]) -> None:
     documented = {name for name, _ in operations(schema) if AGENTS not in name}
     called = {operation_of(call) for call in CALLS.values()}
@@ -237,7 +278,7 @@ def _answer(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str
 def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """With references and the wrappers that drf-spectacular puts around them taken away."""
     for wrapper in ("allOf", "oneOf", "anyOf"):
-        if wrapper in document:
+        if wrapper in document and "properties" not in document:
             inner = [part for part in document[wrapper] if part.get("type") != "null"]
             return _resolved(schema, inner[0])
     if "$ref" in document:

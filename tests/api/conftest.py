@@ -18,10 +18,11 @@ from tests.unit.control_plane.access.objects import World, build_world
 def world(transactional_db: None, tmp_path: Path, settings: Any) -> Iterator[World]:
     settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, data_dir=tmp_path)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
     with transaction.atomic():
         built = build_world()
+    # Afterward: each request of Django's test client, which builds the world, connects these again.
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
     yield built
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)

@@ -13,11 +13,13 @@ from typing import Any
 import schemathesis
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import got_request_exception
+from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.core.transport import Response
 from schemathesis.specs.openapi import checks
 
 from tests.unit.control_plane.access.objects import World
@@ -39,6 +41,7 @@ class Findings:
     rejected: Counter[str] = field(default_factory=Counter)  # 422 to what fits the document, by operation
     accepted: Counter[str] = field(default_factory=Counter)  # 2xx to what breaks it
     answered: dict[int, set[str]] = field(default_factory=dict)  # operations by the class of an answer: 2, 4
+    linked: set[str] = field(default_factory=set)  # operations that a link leads to or from
     operations: int = 0
     requests: int = 0
     notes: dict[str, str] = field(default_factory=dict)  # operation → the first unexpected answer
@@ -54,7 +57,7 @@ def ask_every_operation(world: World, *, examples: int) -> Findings:
 
 
 def _ask(operation: Any, world: World, examples: int, found: Findings) -> None:
-    name = f"{operation.method.upper()} {operation.path.removeprefix('/api/v1')}"
+    name = name_of(operation)
     found.operations += 1
     for mode in MODES:
         try:
@@ -63,10 +66,19 @@ def _ask(operation: Any, world: World, examples: int, found: Findings) -> None:
             assert mode == GenerationMode.NEGATIVE, f"{name} takes nothing"  # nothing in it can be broken
 
 
+def name_of(operation: Any) -> str:
+    """`GET /runs/{run_id}`, as the table of routes has it."""
+    return f"{operation.method.upper()} {operation.path.removeprefix('/api/v1')}"
+
+
+def bearer_of(world: World, name: str) -> str:
+    return world.tokens["node" if ROUTES[name] == NODE else "alice"]
+
+
 def _requests(
     name: str, operation: Any, mode: GenerationMode, world: World, examples: int, found: Findings
 ) -> Any:
-    bearer = world.tokens["node" if ROUTES[name] == NODE else "alice"]
+    bearer = bearer_of(world, name)
     known = {key: value for key, value in world.ids.items() if f"{{{key}}}" in operation.path}
     count = 0
     raised: list[str] = []
@@ -93,11 +105,11 @@ def _requests(
         if isinstance(case.query, dict) and "wait" in case.query:
             case.query["wait"] = "0"
         # Not compressed: the client of these tests does not read gzip.
-        reply = case.call(headers={"Authorization": f"Bearer {bearer}", "Accept-Encoding": "identity"})
+        reply = _rolled_back(case, {"Authorization": f"Bearer {bearer}", "Accept-Encoding": "identity"})
         found.answered.setdefault(reply.status_code // 100, set()).add(name)
         if reply.status_code >= 500:
             reason = raised.pop() if raised else "no exception"
-            _note(found.failures, f"{name}: {reason}", case)
+            note(found.failures, f"{name}: {reason}", case)
         if mode == GenerationMode.POSITIVE and reply.status_code in (400, 422):
             found.rejected[name] += 1
             found.notes.setdefault(
@@ -113,14 +125,22 @@ def _requests(
             case.validate_response(reply, checks=ALWAYS)
         except FailureGroup as group:
             for error in group.exceptions:
-                _note(found.failures, f"{name}: {type(error).__name__} {str(error)[:400]}", case)
+                note(found.failures, f"{name}: {type(error).__name__} {str(error)[:400]}", case)
         if ROUTES[name] != "open" and count <= 1:
-            stranger = case.call(headers={"Authorization": "Bearer ool_nobody"})
+            stranger = _rolled_back(case, {"Authorization": "Bearer ool_nobody"})
             # Some made-up addresses are none of ours: a word for a number, a NUL.
             if stranger.status_code not in (400, 401, 404):
                 found.failures.append(f"{name}: {stranger.status_code} for a stranger")
 
     return ask
+
+
+def _rolled_back(case: Case, headers: dict[str, str]) -> Response:
+    """The answer in the world as it was built: no request finds what another has done to it."""
+    with transaction.atomic():
+        reply = case.call(headers=headers)
+        transaction.set_rollback(True)
+    return reply
 
 
 def _breaks_nothing(case: Case) -> bool:
@@ -129,6 +149,6 @@ def _breaks_nothing(case: Case) -> bool:
     return not has_body and not case.query
 
 
-def _note(failures: list[str], failure: str, case: Case) -> None:
+def note(failures: list[str], failure: str, case: Case) -> None:
     if not any(one.startswith(failure[:120]) for one in failures):
         failures.append(f"{failure} to {case.as_curl_command()[:800]}")

@@ -126,7 +126,10 @@ class AuditExportView(ApiView):
     @extend_schema(
         operation_id="export_audit_entries",
         parameters=[*FILTERS, OpenApiParameter("format", OpenApiTypes.STR, enum=["jsonl", "csv"])],
-        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "oldest first")},
+        responses={
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "oldest first"),
+            (200, "text/csv"): OpenApiTypes.STR,
+        },
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Export the audit log.

@@ -22,6 +22,10 @@ SCOPES = (
     "installation:admin",
 )  # fmt: skip
 
+# What a token may be given: a scope, all of an area, or all.
+_AREAS = sorted({scope.partition(":")[0] for scope in SCOPES})
+SCOPE_PATTERN = rf"^(\*|({'|'.join(_AREAS)}):\*|{'|'.join(SCOPES)})$"
+
 _VIEWER = {scope for scope in SCOPES if scope.endswith(":read")} - {"audit:read"}
 _VIEWER |= {"tokens:write", "members:write"}  # one's own tokens; leaving
 _EDITOR = _VIEWER | {

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from control_plane.accounts import selectors, tokens
 from control_plane.accounts.caller import Caller, caller_of
 from control_plane.accounts.models import ApiToken
+from control_plane.accounts.scopes import SCOPE_PATTERN
 from control_plane.accounts.services import TOKEN_LIFE
 from control_plane.common import clock
 from control_plane.common.clock import rfc3339
@@ -35,9 +36,14 @@ def _caller(request: Request) -> Caller:
     return tokens.caller_in_project(caller_of(request), request.query_params.get("project", ""))
 
 
+@extend_schema_field({"type": "string", "pattern": SCOPE_PATTERN})
+class ScopeField(serializers.CharField):
+    """Unknown ones are refused with those that are known, by `create_token`."""
+
+
 class TokenCreateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
-    scopes = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=40)
+    scopes = serializers.ListField(child=ScopeField(max_length=40), min_length=1, max_length=40)
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True,
         help_text="left out: in 90 days; null: never. With a token that ends, it ends with that one at the latest",

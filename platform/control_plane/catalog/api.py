@@ -24,7 +24,7 @@ from control_plane.common.numbers import whole
 from control_plane.common.pagination import encode, foreign_cursor, paginate, read_page
 from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import refused
-from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
+from control_plane.common.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, SHA256, page_of
 from control_plane.common.views import ApiView
 
 
@@ -160,7 +160,7 @@ class UploadsView(ApiView):
         parameters=[
             OpenApiParameter("filename", str),
             OpenApiParameter("purpose", str, enum=["dataset", "model"]),
-            OpenApiParameter("X-Content-SHA256", str, OpenApiParameter.HEADER),
+            OpenApiParameter("X-Content-SHA256", SHA256, OpenApiParameter.HEADER),
         ],
         request=BINARY,
         responses={201: UploadSerializer},

@@ -32,10 +32,7 @@ class ModelCreateSerializer(StrictSerializer):
     upload_id = serializers.CharField(required=False)
     path = serializers.CharField(required=False, max_length=1000)
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if ("upload_id" in attrs) == ("path" in attrs):
-            raise serializers.ValidationError("give either upload_id or path, not both and not neither")
-        return attrs
+    one_of = ("upload_id", "path")
 
 
 class ModelFileSerializer(serializers.Serializer[Any]):

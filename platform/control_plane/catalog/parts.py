@@ -21,6 +21,8 @@ def count(total_bytes: int) -> int:
 
 def put(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: str | None) -> None:
     """Keep one part; putting it again replaces it. 422 for a wrong number, size or checksum."""
+    if sha256 is None:
+        raise unprocessable("checksum", f"part {number}: send its SHA-256 in the header X-Part-SHA256")
     last = count(total_bytes) - 1
     if not 0 <= number <= last:
         raise unprocessable("no_such_part", f"part {number}: this upload has parts 0 to {last}")
@@ -28,7 +30,7 @@ def put(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: s
     wanted = total_bytes - size * last if number == last else size
     if len(data) != wanted:
         raise unprocessable("part_size", f"part {number} has {len(data)} bytes, it must have {wanted}")
-    if sha256 is not None and (found := store.Blob.of(data).sha256) != sha256.lower():
+    if (found := store.Blob.of(data).sha256) != sha256.lower():
         raise unprocessable("checksum", f"part {number}: X-Part-SHA256 is {sha256}, the bytes have {found}")
     try:
         store.put_part(upload_id, number, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +18,7 @@ from control_plane.catalog.show import upload_as_json
 from control_plane.common.clock import rfc3339
 from control_plane.common.idempotency import idempotent
 from control_plane.common.parsing import StrictSerializer, bodyless
+from control_plane.common.schema import PART_SHA256
 from control_plane.common.views import ApiView
 
 
@@ -124,7 +125,7 @@ class UploadSessionPartView(ApiView):
 
     @extend_schema(
         operation_id="put_upload_session_part",
-        parameters=[OpenApiParameter("X-Part-SHA256", str, OpenApiParameter.HEADER, required=True)],
+        parameters=[PART_SHA256],
         request=BINARY,
         responses=UploadSessionSerializer,
     )

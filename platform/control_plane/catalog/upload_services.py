@@ -10,7 +10,7 @@ from control_plane.accounts.caller import Caller
 from control_plane.catalog import completion, parts, store
 from control_plane.catalog.models import Upload, UploadSession
 from control_plane.catalog.services import limit_of
-from control_plane.common.errors import FieldError, Problem, conflict, or_not_found, unprocessable
+from control_plane.common.errors import FieldError, Problem, conflict, or_not_found
 from control_plane.common.locks import LockClass, hold_until_commit
 
 MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
@@ -60,8 +60,6 @@ def put_part(session: UploadSession, number: int, data: bytes, *, sha256: str | 
         raise conflict(
             "upload_complete", f"upload session {session.pk} is complete; nothing more can be sent"
         )
-    if sha256 is None:
-        raise unprocessable("checksum", f"part {number}: send its SHA-256 in the header X-Part-SHA256")
     parts.put(session.pk, session.bytes, number, data, sha256=sha256)
     if not UploadSession.objects.filter(pk=session.pk, upload=None).exists():
         store.drop_parts(session.pk)  # it came too late: nobody would ever join it

@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from control_plane.common import sealing
 from control_plane.common.errors import Problem
 from control_plane.common.models import IdempotencyKey
+from control_plane.common.schema import LONGEST_IDEMPOTENCY_KEY
 
 KEPT = timedelta(hours=24)
 SECRET_PLACE = "answer to an Idempotency-Key"
@@ -37,8 +38,12 @@ def idempotent(view: Callable[..., Response] | None = None, *, secret: bool = Fa
         key = request.headers.get("Idempotency-Key", "")
         if not key:
             return view(self, request, *args, **kwargs)
-        if len(key) > 255:
-            raise Problem(422, "invalid", f"Idempotency-Key has {len(key)} characters; 255 at most")
+        if len(key) > LONGEST_IDEMPOTENCY_KEY:
+            raise Problem(
+                422,
+                "invalid",
+                f"Idempotency-Key has {len(key)} characters; {LONGEST_IDEMPOTENCY_KEY} at most",
+            )
         digest = _digest(request)
         with transaction.atomic():
             record, first = IdempotencyKey.objects.select_for_update().get_or_create(

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import exceptions, serializers
 from rest_framework.parsers import JSONParser
@@ -99,12 +99,54 @@ def bodyless(view: Callable[..., Response]) -> Callable[..., Response]:
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A request body: a key that is not in it is a mistake of the caller, and said so."""
+    """A request body: a key that is not in it is a mistake of the caller, and said so.
+
+    What a body needs besides its required fields is declared here, so that the OpenAPI document says it too.
+    """
+
+    not_empty: ClassVar[bool] = False  # a change names at least one field
+    one_of: ClassVar[tuple[str, ...]] = ()  # exactly one of these fields
+    any_of: ClassVar[tuple[tuple[str, ...], ...]] = ()  # all fields of at least one of these groups
+
+    @classmethod
+    def rules(cls) -> dict[str, Any]:
+        """As keywords of JSON Schema."""
+        rules: dict[str, Any] = {"additionalProperties": False}
+        if cls.not_empty:
+            rules["minProperties"] = 1
+        if cls.one_of:
+            rules["oneOf"] = [{"required": [name]} for name in cls.one_of]
+        if cls.any_of:
+            rules["anyOf"] = [{"required": list(group)} for group in cls.any_of]
+        return rules
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict):
             refuse_unknown_keys(data, self.fields)
+            self._refuse_missing(set(data))
         try:
             return super().to_internal_value(data)
         except serializers.ValidationError as error:
             raise serializers.ValidationError(said_with_values(self, data, error.detail)) from error
+
+    def _refuse_missing(self, given: set[str]) -> None:
+        place, code, message = "non_field_errors", "", ""
+        if self.not_empty and not given:
+            code, message = "nothing_to_change", f"nothing to change: give {_words(self.fields)}"
+        elif self.one_of and len(both := sorted(given & set(self.one_of))) != 1:
+            named = f", not {' and '.join(both)}" if both else ""
+            place, code, message = (
+                self.one_of[0],
+                "one_of",
+                f"give exactly one of {_words(self.one_of)}{named}",
+            )
+        elif self.any_of and not any(set(group) <= given for group in self.any_of):
+            code, message = "any_of", f"give {_words([' and '.join(group) for group in self.any_of])}"
+        if code:
+            raise serializers.ValidationError({place: [exceptions.ErrorDetail(message, code)]})
+
+
+def _words(names: Iterable[str]) -> str:
+    """`name, query or shared`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

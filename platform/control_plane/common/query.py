@@ -20,7 +20,7 @@ def refused(name: str, message: str, code: str = "invalid") -> Problem:
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
     """Empty when it is left out; 422 when it is another word."""
     text = request.query_params.get(name, "")
-    if text and text not in allowed:
+    if name in request.query_params and text not in allowed:
         raise refused(name, f"{name}={text[:MOST_SHOWN]!r}: one of {', '.join(allowed)}")
     return text
 

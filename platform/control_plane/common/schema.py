@@ -9,12 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import force_instance
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, inline_serializer
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 
+from control_plane.common import schema_messages  # noqa: F401  # drf-spectacular finds it once it is imported
+from control_plane.common.parsing import StrictSerializer
 from control_plane.common.rate_limits import cost_of
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.user_source import SourceKind
@@ -28,6 +32,9 @@ MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]
 SOURCE_KINDS = [str(kind) for kind in SourceKind]
 NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "DRAINED", "LOST", "REVOKED"]
+
+
+LONGEST_IDEMPOTENCY_KEY = 255
 
 
 class FieldErrorSerializer(serializers.Serializer[Any]):
@@ -49,7 +56,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 _IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key", OpenApiTypes.STR, OpenApiParameter.HEADER,
+    "Idempotency-Key", {"type": "string", "maxLength": LONGEST_IDEMPOTENCY_KEY}, OpenApiParameter.HEADER,
     description="makes the call safe to repeat: the same key and body get the first answer again, for 24 hours",
 )  # fmt: skip
 _IF_MATCH = OpenApiParameter(
@@ -57,6 +64,11 @@ _IF_MATCH = OpenApiParameter(
     description="the ETag that a GET of this address gave; when it is another by now, the answer is 412",
 )  # fmt: skip
 
+
+SHA256 = {"type": "string", "pattern": "^[0-9A-Fa-f]{64}$"}
+PART_SHA256 = OpenApiParameter(
+    "X-Part-SHA256", SHA256, OpenApiParameter.HEADER, required=True, description="of the bytes of this part"
+)
 
 # What may be answered, besides what the operation names itself: a status, why, and headers.
 _RATE_HEADERS = {
@@ -110,6 +122,8 @@ class ProblemAwareSchema(AutoSchema):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")
         if content is not None and name in example_requests():
             content["example"] = example_requests()[name]
+        if content is not None and self._needs_a_body():
+            operation["requestBody"]["required"] = True
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path" and parameter["name"] in example_ids():
                 parameter["example"] = example_ids()[parameter["name"]]
@@ -127,6 +141,21 @@ class ProblemAwareSchema(AutoSchema):
         found += ["412"] if getattr(self._handler(), "conditional", False) else []
         found += ["429"] if cost_of(self.method, self.path) else []
         return sorted(set(found))
+
+    def _needs_a_body(self) -> bool:
+        form = force_instance(self.get_request_serializer())
+        if isinstance(form, StrictSerializer):
+            return form.not_empty
+        return isinstance(form, type) and issubclass(form, msgspec.Struct)
+
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:
+        schema = super()._map_serializer(serializer, direction, bypass_extensions)
+        form = force_instance(serializer)
+        if not isinstance(form, StrictSerializer):
+            return schema
+        if not type(form).__doc__:
+            schema.pop("description", None)  # that of StrictSerializer
+        return {**schema, **form.rules()}
 
     def get_tags(self) -> list[str]:
         return [self.view.__module__.split(".")[1]]

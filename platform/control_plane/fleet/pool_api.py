@@ -48,6 +48,8 @@ class PoolChangeSerializer(StrictSerializer):
     all_teams = serializers.BooleanField(required=False)
     trainer_code = serializers.BooleanField(required=False)
 
+    not_empty = True
+
 
 class QuotaSerializer(serializers.Serializer[Any]):
     team = NamedSerializer()

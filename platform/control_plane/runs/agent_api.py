@@ -25,6 +25,7 @@ from control_plane.catalog.serve import blob_response
 from control_plane.common import clock
 from control_plane.common.errors import Problem, not_found, unprocessable
 from control_plane.common.numbers import whole
+from control_plane.common.schema import PART_SHA256
 from control_plane.common.views import ApiView
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import teams_of
@@ -56,31 +57,6 @@ class CheckpointAnnouncementSerializer(serializers.Serializer[Any]):
     final = serializers.BooleanField(required=False, default=False)
 
 
-class UploadReplySerializer(serializers.Serializer[Any]):
-    upload_id = serializers.CharField()
-    part_bytes = serializers.IntegerField()
-    received_parts = serializers.ListField(child=serializers.IntegerField())
-    stored = serializers.BooleanField()
-
-
-class EnrolReplySerializer(serializers.Serializer[Any]):
-    node_id = serializers.CharField()
-    credential = serializers.CharField()
-    heartbeat_seconds = serializers.FloatField()
-    lease_ttl_seconds = serializers.FloatField()
-    orphan_ttl_seconds = serializers.FloatField()
-    protocol = serializers.IntegerField()
-
-
-class HeartbeatReplySerializer(serializers.Serializer[Any]):
-    attempts = serializers.ListField(child=serializers.DictField())
-    acknowledged = serializers.ListField(child=serializers.CharField())
-    imports = serializers.ListField(child=serializers.CharField())
-    model_checks = serializers.ListField(child=serializers.CharField())
-    heartbeat_seconds = serializers.FloatField()
-    revision = serializers.IntegerField()
-
-
 class NodeView(ApiView):
     authentication_classes = [NodeAuthentication]
     permission_classes = [IsNode]
@@ -92,9 +68,7 @@ class EnrolView(ApiView):
     authentication_classes: list[Any] = []
     permission_classes = [AllowAny]
 
-    @extend_schema(
-        operation_id="agent_enrol", request=OpenApiTypes.OBJECT, responses={201: EnrolReplySerializer}
-    )
+    @extend_schema(operation_id="agent_enrol", request=EnrolRequest, responses={201: EnrolReply})
     def post(self, request: Request) -> HttpResponse:
         """Enroll a node.
 
@@ -134,8 +108,8 @@ class HeartbeatView(NodeView):
                 "revision", int, description="of the reply that the node acts on; a change since then"
             ),
         ],
-        request=OpenApiTypes.OBJECT,
-        responses=HeartbeatReplySerializer,
+        request=HeartbeatRequest,
+        responses=HeartbeatReply,
     )
     def post(self, request: Request) -> HttpResponse:
         """Report the node's state and get the desired state.
@@ -233,7 +207,7 @@ class CheckpointUploadsView(NodeView):
     @extend_schema(
         operation_id="agent_announce_checkpoint",
         request=CheckpointAnnouncementSerializer,
-        responses={200: UploadReplySerializer},
+        responses={200: UploadReply},
     )
     def post(self, request: Request, attempt_id: str) -> Response:
         """Announce a checkpoint upload.
@@ -253,9 +227,9 @@ class CheckpointUploadsView(NodeView):
 class UploadPartView(NodeView):
     @extend_schema(
         operation_id="agent_upload_part",
-        parameters=[OpenApiParameter("X-Part-SHA256", str, OpenApiParameter.HEADER)],
+        parameters=[PART_SHA256],
         request={"application/octet-stream": OpenApiTypes.BINARY},
-        responses={200: UploadReplySerializer},
+        responses={200: UploadReply},
     )
     def put(self, request: Request, upload_id: str, number: int) -> Response:
         """Upload a part of a checkpoint.
@@ -269,7 +243,7 @@ class UploadPartView(NodeView):
 
 
 class UploadCompleteView(NodeView):
-    @extend_schema(operation_id="agent_complete_upload", request=None, responses={200: UploadReplySerializer})
+    @extend_schema(operation_id="agent_complete_upload", request=None, responses={200: UploadReply})
     def post(self, request: Request, upload_id: str) -> Response:
         """Complete a checkpoint upload.
 

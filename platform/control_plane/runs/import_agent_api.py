@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,18 +14,12 @@ from rest_framework.response import Response
 from control_plane.catalog import import_services as services
 from control_plane.catalog import parts
 from control_plane.common import clock
+from control_plane.common.schema import PART_SHA256
 from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import node_of
-from control_plane.runs.agent_api import NodeView, UploadReplySerializer
-from oolong.contracts.model_imports import ImportProgress
-
-
-class ImportOrderSerializer(serializers.Serializer[Any]):
-    import_id = serializers.CharField()
-    endpoint = serializers.CharField()
-    model = serializers.CharField()
-    revision = serializers.CharField()
-    token = serializers.CharField()
+from control_plane.runs.agent_api import NodeView
+from oolong.contracts.agent import UploadReply
+from oolong.contracts.model_imports import ImportOrder, ImportProgress
 
 
 class ImportProgressSerializer(serializers.Serializer[Any]):
@@ -44,7 +38,7 @@ class ImportUploadSerializer(serializers.Serializer[Any]):
 
 
 class ImportBeginView(NodeView):
-    @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrderSerializer})
+    @extend_schema(operation_id="agent_begin_import", request=None, responses={200: ImportOrder})
     def post(self, request: Request, import_id: str) -> Response:
         """Begin a model import.
 
@@ -96,7 +90,7 @@ class ImportUploadsView(NodeView):
     @extend_schema(
         operation_id="agent_begin_import_upload",
         request=ImportUploadSerializer,
-        responses={200: UploadReplySerializer},
+        responses={200: UploadReply},
     )
     def post(self, request: Request, import_id: str) -> Response:
         """Begin the upload of an imported model.
@@ -112,7 +106,7 @@ class ImportUploadsView(NodeView):
 class ImportPartView(NodeView):
     @extend_schema(
         operation_id="agent_put_import_part",
-        parameters=[OpenApiParameter("X-Part-SHA256", str, OpenApiParameter.HEADER, required=True)],
+        parameters=[PART_SHA256],
         request={"application/octet-stream": OpenApiTypes.BINARY},
         responses={200: OpenApiTypes.OBJECT},
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,18 +15,11 @@ from control_plane.common.errors import unprocessable
 from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import node_of
 from control_plane.runs.agent_api import NodeView
-from oolong.contracts.model_report import ModelReport
-
-
-class CheckOrderSerializer(serializers.Serializer[Any]):
-    check_id = serializers.CharField()
-    path = serializers.CharField()
+from oolong.contracts.model_report import CheckOrder, ModelReport
 
 
 class CheckBeginView(NodeView):
-    @extend_schema(
-        operation_id="agent_begin_model_check", request=None, responses={200: CheckOrderSerializer}
-    )
+    @extend_schema(operation_id="agent_begin_model_check", request=None, responses={200: CheckOrder})
     def post(self, request: Request, check_id: str) -> Response:
         """Begin a model check.
 
@@ -59,7 +49,7 @@ class CheckProgressView(NodeView):
 class CheckCompleteView(NodeView):
     @extend_schema(
         operation_id="agent_complete_model_check",
-        request=OpenApiTypes.OBJECT,
+        request=ModelReport,
         responses={200: OpenApiTypes.OBJECT},
     )
     def post(self, request: Request, check_id: str) -> Response:

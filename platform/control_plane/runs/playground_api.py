@@ -26,6 +26,8 @@ class PlaygroundModelSerializer(StrictSerializer):
     checkpoint = serializers.CharField(required=False, max_length=300, help_text="id, alias or run@step")
     base_model = serializers.CharField(required=False, max_length=300, help_text="or a base model")
 
+    one_of = ("checkpoint", "base_model")
+
 
 class PlaygroundRequestSerializer(StrictSerializer):
     models = serializers.ListField(

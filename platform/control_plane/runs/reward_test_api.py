@@ -37,12 +37,7 @@ class StoredSampleSerializer(StrictSerializer):
         required=False, help_text="the completion holds the model's special tokens, as stored trajectories do"
     )
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if "row" not in attrs and not ("prompt" in attrs and "answer" in attrs):
-            raise serializers.ValidationError(
-                "a completion without a row needs a prompt and an answer", code="no_row"
-            )
-        return attrs
+    any_of = (("row",), ("prompt", "answer"))
 
 
 class RewardTestRequestSerializer(StrictSerializer):
@@ -67,12 +62,7 @@ class RewardTestRequestSerializer(StrictSerializer):
         help_text="completions to score besides",
     )  # fmt: skip
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if ("model" in attrs) == ("checkpoint" in attrs):
-            raise serializers.ValidationError(
-                {"model": "give a base model as model, or a checkpoint: one of the two"}, code="one_of"
-            )
-        return attrs
+    one_of = ("model", "checkpoint")
 
 
 class RewardTestSerializer(serializers.Serializer[Any]):

@@ -13,6 +13,7 @@ from control_plane.common import clock
 from control_plane.fleet.authentication import node_of
 from control_plane.runs import job_secrets
 from control_plane.runs.agent_api import NodeView
+from oolong.contracts.agent import SecretsReply
 
 
 class SecretsRequestSerializer(serializers.Serializer[Any]):
@@ -20,15 +21,11 @@ class SecretsRequestSerializer(serializers.Serializer[Any]):
     incarnation = serializers.IntegerField(min_value=0, required=False, default=0)
 
 
-class SecretsReplySerializer(serializers.Serializer[Any]):
-    variables = serializers.DictField(child=serializers.CharField())
-
-
 class JobSecretsView(NodeView):
     @extend_schema(
         operation_id="agent_job_secrets",
         request=SecretsRequestSerializer,
-        responses={200: SecretsReplySerializer},
+        responses={200: SecretsReply},
     )
     def post(self, request: Request, job_id: str) -> Response:
         """Get the secrets of a job.

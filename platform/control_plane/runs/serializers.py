@@ -148,6 +148,8 @@ class ChangeSerializer(StrictSerializer):
     )
     evaluate = serializers.BooleanField(required=False, help_text="evaluate the newest version")
 
+    not_empty = True
+
 
 class BootStageSerializer(serializers.Serializer[Any]):
     name = serializers.ChoiceField(choices=list(TITLES))

@@ -9,7 +9,6 @@ from rest_framework.response import Response
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
-from control_plane.common.errors import unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer
@@ -31,6 +30,8 @@ class RunViewPatchSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120, required=False)
     query = serializers.DictField(required=False)
     shared = serializers.BooleanField(required=False)
+
+    not_empty = True
 
 
 class RunViewSerializer(serializers.Serializer[Any]):
@@ -93,8 +94,6 @@ class RunViewView(ApiView):
         views.view_for(caller_of(request), view_id)
         form = RunViewPatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        if not form.validated_data:
-            raise unprocessable("invalid", "nothing to change: give name, query or shared")
         view = views.update_view(caller_of(request), view_id, form.validated_data, now=clock.now())
         return Response(view_as_json(view))
 

@@ -34,12 +34,10 @@ from control_plane.telemetry.serializers import (
     MetricCatalogueSerializer,
     MetricNamesSerializer,
     MetricsSerializer,
-    ShipmentReplySerializer,
-    ShipReplySerializer,
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
-from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_HEAD_BYTES, ShipmentReply
+from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_HEAD_BYTES, ShipmentReply, ShipReply
 
 OUTBOX_BYTES = 1024 * 1024
 AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
@@ -69,7 +67,7 @@ class OutboxView(ShipView):
         operation_id="ship_outbox",
         parameters=[OFFSET],
         request=RAW_BODY,
-        responses={200: ShipReplySerializer, 409: ShipReplySerializer},
+        responses={200: ShipReply, 409: ShipReply},
     )
     def post(self, request: Request, job_id: str, file: str) -> Response:
         """Append to a job's outbox file.
@@ -92,7 +90,7 @@ class ShipLogView(ShipView):
         operation_id="ship_log",
         parameters=[OFFSET],
         request=RAW_BODY,
-        responses={200: ShipReplySerializer, 409: ShipReplySerializer},
+        responses={200: ShipReply, 409: ShipReply},
     )
     def post(self, request: Request, job_id: str, incarnation: int) -> Response:
         """Append to a job's log.
@@ -111,7 +109,7 @@ class ShipLogView(ShipView):
 
 class ShipmentView(ShipView):
     @extend_schema(
-        operation_id="ship_pieces", request=RAW_BODY, responses=ShipmentReplySerializer,
+        operation_id="ship_pieces", request=RAW_BODY, responses=ShipmentReply,
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponse:
         """Append to several outbox files and logs at once.

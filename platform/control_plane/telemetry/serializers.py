@@ -7,23 +7,6 @@ from typing import Any
 from rest_framework import serializers
 
 
-class ShipReplySerializer(serializers.Serializer[Any]):
-    offset = serializers.IntegerField(help_text="go on from this byte")
-
-
-class PieceReplySerializer(serializers.Serializer[Any]):
-    status = serializers.IntegerField(
-        help_text="200 stored; 409 it does not begin at `offset`; otherwise refused"
-    )
-    offset = serializers.IntegerField(help_text="of 200 and 409: go on from this byte")
-    code = serializers.CharField(help_text="why it was refused")
-    detail = serializers.CharField()
-
-
-class ShipmentReplySerializer(serializers.Serializer[Any]):
-    pieces = PieceReplySerializer(many=True)
-
-
 class SeriesPartSerializer(serializers.Serializer[Any]):
     run = serializers.CharField()
     attempt = serializers.IntegerField()

@@ -9,7 +9,6 @@ from rest_framework.response import Response
 
 from control_plane.accounts.caller import caller_of
 from control_plane.common import clock
-from control_plane.common.errors import unprocessable
 from control_plane.common.idempotency import idempotent
 from control_plane.common.pagination import paginate, read_page
 from control_plane.common.parsing import StrictSerializer, bodyless, name_field
@@ -39,6 +38,8 @@ class WebhookPatchSerializer(StrictSerializer):
         child=serializers.CharField(max_length=60), min_length=1, max_length=50, required=False
     )
     enabled = serializers.BooleanField(required=False)
+
+    not_empty = True
 
 
 class WebhookSerializer(serializers.Serializer[Any]):
@@ -142,8 +143,6 @@ class WebhookView(ApiView):
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         form = WebhookPatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        if not form.validated_data:
-            raise unprocessable("invalid", "nothing to change: give name, url, events or enabled")
         webhook = services.update_webhook(webhook.pk, form.validated_data, now=clock.now())
         return Response(webhook_as_json(webhook))
 

@@ -325,7 +325,9 @@ class SimulatedNode:
         upload = announced.json()["upload_id"]
         part = self.client.put(
             f"/api/v1/agent/uploads/{upload}/parts/0", data=data, content_type="application/octet-stream",
-            headers={"authorization": f"Bearer {self.credential}"},
+            headers={
+                "authorization": f"Bearer {self.credential}", "x-part-sha256": hashlib.sha256(data).hexdigest(),
+            },
         )  # fmt: skip
         assert part.status_code == 200, part.content
         return self.post(f"/uploads/{upload}/complete", b"")

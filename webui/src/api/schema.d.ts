@@ -3916,7 +3916,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         AcceptRequest: {
             /** @description what stands behind the # of the link */
             secret: string;
@@ -3937,6 +3936,210 @@ export interface components {
             username: string;
             /** @description shown this once */
             token: string | null;
+        };
+        /**
+         * Artifact
+         * @description An input: fetched by ranged GET /api/v1/agent/artifacts/{sha256}, verified, kept in the node cache.
+         */
+        AgentArtifact: {
+            sha256: string;
+            bytes: number;
+            kind: string;
+        };
+        /**
+         * DesiredAttempt
+         * @description One attempt's part on this node. Jobs of attempts that are no longer named are ended and forgotten.
+         */
+        AgentDesiredAttempt: {
+            run_id: string;
+            attempt_id: string;
+            attempt_number: number;
+            epoch: number;
+            spec: {
+                [key: string]: unknown;
+            };
+            dataset: components["schemas"]["AgentArtifact"];
+            evaluation: components["schemas"]["AgentArtifact"] | null;
+            model: components["schemas"]["AgentArtifact"] | null;
+            model_path: string;
+            /** @default {} */
+            model_files: {
+                [key: string]: number;
+            };
+            resume: components["schemas"]["AgentArtifact"] | null;
+            /** @default {} */
+            sources: {
+                [key: string]: components["schemas"]["AgentArtifact"];
+            };
+            ports: {
+                [key: string]: number;
+            };
+            token: string;
+            jobs: components["schemas"]["AgentDesiredJob"][];
+            /**
+             * @default {
+             *       "revision": 0,
+             *       "max_staleness": null,
+             *       "max_concurrent_groups": null,
+             *       "learning_rate": null,
+             *       "engines": null,
+             *       "checkpoint_wishes": 0,
+             *       "evaluation_wishes": 0
+             *     }
+             */
+            live: components["schemas"]["AgentLiveSettings"];
+            /** @default 0 */
+            tokens_generated_before: number;
+            /** @default false */
+            evaluators: boolean;
+        };
+        /** DesiredJob */
+        AgentDesiredJob: {
+            job_id: string;
+            name: string;
+            kind: components["schemas"]["AgentJobKind"];
+            index: number;
+            slots: string[];
+            restarts: number;
+            /** @default 600 */
+            restart_window_seconds: number;
+            /** @default false */
+            stop: boolean;
+            /** @default 15 */
+            grace_seconds: number;
+            /** @default 0 */
+            engine_port: number;
+            /** @default 0 */
+            session_port: number;
+            /** @default  */
+            evaluates: string;
+            /** @default [] */
+            secrets: string[];
+        };
+        /**
+         * EndReason
+         * @enum {unknown}
+         */
+        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_refused" | "controller_died" | "dataset_unusable" | "forced_by_operator" | "model_unusable" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_share" | "reward_errors" | "reward_service_kept_dying" | "rollout_kept_dying" | "secret_gone" | "stopped_by_user" | "trainer_died" | "wall_time_over" | "warm_start_too_weak" | "workflow_errors";
+        /** Fault */
+        AgentFault: {
+            pointer: string;
+            code: string;
+            message: string;
+        };
+        /** Inventory */
+        AgentInventory: {
+            hostname: string;
+            agent_version: string;
+            boot_id: string;
+            cpu_count: number;
+            memory_bytes: number;
+            disk_free_bytes: number;
+            slots: components["schemas"]["AgentSlotInventory"][];
+            /** @default null */
+            model_roots: string[] | null;
+            /** @default none */
+            job_isolation: components["schemas"]["AgentJobIsolation"];
+            /** @default  */
+            job_isolation_reason: string;
+        };
+        /**
+         * JobIsolation
+         * @description How a node keeps jobs from the agent and from jobs of other attempts.
+         * @enum {unknown}
+         */
+        AgentJobIsolation: "none" | "uid" | "userns";
+        /**
+         * JobKind
+         * @enum {unknown}
+         */
+        AgentJobKind: "controller" | "reward" | "rollout" | "trainer";
+        /**
+         * JobState
+         * @description What an agent observes of a job.
+         * @enum {unknown}
+         */
+        AgentJobState: "exited" | "preparing" | "running";
+        /**
+         * LiveSettings
+         * @description None: as in the spec. The two counts are wishes so far: one more than before means, do it once.
+         */
+        AgentLiveSettings: {
+            /** @default 0 */
+            revision: number;
+            /** @default null */
+            max_staleness: number | null;
+            /** @default null */
+            max_concurrent_groups: number | null;
+            /** @default null */
+            learning_rate: number | null;
+            /** @default null */
+            engines: number | null;
+            /** @default 0 */
+            checkpoint_wishes: number;
+            /** @default 0 */
+            evaluation_wishes: number;
+        };
+        /** ModelFile */
+        AgentModelFile: {
+            name: string;
+            bytes: number;
+            sha256: string;
+        };
+        /** ObservedJob */
+        AgentObservedJob: {
+            job_id: string;
+            attempt_id: string;
+            epoch: number;
+            state: components["schemas"]["AgentJobState"];
+            /** @default 0 */
+            incarnation: number;
+            /** @default 0 */
+            pid: number;
+            /** @default null */
+            exit_code: number | null;
+            /** @default null */
+            reason: components["schemas"]["AgentEndReason"] | null;
+            /** @default  */
+            message: string;
+            /** @default [] */
+            outbox: components["schemas"]["AgentOutboxOffset"][];
+            /** @default 0 */
+            fetched_bytes: number;
+            /** @default 0 */
+            input_bytes: number;
+        };
+        /** OutboxOffset */
+        AgentOutboxOffset: {
+            file: string;
+            bytes: number;
+            shipped: number;
+        };
+        /**
+         * PieceReply
+         * @description What a piece alone would have been answered: each has a fate of its own.
+         */
+        AgentPieceReply: {
+            status: number;
+            /** @default 0 */
+            offset: number;
+            /** @default  */
+            code: string;
+            /** @default  */
+            detail: string;
+        };
+        /** SlotInventory */
+        AgentSlotInventory: {
+            slot: string;
+            device: string;
+            /** @default  */
+            model: string;
+            /** @default 0 */
+            memory_bytes: number;
+            /** @default true */
+            healthy: boolean;
+            /** @default  */
+            reason: string;
         };
         Alert: {
             id: string;
@@ -3975,7 +4178,6 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         AliasChangeRequest: {
             /** @description id, alias, run@20 or run@latest */
             checkpoint: string;
@@ -3994,7 +4196,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         AppointRequest: {
             username: string;
         };
@@ -4059,7 +4260,6 @@ export interface components {
         AxisEnum: "step" | "time";
         /** @enum {string} */
         BestModeEnum: "max" | "min";
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         BindTeamRequest: {
             /** @description id or name of a team */
             team: string;
@@ -4099,7 +4299,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ChangeRequest: {
             /** @description part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate */
             changes?: {
@@ -4119,6 +4318,10 @@ export interface components {
             value: number | null;
             holds: boolean;
         };
+        /**
+         * CheckOrder
+         * @description POST /api/v1/agent/model-checks/{check_id}/begin: the check is this node's. Asked again, the same order.
+         */
         CheckOrder: {
             check_id: string;
             path: string;
@@ -4161,7 +4364,6 @@ export interface components {
             /** @default false */
             final: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CheckpointChangeRequest: {
             pinned: boolean;
         };
@@ -4190,7 +4392,6 @@ export interface components {
             /** @description what pip installs: address and hash */
             requirement: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
             changes?: {
@@ -4212,7 +4413,6 @@ export interface components {
             /** @description where the row with the same prompt and another answer is */
             earlier: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         CreatePoolRequest: {
             name: string;
             all_teams?: boolean;
@@ -4330,7 +4530,6 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DatasetAliasChangeRequest: {
             /** @description id, a reference as name@3, or a number of this dataset */
             version: string;
@@ -4342,7 +4541,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DatasetCreateRequest: {
             name: string;
             /** @default  */
@@ -4464,7 +4662,6 @@ export interface components {
             /** @description the beginning of the answer */
             excerpt: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         DeriveRequest: {
             /** @description {"train": 0.9, "eval": 0.1} */
             ratios: {
@@ -4522,15 +4719,27 @@ export interface components {
             tokens: components["schemas"]["PlannedTokens"];
             time: components["schemas"]["PlannedTime"];
         };
+        /** EnrolReply */
         EnrolReply: {
             node_id: string;
             credential: string;
-            /** Format: double */
+            /** @default 10 */
             heartbeat_seconds: number;
-            /** Format: double */
+            /** @default 45 */
             lease_ttl_seconds: number;
-            /** Format: double */
+            /** @default 4500 */
             orphan_ttl_seconds: number;
+            /** @default 1 */
+            protocol: number;
+        };
+        /**
+         * EnrolRequest
+         * @description POST /api/v1/agent/enrol with the single-use token as bearer.
+         */
+        EnrolRequestRequest: {
+            name: string;
+            inventory: components["schemas"]["AgentInventory"];
+            /** @default 1 */
             protocol: number;
         };
         EnrolmentToken: {
@@ -4557,7 +4766,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         FetchRequest: {
             /** @description https, on the open internet; at most 1 GiB */
             url: string;
@@ -4610,7 +4818,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         FunctionUploadRequest: {
             name: string;
             kind: components["schemas"]["SourceKind"];
@@ -4647,7 +4854,6 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         GateChangeRequest: {
             alias: string;
             /** @description of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, seed. What it names is pinned now; the model is the checkpoint that is to be promoted */
@@ -4662,7 +4868,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         GateRunRequest: {
             /** @description id, alias, run@20 or run@latest */
             checkpoint: string;
@@ -4686,16 +4891,29 @@ export interface components {
             /** @description ok, or what is wrong; a lost broker only delays */
             broker: string;
         };
+        /** HeartbeatReply */
         HeartbeatReply: {
-            attempts: {
-                [key: string]: unknown;
-            }[];
+            attempts: components["schemas"]["AgentDesiredAttempt"][];
             acknowledged: string[];
+            /** @default [] */
             imports: string[];
+            /** @default [] */
             model_checks: string[];
-            /** Format: double */
+            /** @default 10 */
             heartbeat_seconds: number;
+            /** @default 0 */
             revision: number;
+        };
+        /**
+         * HeartbeatRequest
+         * @description POST /api/v1/agent/heartbeat
+         */
+        HeartbeatRequestRequest: {
+            inventory: components["schemas"]["AgentInventory"];
+            jobs: components["schemas"]["AgentObservedJob"][];
+            started_at: number;
+            /** @default 1 */
+            protocol: number;
         };
         Histogram: {
             x: number;
@@ -4714,7 +4932,6 @@ export interface components {
             run_name: string;
             job: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ImportCreateRequest: {
             name: string;
             /** @description owner/name on the hub */
@@ -4733,11 +4950,16 @@ export interface components {
         ImportFailureRequest: {
             message: string;
         };
+        /**
+         * ImportOrder
+         * @description POST /api/v1/agent/imports/{import_id}/begin: the import is this node's. Asked again, the same order.
+         */
         ImportOrder: {
             import_id: string;
             endpoint: string;
             model: string;
             revision: string;
+            /** @default  */
             token: string;
         };
         ImportProgressRequest: {
@@ -4770,7 +4992,6 @@ export interface components {
             expires_at: string;
             accepted_by: string | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         InvitationCreateRequest: {
             role: components["schemas"]["Role"];
             /**
@@ -4900,7 +5121,6 @@ export interface components {
             sha256: string;
             bytes: number;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         LinkRequestRequest: {
             /** @default 3600 */
             expires_in_seconds: number;
@@ -4952,13 +5172,11 @@ export interface components {
         LogFiles: {
             data: components["schemas"]["LogFile"][];
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         LoginRequest: {
             username: string;
             password: string;
         };
         Logs: components["schemas"]["Log"] | components["schemas"]["LogFiles"];
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         Mapping: {
             prompt_column: string;
             answer_column: string;
@@ -4974,7 +5192,6 @@ export interface components {
             /** @default  */
             system: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         MappingRequest: {
             prompt_column: string;
             answer_column: string;
@@ -5042,7 +5259,6 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         MeasurementCreateRequest: {
             /** @description a stored base model, by id or name: its tokenizer */
             model: string;
@@ -5063,7 +5279,6 @@ export interface components {
             project_role: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
             team_role: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         MemberAddRequest: {
             username: string;
             role: components["schemas"]["Role"];
@@ -5145,12 +5360,11 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ModelCreateRequest: {
             name: string;
             upload_id?: string;
             path?: string;
-        };
+        } & (unknown | unknown);
         ModelFile: {
             name: string;
             bytes: number;
@@ -5190,11 +5404,48 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
+        /**
+         * ModelReport
+         * @description Without faults it is a model that runs may start from.
+         */
+        ModelReportRequest: {
+            /** @default  */
+            message: string;
+            /** @default [] */
+            faults: components["schemas"]["AgentFault"][];
+            /** @default  */
+            family: string;
+            /** @default 0 */
+            parameters: number;
+            /** @default 0 */
+            tensors: number;
+            /** @default {} */
+            dtypes: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            tokens: number;
+            /** @default {} */
+            config: {
+                [key: string]: unknown;
+            };
+            /** @default  */
+            prompt: string;
+            /** @default  */
+            isolation: string;
+            /** @default [] */
+            files: components["schemas"]["AgentModelFile"][];
+            /** @default  */
+            manifest_sha256: string;
+            /** @default  */
+            tar_sha256: string;
+            /** @default 0 */
+            tar_bytes: number;
+        };
         /** @enum {string} */
         ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
         /** @enum {string} */
         NameEnum: "queue" | "node" | "inputs" | "jobs" | "engine" | "rollouts" | "batch" | "step";
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         NameRequest: {
             name: string;
         };
@@ -5268,15 +5519,6 @@ export interface components {
              */
             other: number;
         };
-        PieceReply: {
-            /** @description 200 stored; 409 it does not begin at `offset`; otherwise refused */
-            status: number;
-            /** @description of 200 and 409: go on from this byte */
-            offset: number;
-            /** @description why it was refused */
-            code: string;
-            detail: string;
-        };
         Plan: {
             valid: boolean;
             errors: components["schemas"]["FieldError"][];
@@ -5326,19 +5568,17 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PlaygroundModelRequest: {
             /** @description id, alias or run@step */
             checkpoint?: string;
             /** @description or a base model */
             base_model?: string;
-        };
+        } & (unknown | unknown);
         PlaygroundPage: {
             data: components["schemas"]["Playground"][];
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PlaygroundRequestRequest: {
             /** @description one, or two side by side */
             models: components["schemas"]["PlaygroundModelRequest"][];
@@ -5372,7 +5612,6 @@ export interface components {
             /** @description for OpenAI clients, with your token as api_key */
             base_url: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PolicyRequest: {
             /** @description newest of each run */
             keep_last?: number | null;
@@ -5421,7 +5660,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         PoolChangeRequest: {
             all_teams?: boolean;
             trainer_code?: boolean;
@@ -5481,7 +5719,6 @@ export interface components {
             /** @description an rl run is taken only with a green test of its reward on its dataset version */
             tested_rewards: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ProjectChangeRequest: {
             name?: string;
             tested_rewards?: boolean;
@@ -5526,7 +5763,6 @@ export interface components {
             limit_slots: number | null;
             used_slots: number;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         QuotaChangeRequest: {
             /** @description null lifts the limit */
             limit_slots: number | null;
@@ -5544,7 +5780,6 @@ export interface components {
             completion: string | null;
             split: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         Retention: {
             /** @description newest of each run */
             keep_last?: number | null;
@@ -5574,7 +5809,6 @@ export interface components {
             keep: components["schemas"]["Verdict"][];
             free_bytes: number;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RetentionRequest: {
             /** @description newest of each run */
             keep_last?: number | null;
@@ -5629,7 +5863,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RewardTestRequestRequest: {
             /** @description dataset version: id, name@3 or name@latest */
             dataset: string;
@@ -5649,12 +5882,11 @@ export interface components {
             };
             /** @description completions to score besides */
             stored?: components["schemas"]["StoredSampleRequest"][];
-        };
+        } & (unknown | unknown);
         /** @enum {string} */
         RewardTestVerdictEnum: "green" | "amber" | "red";
         /** @enum {string} */
         Role: "viewer" | "editor" | "operator" | "admin";
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RoleRequest: {
             role: components["schemas"]["Role"];
         };
@@ -5792,7 +6024,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RunPatchRequest: {
             /** @description of a draft: replaces its spec */
             spec?: {
@@ -5819,7 +6050,6 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RunViewFormRequest: {
             name: string;
             /** @description parameters of the run list: a text, or a list of texts, each */
@@ -5834,7 +6064,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         RunViewPatchRequest: {
             name?: string;
             query?: {
@@ -5860,12 +6089,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SecretRequest: {
             /** @description what stands behind the # of the link */
             secret: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SecretSetRequest: {
             name: string;
             /** @description never shown again */
@@ -5875,6 +6102,10 @@ export interface components {
             /** @description kinds of jobs that a run may give it to, as a variable of their environment */
             jobs?: components["schemas"]["JobsEnum"][];
         };
+        /**
+         * SecretsReply
+         * @description 409 secret_gone: the job cannot have what its run names. Values are kept in memory and nowhere else.
+         */
         SecretsReply: {
             variables: {
                 [key: string]: string;
@@ -5929,7 +6160,6 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ServiceAccountCreateRequest: {
             name: string;
             role: components["schemas"]["Role"];
@@ -5939,7 +6169,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SessionBeginRequest: {
             filename: string;
             purpose: components["schemas"]["PurposeEnum"];
@@ -5956,17 +6185,20 @@ export interface components {
             password: boolean;
             oidc: components["schemas"]["OidcButton"] | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SessionProjectRequest: {
             /** @description id of one of your projects */
             project: string;
         };
+        /**
+         * ShipReply
+         * @description POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from.
+         */
         ShipReply: {
-            /** @description go on from this byte */
             offset: number;
         };
+        /** ShipmentReply */
         ShipmentReply: {
-            pieces: components["schemas"]["PieceReply"][];
+            pieces: components["schemas"]["AgentPieceReply"][];
         };
         Slot: {
             id: string;
@@ -6019,7 +6251,6 @@ export interface components {
             /** @description by the checkpoint's manifest; empty for the manifest itself */
             sha256: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         StoredSampleRequest: {
             /** @description its prompt and answer are taken */
             row?: number;
@@ -6031,7 +6262,7 @@ export interface components {
             finish_reason?: components["schemas"]["FinishReasonEnum"];
             /** @description the completion holds the model's special tokens, as stored trajectories do */
             special_tokens?: boolean;
-        };
+        } | unknown | unknown;
         /** @enum {string} */
         StratifyEnum: "answer" | "split";
         StreamTicket: {
@@ -6064,7 +6295,6 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SweepFormRequest: {
             name: string;
             /** @description a RunSpec; each trial sets its own values into it */
@@ -6110,7 +6340,6 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TemplateFormRequest: {
             name: string;
             description?: string;
@@ -6134,7 +6363,6 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TemplateVersionFormRequest: {
             /** @description a part of a RunSpec */
             spec: {
@@ -6164,7 +6392,6 @@ export interface components {
              */
             previous_until: string | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TokenCreateRequest: {
             name: string;
             scopes: string[];
@@ -6179,7 +6406,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         TokenRotateRequest: {
             /**
              * @description how long the old secret goes on; 0 ends it at once
@@ -6283,10 +6509,15 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
+        /**
+         * UploadReply
+         * @description Reply of the checkpoint upload calls: parts that the server already holds.
+         */
         UploadReply: {
             upload_id: string;
             part_bytes: number;
             received_parts: number[];
+            /** @default false */
             stored: boolean;
         };
         UploadSession: {
@@ -6363,7 +6594,6 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         ValidationCreateRequest: {
             upload_id: string;
             /** @description without one only the columns are looked at */
@@ -6410,7 +6640,6 @@ export interface components {
             /** Format: date-time */
             created_at: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         VersionCreateRequest: {
             /** @description of a VALID validation of a whole file with a mapping: POST /api/v1/dataset-validations */
             validation_id: string;
@@ -6448,7 +6677,6 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         WebhookFormRequest: {
             name: string;
             /** @description https on the open internet, or in an allowed network */
@@ -6461,7 +6689,6 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         WebhookPatchRequest: {
             name?: string;
             url?: string;
@@ -6626,6 +6853,21 @@ export interface components {
 }
 export type AcceptRequest = components['schemas']['AcceptRequest'];
 export type Accepted = components['schemas']['Accepted'];
+export type AgentArtifact = components['schemas']['AgentArtifact'];
+export type AgentDesiredAttempt = components['schemas']['AgentDesiredAttempt'];
+export type AgentDesiredJob = components['schemas']['AgentDesiredJob'];
+export type AgentEndReason = components['schemas']['AgentEndReason'];
+export type AgentFault = components['schemas']['AgentFault'];
+export type AgentInventory = components['schemas']['AgentInventory'];
+export type AgentJobIsolation = components['schemas']['AgentJobIsolation'];
+export type AgentJobKind = components['schemas']['AgentJobKind'];
+export type AgentJobState = components['schemas']['AgentJobState'];
+export type AgentLiveSettings = components['schemas']['AgentLiveSettings'];
+export type AgentModelFile = components['schemas']['AgentModelFile'];
+export type AgentObservedJob = components['schemas']['AgentObservedJob'];
+export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
+export type AgentPieceReply = components['schemas']['AgentPieceReply'];
+export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
 export type AlertSeverityEnum = components['schemas']['AlertSeverityEnum'];
@@ -6690,6 +6932,7 @@ export type Document = components['schemas']['Document'];
 export type Documents = components['schemas']['Documents'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrolReply = components['schemas']['EnrolReply'];
+export type EnrolRequestRequest = components['schemas']['EnrolRequestRequest'];
 export type EnrolmentToken = components['schemas']['EnrolmentToken'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
@@ -6710,6 +6953,7 @@ export type GateVerdict = components['schemas']['GateVerdict'];
 export type GateVerdictVerdictEnum = components['schemas']['GateVerdictVerdictEnum'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
+export type HeartbeatRequestRequest = components['schemas']['HeartbeatRequestRequest'];
 export type Histogram = components['schemas']['Histogram'];
 export type Histograms = components['schemas']['Histograms'];
 export type Holder = components['schemas']['Holder'];
@@ -6771,6 +7015,7 @@ export type ModelImportPage = components['schemas']['ModelImportPage'];
 export type ModelImportStateEnum = components['schemas']['ModelImportStateEnum'];
 export type ModelKind = components['schemas']['ModelKind'];
 export type ModelPage = components['schemas']['ModelPage'];
+export type ModelReportRequest = components['schemas']['ModelReportRequest'];
 export type ModelStateEnum = components['schemas']['ModelStateEnum'];
 export type NameEnum = components['schemas']['NameEnum'];
 export type NameRequest = components['schemas']['NameRequest'];
@@ -6782,7 +7027,6 @@ export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
-export type PieceReply = components['schemas']['PieceReply'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
 export type PlannedPlace = components['schemas']['PlannedPlace'];
@@ -7019,7 +7263,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -7043,9 +7287,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": {
-                    [key: string]: unknown;
-                };
+                "application/json": components["schemas"]["EnrolRequestRequest"];
             };
         };
         responses: {
@@ -7096,7 +7338,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -7122,9 +7364,7 @@ export interface operations {
                  *       "protocol": 6
                  *     }
                  */
-                "application/json": {
-                    [key: string]: unknown;
-                };
+                "application/json": components["schemas"]["HeartbeatRequestRequest"];
             };
         };
         responses: {
@@ -7581,6 +7821,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
+                /** @description of the bytes of this part */
                 "X-Part-SHA256": string;
             };
             path: {
@@ -7971,7 +8212,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -7979,9 +8220,7 @@ export interface operations {
                  *       "faults": []
                  *     }
                  */
-                "application/json": {
-                    [key: string]: unknown;
-                };
+                "application/json": components["schemas"]["ModelReportRequest"];
             };
         };
         responses: {
@@ -8166,8 +8405,9 @@ export interface operations {
     agent_upload_part: {
         parameters: {
             query?: never;
-            header?: {
-                "X-Part-SHA256"?: string;
+            header: {
+                /** @description of the bytes of this part */
+                "X-Part-SHA256": string;
             };
             path: {
                 number: number;
@@ -9704,6 +9944,7 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                    "text/csv": string;
                 };
             };
             401: components["responses"]["NotAuthenticated"];
@@ -17384,7 +17625,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -19928,7 +20169,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -22562,7 +22803,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -29385,6 +29626,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
+                /** @description of the bytes of this part */
                 "X-Part-SHA256": string;
             };
             path: {
@@ -29906,7 +30148,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {

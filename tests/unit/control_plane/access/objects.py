@@ -50,6 +50,8 @@ def api(bearer: str, method: str, path: str, body: Any = None, *, status: int | 
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
     headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
+    if "/parts/" in path:
+        headers["x-part-sha256"] = hashlib.sha256(data).hexdigest()
     reply = Client().generic(method, f"/api/v1{path}", data=data, content_type=kind, headers=headers)
     if status is not None:
         assert reply.status_code == status, (method, path, reply.content)

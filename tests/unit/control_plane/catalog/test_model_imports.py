@@ -42,7 +42,9 @@ def send(node: Any, import_id: str, data: bytes) -> Any:
     assert reply.status_code == 200, reply.content
     part = node.client.put(
         f"/api/v1/agent/imports/{import_id}/parts/0", data=data, content_type="application/octet-stream",
-        headers={"authorization": f"Bearer {node.credential}"},
+        headers={
+            "authorization": f"Bearer {node.credential}", "x-part-sha256": hashlib.sha256(data).hexdigest(),
+        },
     )  # fmt: skip
     assert part.status_code == 200, part.content
     return call(node, import_id, "complete")

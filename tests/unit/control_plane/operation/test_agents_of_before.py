@@ -100,7 +100,9 @@ def test_the_recorded_conversation_of_an_old_agent_goes_through(
     upload = agent.post(f"/attempts/{attempt.attempt_id}/checkpoints", announced.encode(), before.UploadReply)
     part = agent.client.put(
         f"/api/v1/agent/uploads/{upload.upload_id}/parts/0", data=tar, content_type="application/octet-stream",
-        headers={"authorization": f"Bearer {agent.credential}"},
+        headers={
+            "authorization": f"Bearer {agent.credential}", "x-part-sha256": hashlib.sha256(tar).hexdigest(),
+        },
     )  # fmt: skip
     assert part.status_code == 200
     assert agent.post(f"/uploads/{upload.upload_id}/complete", b"{}", before.UploadReply).stored

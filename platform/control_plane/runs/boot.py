@@ -56,7 +56,9 @@ def boot_of(run: Run) -> list[Stage] | None:
     jobs = list(attempt.jobs.filter(evaluates="").order_by("pk"))
     ends = _ends(attempt, jobs)
     # A stage whose end was not seen was over when a later one ended.
-    latest = _trained_at(run, attempt)
+    latest = (
+        max(filter(None, ends.values()), default=attempt.created_at) if _has_trained(run, attempt) else None
+    )
     for name in reversed(names):
         latest = ends[name] = ends.get(name) or latest
     stages: list[Stage] = []
@@ -119,10 +121,10 @@ def _ends(attempt: Attempt, jobs: Sequence[Job]) -> dict[str, datetime | None]:
     }
 
 
-def _trained_at(run: Run, attempt: Attempt) -> datetime | None:
-    """A train step of the attempt is proof of its boot, also from a node that tells of no milestones."""
+def _has_trained(run: Run, attempt: Attempt) -> bool:
+    """A train step of the attempt is proof of its boot, also before the milestones arrive, or without any."""
     resumed_from = attempt.resume_checkpoint.step if attempt.resume_checkpoint is not None else 0
-    return (attempt.running_at or attempt.created_at) if run.train_step > resumed_from else None
+    return run.train_step > resumed_from
 
 
 def _open_state(run: Run, attempt: Attempt | None) -> str:

@@ -118,6 +118,18 @@ def test_a_train_step_is_proof_of_the_boot_where_a_node_tells_of_no_milestones(
     assert alice.see(run["id"])["boot"]["done"]
 
 
+def test_a_train_step_that_is_seen_before_its_milestone_ends_no_stage_before_it_begins(
+    alice: Any, node: Any, start: Any
+) -> None:
+    run = start(node())
+    began = Attempt.objects.get(run_id=run["id"]).created_at.timestamp()
+    told = {"engine_serves": began + 190, "first_group": began + 240, "first_batch": began + 270}
+    ship(run, "controller", milestones(trainer_ready=began + 30, **told))
+    Run.objects.filter(pk=run["id"]).update(train_step=1)
+    step = stage(alice.see(run["id"]), "step")
+    assert step["state"] == "done" and step["started_at"] <= step["ended_at"]
+
+
 def test_a_draft_has_no_boot(alice: Any) -> None:
     spec = {"name": "later", "model": {"base_model": "m"}, "dataset": {"version": "d"}}
     draft = alice.post("/runs", {"spec": spec, "draft": True}).json()

@@ -1,1 +1,1 @@
-"""A chat with one model: an engine, and a door that speaks OpenAI's chat completions to it."""
+"""A chat with one model: an engine, and a server with OpenAI's chat completions API in front of it."""

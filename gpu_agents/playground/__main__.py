@@ -8,7 +8,7 @@ import sys
 
 from gpu_agents.channel import Peer
 from gpu_agents.job import Job, leave, read_arguments, stop_event
-from gpu_agents.playground.door import Engine, PlaygroundDoor
+from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineConfigRejected
@@ -41,7 +41,7 @@ async def serve(job: Job) -> int:
     assert section is not None
     plan = launch_plan(job, spec)
     reward = Peer("the reward service", attempt.reward_url, attempt.token) if section.scores else None
-    door = PlaygroundDoor(
+    door = PlaygroundServer(
         Engine(plan.port, plan.api_key),
         ChatTemplate(attempt.model_directory),
         run_id=attempt.run_id,
@@ -89,7 +89,7 @@ async def serve(job: Job) -> int:
         outbox.close()
 
 
-async def _wait_until_idle(door: PlaygroundDoor) -> None:
+async def _wait_until_idle(door: PlaygroundServer) -> None:
     while (left := door.idle_left_seconds) > 0:
         await asyncio.sleep(min(left, LOOK_SECONDS))
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
 from gpu_agents.rewards.budget import ErrorBudget
-from gpu_agents.rewards.by_purpose import ByPurpose
-from gpu_agents.rewards.reward import OptionsRefused, Scorer
+from gpu_agents.rewards.registry import Place, build_scorer, build_user_scorer
+from gpu_agents.rewards.reward import InvalidOptions, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
-from gpu_agents.rewards.table import Place, build_scorer, build_user_scorer
 from gpu_agents.rewards.telemetry import RewardTelemetry
+from gpu_agents.rewards.train_eval_scorer import TrainEvalScorer
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
@@ -34,7 +34,7 @@ def main() -> int:
     sandboxes = Sandboxes()
     try:
         scorer = scorer_of(job, sandboxes)
-    except OptionsRefused as error:
+    except InvalidOptions as error:
         return leave(job, EndReason.CONFIG_REFUSED, f"reward: {error.code}: {error}")
     return asyncio.run(serve(job, scorer, sandboxes))
 
@@ -46,7 +46,7 @@ def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is None:
         return training
-    return ByPurpose(
+    return TrainEvalScorer(
         training=training, evaluation=scorer_of_section(own, job, sandboxes, source=EVALUATION_REWARD)
     )
 

@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpu_agents.rewards.reward import NoScore
+from gpu_agents.rewards.reward import ScoringError
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,21 @@ class CodeTask:
 
 
 def read_task(answer: str, *, row: int = -1) -> CodeTask:
-    """Raise NoScore, naming the row and the field, when the answer holds no tests."""
+    """Raise ScoringError, naming the row and the field, when the answer holds no tests."""
     try:
         fields = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise NoScore(f"row {row}: the answer of a code task is JSON: {error}") from error
+        raise ScoringError(f"row {row}: the answer of a code task is JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise NoScore(f"row {row}: the answer of a code task is a JSON object, not {type(fields).__name__}")
+        raise ScoringError(
+            f"row {row}: the answer of a code task is a JSON object, not {type(fields).__name__}"
+        )
     try:
         task = _read(fields)
     except (KeyError, TypeError, ValueError) as error:
-        raise NoScore(f"row {row}: the tests cannot be read: {type(error).__name__}: {error}") from error
+        raise ScoringError(f"row {row}: the tests cannot be read: {type(error).__name__}: {error}") from error
     if not task.size:
-        raise NoScore(f"row {row}: there is no test among the fields {sorted(fields)}")
+        raise ScoringError(f"row {row}: there is no test among the fields {sorted(fields)}")
     return task
 
 

@@ -27,7 +27,7 @@ class PartOptions:
 
 
 def read_parts(options: dict[str, Any]) -> list[PartOptions]:
-    """Each part with its label. Raises OptionsRefused with every fault, those of the parts' own options included."""
+    """Each part with its label. Raises InvalidOptions with every fault, those of the parts' own options included."""
     found: list[PartOptions] = []
     for part in read_options(CompositeOptions, options, reward="composite").parts:
         same = sum(before.name == part.name for before in found)

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from gpu_agents.model_text import last_boxed
-from gpu_agents.rewards.reward import Completion, NoScore, Reward, Score, read_options
+from gpu_agents.rewards.reward import Completion, Reward, Score, ScoringError, read_options
 from oolong.contracts.run_spec.reward_options import MathOptions
 
 CPU_SECONDS = 5.0
@@ -63,7 +63,7 @@ def build(options: dict[str, Any]) -> Reward:
         gold = gold_of(completion.answer)
         unfit = why_unfit(gold)
         if unfit or not in_time(lambda: bool(parsed_gold(gold)), otherwise=False):
-            raise NoScore(
+            raise ScoringError(
                 f"the answer {completion.answer!r:.200} of row {completion.row} is no mathematical expression"
                 + (f": {unfit}" if unfit else "")
             )

@@ -11,7 +11,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, Factory, NoScore, Reward, Score, VerifierFailed, as_score
+from gpu_agents.rewards.reward import (
+    Completion,
+    Factory,
+    Reward,
+    Score,
+    ScoringError,
+    VerifierFailed,
+    as_score,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +57,7 @@ class ChildPool:
             await self._start_child()
 
     async def score(self, completion: Completion) -> Score:
-        """Raises NoScore, VerifierFailed; TimedOut when the child had to be killed."""
+        """Raises ScoringError, VerifierFailed; TimedOut when the child had to be killed."""
         child = await self._free.get()
         try:
             reply = await asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
@@ -121,7 +129,7 @@ def _serve(connection: Connection, build: Factory, options: dict[str, Any]) -> N
 def _score_or_reason(reward: Reward, completion: Completion) -> Score | Exception:
     try:
         return as_score(reward(completion))
-    except NoScore as error:
-        return NoScore(str(error))
+    except ScoringError as error:
+        return ScoringError(str(error))
     except Exception as error:  # noqa: BLE001 - whatever a reward raises is the reason of this completion's error
         return VerifierFailed(f"{type(error).__name__}: {error}")

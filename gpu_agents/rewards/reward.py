@@ -31,7 +31,7 @@ class Score:
     weak: bool = False  # the completion could have forged it (see the code reward's asserts)
 
 
-class OptionsRefused(ValueError):
+class InvalidOptions(ValueError):
     """Options or a name that no reward function has; the message says what there is. Code not_supported_yet
     marks what the platform may learn later."""
 
@@ -40,7 +40,7 @@ class OptionsRefused(ValueError):
         self.code = code
 
 
-class NoScore(Exception):
+class ScoringError(Exception):
     """The function cannot score this completion, now or later; its group is failed, never scored 0."""
 
 
@@ -62,7 +62,7 @@ class Scorer(Protocol):
     async def start(self) -> None: ...
 
     async def score(self, completion: Completion) -> Score:
-        """Raises NoScore, VerifierFailed, SandboxFailed."""
+        """Raises ScoringError, VerifierFailed, SandboxFailed."""
 
     async def close(self) -> None: ...
 
@@ -72,9 +72,9 @@ def as_score(result: float | Score) -> Score:
 
 
 def read_options(model: type[Options], options: dict[str, Any], *, reward: str) -> Options:
-    """The options of a built-in reward. Raises OptionsRefused with every fault of them."""
+    """The options of a built-in reward. Raises InvalidOptions with every fault of them."""
     faults = option_faults(reward, options)
     if faults:
         said = "; ".join(f"options{fault.pointer}: {fault.message}" for fault in faults)
-        raise OptionsRefused(f"reward {reward}: {said}")
+        raise InvalidOptions(f"reward {reward}: {said}")
     return model.model_validate(options)

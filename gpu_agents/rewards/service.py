@@ -19,11 +19,11 @@ from gpu_agents.rewards import execute
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.reward import (
     Completion,
-    NoScore,
     Reward,
     SandboxFailed,
     Score,
     Scorer,
+    ScoringError,
     VerifierFailed,
     as_score,
 )
@@ -87,7 +87,7 @@ class InThisProcess:
     async def score(self, completion: Completion) -> Score:
         try:
             return await beside_the_loop(completion.text, lambda: as_score(self._reward(completion)))
-        except NoScore:
+        except ScoringError:
             raise
         except Exception as error:
             raise VerifierFailed(f"{type(error).__name__}: {error}") from error
@@ -130,7 +130,7 @@ class RewardService:
             score = await self._tried(completion)
         except SandboxFailed as error:
             return self._error("sandbox_error", str(error), started)
-        except (VerifierFailed, NoScore) as error:
+        except (VerifierFailed, ScoringError) as error:
             return self._error("verifier_error", str(error), started)
         seconds = time.monotonic() - started
         self.counts.scored += 1
@@ -152,16 +152,16 @@ class RewardService:
         )
 
     async def _tried(self, completion: Completion) -> Score:
-        """One score; what is worth another try gets one. Raises NoScore, VerifierFailed, SandboxFailed."""
+        """One score; what is worth another try gets one. Raises ScoringError, VerifierFailed, SandboxFailed."""
         tries = 0
         while True:
             tries += 1
             try:
                 score = await self._scorer.score(completion)
                 if not math.isfinite(score.value):
-                    raise NoScore(f"the score is {score.value}")
+                    raise ScoringError(f"the score is {score.value}")
                 return score
-            except NoScore:
+            except ScoringError:
                 raise
             except Exception as error:
                 kind = SandboxFailed if isinstance(error, SandboxFailed) else VerifierFailed

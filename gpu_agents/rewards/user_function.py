@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gpu_agents.rewards.reward import Completion, NoScore, Score, VerifierFailed
+from gpu_agents.rewards.reward import Completion, Score, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test
 from oolong.untrusted import label_error, parse_json
@@ -65,23 +65,25 @@ class UserFunction:
 
 
 def read_result(reported: bytes | None) -> Score:
-    """What the function returned, as JSON. Raise NoScore when it is no score."""
+    """What the function returned, as JSON. Raise ScoringError when it is no score."""
     if reported is None:
-        raise NoScore("the reward function returned nothing that can be written as JSON")
+        raise ScoringError("the reward function returned nothing that can be written as JSON")
     try:
         result = parse_json(reported)
     except ValueError as error:
         said = reported[:80].decode(errors="replace")
-        raise NoScore(f"the reward function returned no JSON that can be kept: {said}: {error}") from error
+        raise ScoringError(
+            f"the reward function returned no JSON that can be kept: {said}: {error}"
+        ) from error
     if isinstance(result, dict) and "score" in result:
         parts = result.get("parts", {})
         if not isinstance(parts, dict):
-            raise NoScore(f"parts must be a mapping of names to numbers, got {parts!r:.80}")
+            raise ScoringError(f"parts must be a mapping of names to numbers, got {parts!r:.80}")
         if len(parts) > MOST_PARTS:
-            raise NoScore(f"parts has {len(parts)} names, at most {MOST_PARTS} are kept")
+            raise ScoringError(f"parts has {len(parts)} names, at most {MOST_PARTS} are kept")
         for name in parts:
             if wrong := label_error(name):
-                raise NoScore(f"parts has the name {name!r:.80}: {wrong}")
+                raise ScoringError(f"parts has the name {name!r:.80}: {wrong}")
         return Score(
             value=_number(result["score"], "score"),
             parts={name: _number(value, f"parts[{name!r}]") for name, value in parts.items()},
@@ -92,4 +94,4 @@ def read_result(reported: bytes | None) -> Score:
 def _number(value: object, what: str) -> float:
     if isinstance(value, (bool, int, float)) and abs(value) <= sys.float_info.max:  # neither is NaN
         return float(value)
-    raise NoScore(f"{what} must be a finite number, got {value!r:.80}")
+    raise ScoringError(f"{what} must be a finite number, got {value!r:.80}")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gpu_agents.rewards.registry import CHILDREN, Place, build_scorer
 from gpu_agents.rewards.reward import Completion, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
-from gpu_agents.rewards.table import CHILDREN, Place, build_scorer
 from oolong.sandbox import examine
 
 SOLUTION = "```python\nn = int(input())\nprint(sum(int(word) for word in input().split()) % (n + 1))\n```"

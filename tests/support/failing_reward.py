@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from gpu_agents.rewards import __main__ as entry
-from gpu_agents.rewards import exact_match, table
-from gpu_agents.rewards.reward import Completion, NoScore, Reward, Score
+from gpu_agents.rewards import exact_match, registry
+from gpu_agents.rewards.reward import Completion, Reward, Score, ScoringError
 
 MODULE = "tests.support.failing_reward"
 
@@ -21,7 +21,7 @@ def build(options: dict[str, Any]) -> Reward:
 
     def score(completion: Completion) -> float | Score:
         if completion.row % 3 == 0:
-            raise NoScore(f"row {completion.row} is divisible by 3")
+            raise ScoringError(f"row {completion.row} is divisible by 3")
         return inner(completion)
 
     return score
@@ -30,5 +30,5 @@ def build(options: dict[str, Any]) -> Reward:
 if __name__ == "__main__":
     from tests.support import failing_reward  # children import it by this name
 
-    table.REWARDS["exact_match"] = failing_reward.build
+    registry.REWARDS["exact_match"] = failing_reward.build
     sys.exit(entry.main())

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from gpu_agents.channel import Door
-from gpu_agents.playground.door import Engine, PlaygroundDoor
+from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rollout.sessions.manager import SessionManager, SessionNotFound
 from gpu_agents.rollout.sessions.server import SessionServer, SessionServerConfig
 from oolong.contracts import rollout as wire
@@ -56,9 +56,9 @@ def refuse_to_find(identity: str) -> Any:
     raise SessionNotFound(identity)
 
 
-def playground() -> PlaygroundDoor:
+def playground() -> PlaygroundServer:
     template: Any = None
-    return PlaygroundDoor(
+    return PlaygroundServer(
         Engine(1, "key"), template, run_id="run_1", token=TOKEN, idle_seconds=60.0, reward=None
     )
 
@@ -106,7 +106,7 @@ def test_no_other_server_is_in_the_jobs(checkout: Path) -> None:
     }
     assert found == {
         "gpu_agents/channel.py",
-        "gpu_agents/playground/door.py",
+        "gpu_agents/playground/server.py",
         "gpu_agents/rollout/sessions/server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",
     }

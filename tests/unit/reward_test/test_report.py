@@ -14,9 +14,9 @@ from gpu_agents.reward_test.adversarial import PROBES, adversarial_completions
 from gpu_agents.reward_test.report import build_report
 from gpu_agents.reward_test.scoring import check_determinism, stored_samples
 from gpu_agents.reward_test.types import MODEL, Sample, ScoredSample, ScoreResult
-from gpu_agents.rewards.reward import Completion, NoScore
+from gpu_agents.rewards.registry import build_reward
+from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rewards.service import InThisProcess, RewardService
-from gpu_agents.rewards.table import build_reward
 from oolong.contracts.rollout import EvaluationPrompt
 
 ROWS = [
@@ -88,7 +88,7 @@ async def test_non_deterministic_reward_is_red() -> None:
 async def test_exceptions_are_counted_with_their_messages() -> None:
     def fails_on_nothing(completion: Completion) -> float:
         if not completion.text:
-            raise NoScore("there is no text")
+            raise ScoringError("there is no text")
         return float(len(completion.text) % 2)
 
     document = await tried(fails_on_nothing, [*sampled("", "a", "bb")])

@@ -10,7 +10,7 @@ import pytest
 from gpu_agents.rewards.code_compare import same_output, same_value
 from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import CodeTests, extract_code, program_of
-from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
+from gpu_agents.rewards.reward import Completion, InvalidOptions, Score, ScoringError
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import Outcome
 
@@ -158,7 +158,7 @@ def test_rows_as_apps_has_them() -> None:
     ],
 )
 def test_a_row_without_readable_tests_is_an_error_that_names_it(answer: str, message: str) -> None:
-    with pytest.raises(NoScore, match=message):
+    with pytest.raises(ScoringError, match=message):
         read_task(answer, row=3)
 
 
@@ -228,5 +228,5 @@ def test_the_last_python_block_is_the_answer(text: str, code: str) -> None:
     "options", [{"max_tests": 0.5}, {"memory_mib": 0.5}, {"timeout_seconds": float("inf")}]
 )
 def test_a_bound_that_would_leave_no_test_is_refused(sandboxes: Sandboxes, options: Any) -> None:
-    with pytest.raises(OptionsRefused, match=r"must be a (whole|finite) number; it is (0.5|inf)"):
+    with pytest.raises(InvalidOptions, match=r"must be a (whole|finite) number; it is (0.5|inf)"):
         CodeTests(options, sandboxes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_agents.rewards.reward import Completion, OptionsRefused
-from gpu_agents.rewards.table import build_reward
+from gpu_agents.rewards.registry import build_reward
+from gpu_agents.rewards.reward import Completion, InvalidOptions
 
 
 def score(text: str, answer: str = "21", finish: str = "stop", **options: object) -> float:
@@ -58,7 +58,7 @@ def test_whole_compares_the_whole_text_without_outer_space() -> None:
     ],
 )
 def test_wrong_options_are_refused_at_the_start(options: dict[str, object]) -> None:
-    with pytest.raises(OptionsRefused):
+    with pytest.raises(InvalidOptions):
         build_reward("exact_match", options)
 
 
@@ -66,6 +66,6 @@ def test_wrong_options_are_refused_at_the_start(options: dict[str, object]) -> N
     ("name", "options"), [("source", {}), ("exact_match", {"source": "def f(): ..."}), ("x", {})]
 )
 def test_code_of_users_and_unknown_names_are_not_supported_yet(name: str, options: dict[str, object]) -> None:
-    with pytest.raises(OptionsRefused) as refused:
+    with pytest.raises(InvalidOptions) as refused:
         build_reward(name, options)
     assert refused.value.code == "not_supported_yet"

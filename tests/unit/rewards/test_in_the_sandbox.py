@@ -11,7 +11,7 @@ import pytest
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rewards.code_tests import CodeTests
-from gpu_agents.rewards.reward import Completion, NoScore, SandboxFailed, Score, VerifierFailed
+from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.user_function import UserFunction
@@ -70,7 +70,7 @@ async def test_a_function_that_fails_is_an_error_and_not_0(
     ],
 )  # fmt: skip
 async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) -> None:
-    with pytest.raises(NoScore):
+    with pytest.raises(ScoringError):
         await judge(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")
 
 
@@ -87,7 +87,7 @@ async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) 
 async def test_a_part_with_a_name_that_no_document_keeps_is_no_score(
     sandboxes: Sandboxes, parts: str, says: str
 ) -> None:
-    with pytest.raises(NoScore, match=says):
+    with pytest.raises(ScoringError, match=says):
         await judge(
             sandboxes,
             f"def score(prompt, completion, answer):\n    return {{'score': 1, 'parts': {parts}}}",

@@ -9,8 +9,8 @@ import pytest
 from gpu_agents.model_text import last_boxed
 from gpu_agents.rewards import math_answer
 from gpu_agents.rewards.math_answer import gold_of, in_time, why_unfit
-from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Reward, Score
-from gpu_agents.rewards.table import build_reward
+from gpu_agents.rewards.registry import build_reward
+from gpu_agents.rewards.reward import Completion, InvalidOptions, Reward, Score, ScoringError
 
 RIGHT = ("exact", "symbolic", "numeric")
 
@@ -139,7 +139,7 @@ def test_a_completion_cut_off_at_the_limit_scores_nothing(reward: Reward) -> Non
 
 @pytest.mark.parametrize("answer", ["", "   ", r"\boxed{}", "9^{9^{9}}"])
 def test_an_answer_that_is_no_expression_is_an_error_and_not_0(reward: Reward, answer: str) -> None:
-    with pytest.raises(NoScore, match="row 7"):
+    with pytest.raises(ScoringError, match="row 7"):
         judge(reward, r"\boxed{3}", answer)
 
 
@@ -211,5 +211,5 @@ def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(OptionsRefused):
+    with pytest.raises(InvalidOptions):
         build_reward("math", {"extract": "first"})

@@ -20,11 +20,11 @@ from control_plane.runs.models import Attempt, Job
 from control_plane.telemetry import log_search
 from control_plane.telemetry.models import LogChunk
 from gpu_agents import model_text
-from gpu_agents.rewards import code_compare, table
+from gpu_agents.rewards import code_compare, registry
 from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import extract_code, program_of
 from gpu_agents.rewards.math_answer import decide_quickly, why_unfit
-from gpu_agents.rewards.reward import Completion, NoScore
+from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rewards.user_function import read_result
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.sessions.conversation_tree import arguments_of
@@ -67,7 +67,7 @@ REWARD_OPTIONS: dict[str, dict[str, Any]] = {
 
 def rewards() -> Iterator[tuple[str, Parser]]:
     """Every reward of text alone in the table: a new one is tested too."""
-    for name, build in table.REWARDS.items():
+    for name, build in registry.REWARDS.items():
         reward = build(REWARD_OPTIONS.get(name, {}))
         yield f"reward {name}", lambda text, reward=reward: reward(completion(text))  # type: ignore[misc]
 
@@ -158,7 +158,7 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("log search: lines", lambda text: search_log(text)),
     ("redaction", lambda text: Redactor({"A": "a-secret-value"}).text(text)),
 )  # fmt: skip
-EXPECTED_ERRORS = (ValueError, NoScore, InvalidChatRequest)  # RecursionError is none of them
+EXPECTED_ERRORS = (ValueError, ScoringError, InvalidChatRequest)  # RecursionError is none of them
 
 
 def hostile_texts() -> Iterator[str]:
@@ -225,7 +225,7 @@ COVERED = {
     "gpu_agents/rollout/workflows/python_tool.py": "tool calls",
     "gpu_agents/rollout/workflows/tool_calls.py": "tool calls",
     "gpu_agents/playground/chat.py": "untrusted JSON",
-    "gpu_agents/playground/door.py": "untrusted JSON",
+    "gpu_agents/playground/server.py": "untrusted JSON",
     "platform/control_plane/telemetry/log_search.py": "log search",
 }  # fmt: skip
 BESIDE = (

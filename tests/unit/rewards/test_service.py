@@ -18,12 +18,12 @@ from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.job import Job
 from gpu_agents.rewards.__main__ import max_error_share, scorer_of, serve
 from gpu_agents.rewards.budget import ErrorBudget
-from gpu_agents.rewards.by_purpose import ByPurpose
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Completion, NoScore, SandboxFailed, Score, Scorer, VerifierFailed
+from gpu_agents.rewards.registry import build_reward
+from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, Scorer, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import KEPT_PARTS, InThisProcess, RewardService, ScoreCounts
-from gpu_agents.rewards.table import build_reward
+from gpu_agents.rewards.train_eval_scorer import TrainEvalScorer
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
@@ -161,7 +161,7 @@ async def test_whatever_a_scorer_raises_is_a_counted_error_and_no_score(
 
 
 async def test_scores_between_errors_keep_a_run_going() -> None:
-    ends = [*[NoScore("no")] * 4, None] * 2
+    ends = [*[ScoringError("no")] * 4, None] * 2
     async with Served(Scripted(*ends), ErrorBudget(0.9)) as served:
         for _ in ends:
             await served.score("x")
@@ -269,7 +269,7 @@ async def test_too_many_errors_raise_the_alarm_with_the_reason(monkeypatch: pyte
 
 
 async def test_an_evaluation_may_have_a_reward_of_its_own() -> None:
-    both = ByPurpose(training=InThisProcess(lambda c: 1.0), evaluation=InThisProcess(lambda c: 0.25))
+    both = TrainEvalScorer(training=InThisProcess(lambda c: 1.0), evaluation=InThisProcess(lambda c: 0.25))
     async with Served(both) as served:
         scores = {}
         for purpose in ("training", "evaluation"):
@@ -319,9 +319,9 @@ def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:
         "dataset": {"version": "d"},
         "evaluation": {"reward": {"name": "math"}},
     }
-    assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
+    assert isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), TrainEvalScorer)
     del document["evaluation"]["reward"]
-    assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), ByPurpose)
+    assert not isinstance(scorer_of(job_of(document, tmp_path), Sandboxes()), TrainEvalScorer)
 
 
 async def test_training_and_evaluation_may_each_have_an_uploaded_function(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ async def test_training_and_evaluation_may_each_have_an_uploaded_function(tmp_pa
     sources = {name: str(tmp_path / f"{name}.py") for name in texts}
     job = replace(job, attempt=msgspec.structs.replace(job.attempt, source_files=sources))
     scorer = scorer_of(job, Sandboxes())
-    assert isinstance(scorer, ByPurpose)
+    assert isinstance(scorer, TrainEvalScorer)
     found = {purpose: inner._common["source"] for purpose, inner in scorer._scorers.items()}  # type: ignore[attr-defined]
     assert found == {"training": texts["reward"], "evaluation": texts[EVALUATION_REWARD]}
 

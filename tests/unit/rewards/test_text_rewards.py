@@ -8,10 +8,10 @@ import pytest
 
 from gpu_agents.rewards.composite import Composite, Part
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Completion, NoScore, OptionsRefused, Score
+from gpu_agents.rewards.registry import Place, build_reward, build_scorer
+from gpu_agents.rewards.reward import Completion, InvalidOptions, Score, ScoringError
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess
-from gpu_agents.rewards.table import Place, build_reward, build_scorer
 from tests.support import failing_reward
 
 
@@ -71,7 +71,7 @@ def test_length_falls_in_a_straight_line() -> None:
     ],
 )
 def test_wrong_options_are_refused_at_the_start(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(OptionsRefused):
+    with pytest.raises(InvalidOptions):
         build_scorer(name, options, Place(sandboxes=Sandboxes(slots=1)))
 
 
@@ -111,7 +111,7 @@ async def test_a_composite_passes_on_what_its_parts_say() -> None:
 async def test_a_composite_with_a_part_that_has_no_score_has_none() -> None:
     parts = [build_reward("exact_match", {}), failing_reward.build({})]
     scorer = Composite([Part(f"part-{n}", 1.0, InThisProcess(part)) for n, part in enumerate(parts)])
-    with pytest.raises(NoScore, match="row 3"):
+    with pytest.raises(ScoringError, match="row 3"):
         await scorer.score(Completion(prompt="", text="", answer="", finish_reason="stop", row=3))
 
 

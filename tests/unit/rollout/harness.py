@@ -18,9 +18,9 @@ import msgspec
 
 from gpu_agents.channel import Peer
 from gpu_agents.job import Job
+from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.reward import Reward
 from gpu_agents.rewards.service import InThisProcess, RewardService
-from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.__main__ import build
 from gpu_agents.rollout.controller.server import ControllerServer

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from gpu_agents.channel import Peer
 from gpu_agents.playground.chat import ChatRefused, engine_request
-from gpu_agents.playground.door import Engine, PlaygroundDoor
+from gpu_agents.playground.server import Engine, PlaygroundServer
+from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.service import InThisProcess, RewardService
-from gpu_agents.rewards.table import build_reward
 from gpu_agents.rollout.chat_template import ChatTemplate
 from tests.unit.rollout.model_files import write_model
 
@@ -32,7 +32,7 @@ class World:
     now: float = 0.0
     seen: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
-    door: PlaygroundDoor | None = None
+    door: PlaygroundServer | None = None
     http: aiohttp.ClientSession | None = None
 
     async def call(
@@ -74,7 +74,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         TOKEN,
         connect_seconds=5,
     )
-    world.door = PlaygroundDoor(
+    world.door = PlaygroundServer(
         Engine(runner.addresses[0][1], KEY), ChatTemplate(write_model(tmp_path / "model")), run_id="run_1",
         token=TOKEN, idle_seconds=60, reward=reward, clock=lambda: world.now,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.rewards.reward import Completion, NoScore
+from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rollout.controller import __main__ as door
 from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
@@ -53,7 +53,7 @@ async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
     new_harness: Callable[..., Harness], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(completion: Completion) -> float:
-        raise NoScore("no key in the row")
+        raise ScoringError("no key in the row")
 
     monkeypatch.setattr("gpu_agents.rollout.controller.evaluations.ATTEMPTS", 1)
     async with new_harness(reward=broken, kind="eval", evaluation=EVALUATION) as run:

@@ -1,12 +1,12 @@
-"""Two scorers behind one door: that of training, and the one that an evaluation names for itself."""
+"""Dispatches completions to the training scorer or to the evaluation scorer."""
 
 from __future__ import annotations
 
 from gpu_agents.rewards.reward import Completion, Score, Scorer
 
 
-class ByPurpose:
-    """See `reward.Scorer`. Each completion says what it is scored for."""
+class TrainEvalScorer:
+    """A `reward.Scorer` that selects the scorer by the completion's purpose."""
 
     def __init__(self, *, training: Scorer, evaluation: Scorer) -> None:
         self._scorers = {"training": training, "evaluation": evaluation}

@@ -43,7 +43,7 @@ class Engine:
         self.serves = False
 
 
-class PlaygroundDoor:
+class PlaygroundServer:
     def __init__(
         self,
         engine: Engine,

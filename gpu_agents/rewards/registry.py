@@ -1,4 +1,4 @@
-"""The reward functions by name. To add one of text: a file with `build(options)`, and a line here."""
+"""Built-in reward functions by name. To add one: a file with `build(options)` and one line here."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gpu_agents.rewards import exact_match, format_check, length, math_answer
 from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.composite import Composite, Part, read_parts
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.reward import Factory, OptionsRefused, Reward, Scorer
+from gpu_agents.rewards.reward import Factory, InvalidOptions, Reward, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess
 from gpu_agents.rewards.user_function import UserFunction
 
-# Of the text alone, pure and quick.
+# Pure functions of the text.
 REWARDS: dict[str, Factory] = {
     "exact_match": exact_match.build,
     "math": math_answer.build,
     "format": format_check.build,
     "length": length.build,
 }
-# Those that run programs of the policy.
+# Rewards that run the policy's programs in a sandbox.
 SANDBOXED: dict[str, Callable[[dict[str, Any], Sandboxes], Scorer]] = {
     "code": CodeTests,
 }
@@ -43,7 +43,7 @@ def may_hang(name: str, options: dict[str, Any]) -> bool:
 
 
 def build_scorer(name: str, options: dict[str, Any], place: Place) -> Scorer:
-    """Raise OptionsRefused for a name or an option that there is not."""
+    """Raise InvalidOptions for a name or an option that there is not."""
     if name == "composite":
         return Composite(
             [
@@ -64,15 +64,15 @@ def build_user_scorer(source: str, options: dict[str, Any], place: Place) -> Sco
 
 
 def build_reward(name: str, options: dict[str, Any]) -> Reward:
-    """A function of the text alone. Raise OptionsRefused for a name or an option that there is not."""
+    """A function of the text alone. Raise InvalidOptions for a name or an option that there is not."""
     if "source" in options or name == "source":
-        raise OptionsRefused(
+        raise InvalidOptions(
             "a spec holds no source: upload the file (oolong function upload) and give reward.function",
             code="not_supported_yet",
         )
     if name not in REWARDS:
         names = sorted([*REWARDS, *SANDBOXED, "composite"])
-        raise OptionsRefused(
+        raise InvalidOptions(
             f"there is no reward function {name!r}; there are {names}", code="not_supported_yet"
         )
     return REWARDS[name](options)

@@ -22,7 +22,9 @@ lab = pools.create_pool("lab")
 project = Project.objects.get()
 pools.bind_team(lab, project.team)
 for name, role in (("vera", "viewer"), ("otto", "operator"), ("erin", "viewer")):
-    user = User.objects.create_user(name, password=PASSWORD)
+    user = User(username=name)
+    user.set_password(PASSWORD)
+    user.save()
     Membership.objects.create(user=user, project=project, role=role)
 pools.appoint_admin(lab, User.objects.get(username="erin"))
 """
@@ -79,7 +81,7 @@ def test_nodes_are_revoked_and_pools_deleted_by_who_may_and_after_a_confirmation
 
     opens("erin")
     expect(delete).to_have_count(0)
-    expect(page.get_by_test_id("quotas")).to_contain_text("default")
+    expect(page.get_by_label("Limit of team, slots")).to_be_visible()
     actions.click()
     page.get_by_role("menuitem", name=re.compile("^Revoke")).click()
     expect(dialog).to_contain_text("each from its last stored checkpoint")

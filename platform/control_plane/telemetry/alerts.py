@@ -148,7 +148,7 @@ def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
     for name in said.keys() - opened.keys():
         changed.append(
             Alert.objects.create(
-                run=run, rule=name, message=said[name], train_step=run.train_step, opened_at=now
+                run=run, rule=name, message=_fitted(said[name]), train_step=run.train_step, opened_at=now
             )
         )
     for alert in changed:
@@ -158,3 +158,11 @@ def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
         live.publish(f"run:{run.pk}", "alert", shown)
         told = {"run": run_in_brief(run), "alert": shown}
         outbox.emit(run.project_id, "alert.resolved" if alert.closed_at else "alert.fired", told, now=now)
+
+
+def _fitted(message: str) -> str:
+    """What the column takes: the beginning, which says what it is about, and the end, where a log names its cause."""
+    most = Alert._meta.get_field("message").max_length or len(message)
+    return (
+        message if len(message) <= most else f"{message[: most // 3]} … {message[-(most - most // 3 - 3) :]}"
+    )

@@ -162,10 +162,14 @@ def test_engines_that_fail_to_boot_degrade_the_run_until_one_serves(world: World
         line = Note(at=clock.now().timestamp(), kind=kind, message=message)
         return services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
 
-    offset = ship("engine_boot_failed", "no answer within 300 s. The end of engine.log:\nout of memory", 0)
+    log = "\n".join(f"loading shard {number}" for number in range(100))  # longer than an alert's message
+    offset = ship(
+        "engine_boot_failed", f"no answer within 300 s. The end of engine.log:\n{log}\nout of memory", 0
+    )
     alerts.watch_runs(now=clock.now())
     alert = Alert.objects.get()
     assert alert.rule == "engine_boot" and alert.message.endswith("out of memory")
+    assert "no answer within 300 s" in alert.message and len(alert.message) <= 400
     assert alert.message.startswith(f"{world.trainer.name}: ")
     assert Run.objects.get(pk=world.run.pk).conditions == ["DEGRADED"]
     ship("engine_serves", "the engine serves", offset)

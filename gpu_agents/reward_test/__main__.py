@@ -17,12 +17,13 @@ from gpu_agents.reward_test.report import build_report
 from gpu_agents.reward_test.scoring import check_determinism, stored_samples
 from gpu_agents.reward_test.types import MODEL, Sample
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
-from gpu_agents.rollout.controller.__main__ import controller_config, why_not_evaluated
+from gpu_agents.rollout.controller.__main__ import controller_config, evaluation_end_reason
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
 from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
@@ -66,10 +67,10 @@ async def test_reward(job: Job) -> int:
     bench = spec.bench
     assert bench is not None
     template = ChatTemplate(job.attempt.model_directory)
-    book = PromptStore(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
+    store = PromptStore(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
     outbox = Outbox(job.directory, job.job.incarnation)
     stopping = asyncio.create_task(stop_event().wait())
-    working = asyncio.create_task(_work(job, bench, book, template, outbox))
+    working = asyncio.create_task(_work(job, bench, store, template, outbox))
     await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not working.done():
@@ -83,10 +84,10 @@ async def test_reward(job: Job) -> int:
 
 
 async def _work(
-    job: Job, bench: BenchSection, book: PromptStore, template: ChatTemplate, outbox: Outbox
+    job: Job, bench: BenchSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> None:
     reward = job.attempt.run_spec.reward
-    prompts = book.first(bench.rows)
+    prompts = store.first(bench.rows)
     samples = adversarial_completions(bench.cheats, prompts)
     if SAMPLES in job.attempt.source_files:
         rows = {prompt.index: prompt for prompt in prompts}
@@ -96,7 +97,7 @@ async def _work(
             without_specials=lambda text: template.decode(template.encode(text)),
         )
     if bench.samples:
-        samples += await _from_model(job, bench, book, template, outbox)
+        samples += await _from_model(job, bench, store, template, outbox)
 
     def done(count: int) -> None:
         if count % 25 == 0 or count == len(samples):
@@ -119,26 +120,28 @@ async def _work(
 
 
 async def _from_model(
-    job: Job, bench: BenchSection, book: PromptStore, template: ChatTemplate, outbox: Outbox
+    job: Job, bench: BenchSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> list[Sample]:
     """Sample completions on the attempt's engine, as an unscored evaluation."""
-    prompts = book.first(bench.rows)
+    prompts = store.first(bench.rows)
     limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": bench.max_new_tokens})
-    book.check(limits, job.attempt.model_directory)
+    store.check(limits, job.attempt.model_directory)
     controller = Controller(
-        rules=controller_config(job.attempt.run_spec),
-        rows=book.rows,
-        prompt_of=book.of_row,
-        evaluation=EvaluationPlan(
-            prompts=prompts,
-            samples=bench.samples,
-            temperature=bench.temperature,
-            at_start=False,
-            at_end=True,
-            greedy=False,
-            max_new_tokens=bench.max_new_tokens,
-            texts_only=True,
-        ),
+        ControllerState(
+            config=controller_config(job.attempt.run_spec),
+            rows=store.rows,
+            prompt_of=store.get,
+            evaluation=EvaluationPlan(
+                prompts=prompts,
+                samples=bench.samples,
+                temperature=bench.temperature,
+                at_start=False,
+                at_end=True,
+                greedy=False,
+                max_new_tokens=bench.max_new_tokens,
+                texts_only=True,
+            ),
+        )
     )
     controller.evaluate_only(
         publish_initial_weights(job.attempt.model_directory, job.attempt.weights_directory)
@@ -147,16 +150,16 @@ async def _from_model(
     server = ControllerServer(
         controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)
     )
-    await server.door.open(*address_of(job.attempt.controller_url))
-    clock = asyncio.create_task(server.run_clock())
+    await server.rpc.open(*address_of(job.attempt.controller_url))
+    ticks = asyncio.create_task(server.run_ticks())
     try:
         await server.wait_until_ended()
-        await server.wait_until_told(seconds=END_ACK_SECONDS)
+        await server.wait_until_end_acked(seconds=END_ACK_SECONDS)
     finally:
         clock.cancel()
         await server.door.close()
-    if not controller.evaluations.scores:
-        raise SamplingFailed(*why_not_evaluated(controller))
+    if not controller.state.evaluations.scores:
+        raise SamplingFailed(*evaluation_end_reason(controller.state))
     by_row = {prompt.index: prompt for prompt in prompts}
     return [
         Sample(
@@ -167,7 +170,7 @@ async def _from_model(
             completion=text.text,
             finish_reason=text.finish_reason,
         )
-        for text in controller.evaluations.texts
+        for text in controller.state.evaluations.texts
     ]
 
 

@@ -1,4 +1,5 @@
 """The rollout controller: prompt order, admission gate, claims, ledger, replay buffer, policy versions.
 
-The rules are pure and live one noun to a file (no clock, no network, no disk); `server` is the thin door.
+`state` has no clock, network or disk. `worker_api`, `trainer_api` and `timers` change it, one per counterpart; `server`
+serves them over RPC.
 """

@@ -20,6 +20,7 @@ from gpu_agents.rollout.controller.gate import GateConfig
 from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
 from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.server import ControllerServer
+from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
@@ -31,9 +32,9 @@ from oolong.contracts.telemetry import Outbox
 
 log = logging.getLogger(__name__)
 
-STOP_WAITS_FOR_TRAINER_SECONDS = 12.0
-TELL_SECONDS = 20.0
-EVALUATOR_SECONDS = 30.0  # a slot is leased within seconds, and its job says so as soon as it has begun
+TRAINER_STOP_SECONDS = 12.0
+END_ACK_SECONDS = 20.0
+EVALUATOR_SECONDS = 30.0  # a slot is leased within seconds, and its job calls as soon as it has started
 
 
 def main() -> int:
@@ -52,13 +53,13 @@ def main() -> int:
 
 
 def build(job: Job) -> tuple[Controller, ChatTemplate]:
-    """The controller of an attempt, from its files: rows, templates, and the snapshot when it resumes."""
+    """Build the controller of an attempt from its files: rows, chat template, and the snapshot when it resumes."""
     attempt = job.attempt
     spec = attempt.run_spec
     template = ChatTemplate(attempt.model_directory)
     rows = read_rows(attempt.dataset_file, split=spec.dataset.split)
     prompts = PromptStore(rows, template, tools=tools_of(spec.workflow))
-    if spec.kind != "eval":  # an eval run's are checked with the evaluation's own limits
+    if spec.kind != "eval":  # an eval run checks them against the evaluation's own limits
         prompts.check(spec.rollout, attempt.model_directory)
     restored = None
     if attempt.resume_directory:
@@ -66,18 +67,19 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
         if not file.is_file():
             raise snapshots.InvalidSnapshot(f"{file} is missing: this checkpoint cannot resume an rl run")
         restored = snapshots.decode(file.read_bytes())
-    controller = Controller(
-        rules=controller_config(spec),
+    state = ControllerState(
+        config=controller_config(spec),
         rows=prompts.rows,
-        prompt_of=prompts.of_row,
+        prompt_of=prompts.get,
         evaluation=_evaluation_plan(job, spec, template),
         restored=restored,
         tokens_generated_before=attempt.tokens_generated_before,
     )
+    controller = Controller(state)
     if spec.kind == "eval":
         controller.evaluate_only(publish_initial_weights(attempt.model_directory, attempt.weights_directory))
     log.info(
-        "%d prompts of split %r; resumes at %s",
+        "%d prompts of split %r; resumes at version %s",
         len(prompts.rows),
         spec.dataset.split,
         restored and restored.version,
@@ -116,15 +118,15 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
     rows = read_rows(file, split=spec.dataset.split if spec.kind == "eval" else evaluation.split)
     if spec.kind == "eval":
         rows = rows[: evaluation.prompts]
-    book = PromptStore(rows, template, tools=tools_of(spec.workflow))
+    prompts = PromptStore(rows, template, tools=tools_of(spec.workflow))
     rollout = spec.rollout
     if evaluation.max_new_tokens is not None:
         rollout = rollout.model_copy(update={"max_new_tokens": evaluation.max_new_tokens})
-    book.check(rollout, job.attempt.model_directory)
+    prompts.check(rollout, job.attempt.model_directory)
     reward = evaluation.reward or spec.reward
-    asks = job.attempt.evaluators and spec.kind == "rl"
+    uses_evaluators = job.attempt.evaluators and spec.kind == "rl"
     return EvaluationPlan(
-        prompts=book.first(evaluation.prompts),
+        prompts=prompts.first(evaluation.prompts),
         samples=evaluation.samples,
         temperature=evaluation.temperature,
         at_start=evaluation.at_start and spec.kind != "eval",
@@ -135,56 +137,58 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         success_score=evaluation.success_score,
         on_only_engine=evaluation.on_only_engine,
         reward_timeout_seconds=reward.timeout_seconds,
-        evaluator_seconds=_evaluator_seconds(os.environ) if asks else 0.0,
+        evaluator_seconds=_evaluator_seconds(os.environ) if uses_evaluators else 0.0,
     )
 
 
 def _evaluator_seconds(environment: Mapping[str, str]) -> float:
-    """How long an evaluation waits for an engine that is none of the run's; only tests wait longer."""
+    """How long an evaluation waits for an evaluator; only tests change it."""
     return float(environment.get("OOLONG_TEST_EVALUATOR_SECONDS", EVALUATOR_SECONDS))
 
 
 async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int:
+    state = controller.state
     outbox = Outbox(job.directory, job.job.incarnation)
     telemetry = ControllerTelemetry(job, outbox, template)
     live = LiveFile(job.attempt.directory)
     server = ControllerServer(controller, telemetry, token=job.attempt.token, live=live)
     host, port = address_of(job.attempt.controller_url)
-    await server.door.open(host, port)
+    await server.rpc.open(host, port)
     log.info("listening on %s:%d", host, port)
     stop = stop_event()
-    clock = asyncio.create_task(server.run_clock())
+    ticks = asyncio.create_task(server.run_ticks())
     ended = asyncio.create_task(server.wait_until_ended())
     stopping = asyncio.create_task(stop.wait())
-    hopeless = asyncio.create_task(server.wait_until_hopeless())
-    await asyncio.wait({clock, ended, stopping, hopeless}, return_when=asyncio.FIRST_COMPLETED)
+    unrecoverable = asyncio.create_task(server.wait_until_unrecoverable())
+    await asyncio.wait({ticks, ended, stopping, unrecoverable}, return_when=asyncio.FIRST_COMPLETED)
     trains = job.attempt.run_spec.kind != "eval"
-    if trains and stopping.done() and not ended.done() and controller.versions.newest is not None:
-        # The trainer commits its checkpoint first and needs the snapshot for it. One that has announced nothing
-        # yet has nothing to commit.
-        await asyncio.wait({ended}, timeout=STOP_WAITS_FOR_TRAINER_SECONDS)
+    if trains and stopping.done() and not ended.done() and state.versions.newest is not None:
+        # The trainer commits its checkpoint first and needs the snapshot for it. Before its first announcement there
+        # is nothing to commit.
+        await asyncio.wait({ended}, timeout=TRAINER_STOP_SECONDS)
     if ended.done():
-        # Workers that are being stopped themselves may never ask again.
-        await server.wait_until_told(seconds=1.0 if stopping.done() else TELL_SECONDS)
-    await server.door.close()
-    server.tell_what_is_left()
-    telemetry.close(controller)
-    if clock.done():
-        clock.result()  # it never returns: this raises what ended it
-    for task in (clock, ended, stopping, hopeless):
+        # Workers that are being stopped too may never call again.
+        await server.wait_until_end_acked(seconds=1.0 if stopping.done() else END_ACK_SECONDS)
+    await server.rpc.close()
+    server.flush_notes()
+    telemetry.close(state)
+    if ticks.done():
+        ticks.result()  # it never returns: this raises its error
+    for task in (ticks, ended, stopping, unrecoverable):
         task.cancel()
-    if hopeless.done() and not hopeless.cancelled() and not ended.done():
-        return leave(job, *hopeless.result())
-    if not trains and not controller.evaluations.scores:
+    if unrecoverable.done() and not unrecoverable.cancelled() and not ended.done():
+        return leave(job, *unrecoverable.result())
+    if not trains and not state.evaluations.scores:
         stopped = (EndReason.STOPPED_BY_USER, "")
-        return leave(job, *(stopped if stopping.done() else why_not_evaluated(controller)))
-    if controller.ending == "completed" or (controller.ended and controller.ending == "failed"):
+        return leave(job, *(stopped if stopping.done() else evaluation_end_reason(state)))
+    if state.ending == "completed" or (state.ended and state.ending == "failed"):
         return leave(job, EndReason.COMPLETED)
     return leave(job, EndReason.STOPPED_BY_USER)
 
 
-def why_not_evaluated(controller: Controller) -> tuple[EndReason, str]:
-    failure = controller.evaluations.failure
+def evaluation_end_reason(state: ControllerState) -> tuple[EndReason, str]:
+    """Why an eval run ends without scores."""
+    failure = state.evaluations.failure
     if failure is None:
         return EndReason.CONTROLLER_DIED, "no rollout worker was left to evaluate"
     reasons = {

@@ -1,4 +1,4 @@
-"""Claims: which worker generates which group, and until when without a sign of life (SEMANTICS section 2)."""
+"""Claims: which worker generates which group, and until when without a renewal (SEMANTICS section 2)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Claim:
 
 
 class Claims:
-    """Claims by id. A claim that is gone cannot come back: what arrives under it is late."""
+    """Live claims by id. A claim that has ended cannot come back: a report under it is stale."""
 
-    def __init__(self, *, wall_seconds: float | None = None) -> None:
-        self._wall_seconds = wall_seconds
+    def __init__(self, *, timeout_seconds: float | None = None) -> None:
+        self._timeout_seconds = timeout_seconds
         self._claims: dict[str, Claim] = {}
         self._made = 0
 
@@ -37,7 +37,7 @@ class Claims:
         return claim
 
     def renew(self, claim_ids: list[str], worker_id: str, *, now: float) -> list[str]:
-        """Renew what is still this worker's; the rest is returned as lost."""
+        """Renew the worker's claims. Returns the ids that are not its claims any more."""
         lost = []
         for claim_id in claim_ids:
             claim = self.of_worker(claim_id, worker_id)
@@ -61,11 +61,12 @@ class Claims:
     def all_of_worker(self, worker_id: str) -> list[Claim]:
         return [claim for claim in self._claims.values() if claim.worker_id == worker_id]
 
-    def silent(self, *, now: float) -> list[Claim]:
-        """Not renewed for the TTL: their worker is gone, the groups are to be claimed again."""
+    def expired(self, *, now: float) -> list[Claim]:
+        """Claims that were not renewed within the TTL."""
         return [c for c in self._claims.values() if now - c.renewed_at > CLAIM_TTL_SECONDS]
 
-    def over_wall_time(self, *, now: float) -> list[Claim]:
-        if self._wall_seconds is None:
+    def timed_out(self, *, now: float) -> list[Claim]:
+        """Claims whose group has been generated for longer than the timeout, however often they were renewed."""
+        if self._timeout_seconds is None:
             return []
-        return [c for c in self._claims.values() if now - c.claimed_at > self._wall_seconds]
+        return [c for c in self._claims.values() if now - c.claimed_at > self._timeout_seconds]

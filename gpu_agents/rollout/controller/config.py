@@ -1,4 +1,4 @@
-"""What a run's spec lays down for its controller."""
+"""What the controller takes from the run's spec."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class ControllerConfig:
     seed: int
     filter: FilterConfig = field(default_factory=FilterConfig)
     group_wall_seconds: float | None = None
-    branching: bool = False  # a member may leave several trajectories, as agent sessions do
+    branching: bool = False  # a rollout may have several trajectories, as agent sessions do

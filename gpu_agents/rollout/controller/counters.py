@@ -1,4 +1,4 @@
-"""Plain counters of an attempt, for its summary and for the checks that end it."""
+"""Counters of one attempt, for its summary and for the checks that end the run."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Counters:
     consecutive_workflow_errors: int = 0
     workflow_errors: Counter[str] = field(default_factory=Counter)  # by FailRequest.kind
     straggler_wait_seconds: float = 0.0
-    standstills: int = 0  # times that finished groups had to be dropped because nothing else could happen
+    forced_drops: int = 0  # times that finished groups were dropped because nothing else could make progress
     last_error: str = ""

@@ -1,8 +1,8 @@
-"""What an evaluation says, with how sure it is. Pure functions of the scores; intervals are at 95 %.
+"""Scores of an evaluation with 95 % intervals. Pure functions.
 
-Of scores that are 0 or 1, one per prompt: Wilson's interval (Wilson 1927). Of everything else, the mean over prompts
-of what the completions of a prompt have together: a percentile bootstrap over prompts, 1,000 resamples from a fixed
-seed, because completions of one prompt are not independent of each other.
+For one score of 0 or 1 per prompt: Wilson's interval (Wilson 1927). For anything else, the mean over prompts of each
+prompt's average: a percentile bootstrap over prompts, 1,000 resamples with a fixed seed, because completions of one
+prompt are not independent of each other.
 """
 
 from __future__ import annotations
@@ -27,23 +27,21 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluation, as the summary keeps it. `sampled` is avg@k: the mean over prompts and their k samples."""
+    """One evaluation in the summary. `sampled` is avg@k: the mean over prompts and their k samples."""
 
     version: int
     prompts: int
-    greedy: float | None  # None when no greedy completion was asked for
-    sampled: float | None  # None when no completion was sampled
+    greedy: float | None  # None if no greedy completion was requested
+    sampled: float | None  # None if no completion was sampled
     mean_tokens: float
     seconds: float
     samples: int = 0  # k
     greedy_interval: tuple[float, float] | None = None
     sampled_interval: tuple[float, float] | None = None
     success_score: float = 1.0
-    pass_at: dict[int, Estimate] = {}  # k -> share of prompts that one of k samples solves
+    pass_at: dict[int, Estimate] = {}  # k -> fraction of prompts that at least one of k samples solves
     truncated_share: float = 0.0
-    accuracy: float | None = (
-        None  # share of right completions: of the greedy ones, without them of the sampled ones
-    )
+    accuracy: float | None = None  # fraction of correct completions: greedy ones, or else sampled ones
     accuracy_interval: tuple[float, float] | None = None
 
 
@@ -97,7 +95,7 @@ def score_prompts(
     sampled: Sequence[Sequence[float]],
     success_score: float,
 ) -> PromptScores | None:
-    """The same scores by prompt, for comparisons; None when there are too many prompts for one document."""
+    """The same scores by prompt, for comparisons; None if there are too many prompts for one record."""
     if len(prompts) > MOST_PROMPTS:
         return None
     samples = min((len(scores) for scores in sampled), default=0)
@@ -119,9 +117,9 @@ def score_prompts(
 
 
 def pass_at_k(successes: int, samples: int, k: int) -> float:
-    """Chance that k of the n samples, drawn without replacement, hold a success: 1 - C(n-c, k) / C(n, k).
+    """Probability that k of the n samples, without replacement, contain a success: 1 - C(n-c, k) / C(n, k).
 
-    The unbiased estimator of eq. 1 of arXiv 2107.03374, as a product, so that no factorial overflows.
+    The unbiased estimator, eq. 1 of arXiv 2107.03374, as a product, so that no factorial overflows.
     """
     if samples - successes < k:
         return 1.0
@@ -129,17 +127,17 @@ def pass_at_k(successes: int, samples: int, k: int) -> float:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The mean over prompts with its interval."""
+    """The mean over prompts, with its interval."""
     mean = sum(values) / len(values)
     low, high = wilson(values) if set(values) <= {0.0, 1.0} else bootstrap(values)
     return Estimate(value=mean, low=low, high=high)
 
 
 def wilson(values: Sequence[float]) -> tuple[float, float]:
-    """Of a share of independent successes; never outside [0, 1], also for none or all of few."""
-    n, share = len(values), sum(values) / len(values)
-    middle = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    """Of a fraction of independent successes; always within [0, 1], also for none or all of a few."""
+    n, rate = len(values), sum(values) / len(values)
+    middle = (rate + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(rate * (1 - rate) / n + Z**2 / (4 * n**2))
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
@@ -155,6 +153,6 @@ def _successes(scores: Sequence[float], success_score: float) -> int:
 
 
 def _ks(samples: int) -> list[int]:
-    """1, 2, 4 ... and all of them."""
+    """Powers of two up to `samples`, and `samples` itself."""
     powers = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
     return sorted({*powers, samples} - {0})

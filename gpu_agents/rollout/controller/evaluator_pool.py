@@ -1,83 +1,98 @@
-"""Engines that come for one evaluation and are none of the run's: asked for, waited for within bounds, sent away.
+"""Engines that join for one evaluation and are not engines of the run: requested, awaited within bounds, dismissed.
 
-They have no place in the gate, the claims or the engines of the run. What they came for is a task; whoever does not
-find it any more leaves.
+They do not count in the gate, the claims or the engine registry. Each joins for one task and leaves when the task is
+gone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_agents.rollout.controller.engine_registry import SILENT_AFTER_SECONDS
+from gpu_agents.rollout.controller.engine_registry import ENGINE_TIMEOUT_SECONDS
 
-BOOT_SECONDS = 600.0  # the run's engines leave an evaluation alone for so long, once somebody has come for it
-COME_AT_MOST = 2  # evaluators of one evaluation: whoever dies of it twice is not asked for a third time
+BOOT_SECONDS = 600.0  # how long an evaluator that has joined may boot before the run's engines take its task
+MAX_EVALUATORS_PER_TASK = 2  # a task that two evaluators have left is not offered to a third
 
 
 @dataclass(kw_only=True)
 class Evaluator:
     worker_id: str
-    task_id: str  # that it came for
-    came_at: float
-    heard_at: float
-    told_to_leave: bool = False
+    task_id: str  # that it joined for
+    joined_at: float
+    last_seen_at: float
+    dismissed: bool = False  # it was told to leave
 
 
 class EvaluatorPool:
-    """Who is here, and for which task one is wanted."""
+    """The evaluators that have joined, and the task for which one is requested."""
 
     def __init__(self) -> None:
-        self.wanted = ""  # the id of a task
-        self.goes_first = False  # the run's engines still leave the task to an evaluator; see `look`
-        self.ask_seconds = 0.0
-        self._asked_at: float | None = None
-        self._came = 0  # for the task that is wanted
-        self._here: dict[str, Evaluator] = {}
+        self.requested_task = ""  # id of the task that needs an evaluator
+        self.has_priority = False  # the run's engines leave the task to an evaluator for now; see `poll`
+        self.wait_seconds = 0.0
+        self._requested_at: float | None = None
+        self._joined = 0  # for the requested task
+        self._evaluators: dict[str, Evaluator] = {}
 
-    def want(self, task_id: str, *, seconds: float) -> None:
-        """Ask for one. The run's engines leave the task alone for so long, while nobody has come for it."""
-        self.wanted, self.goes_first, self._asked_at, self._came = task_id, True, None, 0
-        self.ask_seconds = seconds
+    def request(self, task_id: str, *, wait_seconds: float) -> None:
+        """Request an evaluator. Without one, the run's engines may take the task after `wait_seconds`."""
+        self.requested_task, self.has_priority, self._requested_at, self._joined = task_id, True, None, 0
+        self.wait_seconds = wait_seconds
 
-    def want_none(self) -> None:
-        self.wanted, self.goes_first = "", False
+    def cancel(self) -> None:
+        self.requested_task, self.has_priority = "", False
 
-    def look(self, *, now: float) -> bool:
-        """Whether the run's engines have to leave the task alone, as of now."""
-        if self._asked_at is None:
-            self._asked_at = now
-        here = [one for one in self._here.values() if one.task_id == self.wanted and not one.told_to_leave]
-        if here:
-            self.goes_first = any(now - one.came_at < BOOT_SECONDS for one in here)
+    def poll(self, *, now: float) -> bool:
+        """Whether an evaluator has priority over the run's engines, as of now."""
+        if self._requested_at is None:
+            self._requested_at = now
+        joined = [
+            one
+            for one in self._evaluators.values()
+            if one.task_id == self.requested_task and not one.dismissed
+        ]
+        if joined:
+            self.has_priority = any(now - one.joined_at < BOOT_SECONDS for one in joined)
         else:
-            self.goes_first = bool(self.wanted) and now - self._asked_at < self.ask_seconds
-        return self.goes_first
+            self.has_priority = bool(self.requested_task) and now - self._requested_at < self.wait_seconds
+        return self.has_priority
 
-    def hear(self, worker_id: str, task_id: str, *, now: float) -> Evaluator:
-        evaluator = self._here.get(worker_id)
+    def touch(self, worker_id: str, task_id: str, *, now: float) -> Evaluator:
+        """Record a sign of life; the first one registers the evaluator."""
+        evaluator = self._evaluators.get(worker_id)
         if evaluator is None:
-            evaluator = Evaluator(worker_id=worker_id, task_id=task_id, came_at=now, heard_at=now)
-            self._here[worker_id] = evaluator
-            self._came += task_id == self.wanted
-        evaluator.heard_at = now
+            evaluator = Evaluator(worker_id=worker_id, task_id=task_id, joined_at=now, last_seen_at=now)
+            self._evaluators[worker_id] = evaluator
+            self._joined += task_id == self.requested_task
+        evaluator.last_seen_at = now
         return evaluator
 
-    def of(self, worker_id: str) -> Evaluator | None:
-        return self._here.get(worker_id)
+    def get(self, worker_id: str) -> Evaluator | None:
+        return self._evaluators.get(worker_id)
 
-    def leave(self, worker_id: str) -> bool:
-        """It is gone, or is to go: nobody waits for it. False when it was not here."""
-        gone = self._here.pop(worker_id, None)
-        if gone is not None and gone.task_id == self.wanted and self._came >= COME_AT_MOST:
-            self.want_none()
-        return gone is not None
+    def remove(self, worker_id: str) -> bool:
+        """False if it was not registered."""
+        removed = self._evaluators.pop(worker_id, None)
+        if (
+            removed is not None
+            and removed.task_id == self.requested_task
+            and self._joined >= MAX_EVALUATORS_PER_TASK
+        ):
+            self.cancel()
+        return removed is not None
 
     def others(self, worker_id: str, task_id: str) -> list[str]:
-        """Who else came for the task. They have ended by then: one at a time is given a slot for it."""
-        return [e.worker_id for e in self._here.values() if e.task_id == task_id and e.worker_id != worker_id]
+        """Other evaluators of the task. They have ended: the control plane grants one slot at a time for it."""
+        return [
+            e.worker_id
+            for e in self._evaluators.values()
+            if e.task_id == task_id and e.worker_id != worker_id
+        ]
 
-    def silent(self, *, now: float) -> list[str]:
-        return [e.worker_id for e in self._here.values() if now - e.heard_at > SILENT_AFTER_SECONDS]
+    def expired(self, *, now: float) -> list[str]:
+        return [
+            e.worker_id for e in self._evaluators.values() if now - e.last_seen_at > ENGINE_TIMEOUT_SECONDS
+        ]
 
     def all(self) -> list[Evaluator]:
-        return list(self._here.values())
+        return list(self._evaluators.values())

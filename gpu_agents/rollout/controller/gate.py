@@ -1,8 +1,8 @@
 """The admission gate (SEMANTICS section 1): how many more groups may start now, and if none, why.
 
 Eq. 3 of arXiv 2505.24298, in groups: the group that would be the N-th may start iff
-`floor((N - 1) / B) <= i + eta`. N counts only groups that were or may still be trained, so a dropped group
-gives its place back.
+`floor((N - 1) / B) <= i + eta`. N counts only groups that were or may still be trained, so a dropped group frees its
+capacity.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ class GateConfig:
     groups_per_step: int  # B
     max_staleness: int  # eta
     max_concurrent_groups: int  # running at once, over all engines
-    total_train_steps: int  # no group is started that no step can use
+    total_train_steps: int  # no group starts that no step can use
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    groups: int  # free places
-    refusal: Refusal | None  # what binds, when there is no place
+    groups: int  # free capacity
+    refusal: Refusal | None  # the binding limit, when there is no capacity
 
 
-def admit(rules: GateConfig, *, version: int, held: int, running: int, waiting: int = 0) -> Admission:
+def admit(config: GateConfig, *, version: int, held: int, running: int, waiting: int = 0) -> Admission:
     """`version` is the newest announced one; `held` = trained + taken + buffered + running + waiting.
 
-    Once every group that a step can use is drawn, the reason is `last_groups` as long as one of them is not finished
-    (should it fail, its place is free again), then `run_ending`.
+    Once every group that a step can use has started, the refusal is `last_groups` while one of them is unfinished (if
+    it fails, its capacity is free again), then `run_ending`.
     """
-    all_drawn: Refusal = "last_groups" if running + waiting else "run_ending"
-    bounds: list[tuple[int, Refusal]] = [
-        (rules.total_train_steps * rules.groups_per_step - held, all_drawn),
-        ((version + rules.max_staleness + 1) * rules.groups_per_step - held, "staleness"),
-        (rules.max_concurrent_groups - running, "concurrency"),
+    all_started: Refusal = "last_groups" if running + waiting else "run_ending"
+    limits: list[tuple[int, Refusal]] = [
+        (config.total_train_steps * config.groups_per_step - held, all_started),
+        ((version + config.max_staleness + 1) * config.groups_per_step - held, "staleness"),
+        (config.max_concurrent_groups - running, "concurrency"),
     ]
-    places, reason = min(bounds, key=lambda bound: bound[0])
-    return Admission(groups=max(places, 0), refusal=None if places > 0 else reason)
+    capacity, refusal = min(limits, key=lambda limit: limit[0])
+    return Admission(groups=max(capacity, 0), refusal=None if capacity > 0 else refusal)

@@ -1,4 +1,4 @@
-"""What a submitted group must look like before it may enter the buffer."""
+"""Checks the shape of a submitted group before it may enter the buffer."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from oolong.contracts.rollout import Group, rollouts_of
 
 
 def validate_group(group: Group, *, group_size: int, branching: bool = False) -> None:
-    """Raise ValueError unless the group is one that a step can train on.
+    """Raise ValueError unless a train step can use the group.
 
     `branching`: a rollout may have several trajectories; each then names its rollout.
     """
-    _check_rollouts(group, group_size=group_size, branching=branching)
+    _validate_rollouts(group, group_size=group_size, branching=branching)
     for index, trajectory in enumerate(group.trajectories):
         lengths = {
             len(trajectory.token_ids),
@@ -20,13 +20,14 @@ def validate_group(group: Group, *, group_size: int, branching: bool = False) ->
         }
         if len(lengths) != 1 or 0 in lengths:
             raise ValueError(
-                f"group {group.group_id}, member {index}: its four lists have lengths {sorted(lengths)}"
+                f"group {group.group_id}, trajectory {index}: its four lists have lengths {sorted(lengths)}; they "
+                "must be equal and not 0"
             )
         if trajectory.reward is None:
-            raise ValueError(f"group {group.group_id}, member {index} has no reward")
+            raise ValueError(f"group {group.group_id}, trajectory {index} has no reward")
 
 
-def _check_rollouts(group: Group, *, group_size: int, branching: bool) -> None:
+def _validate_rollouts(group: Group, *, group_size: int, branching: bool) -> None:
     count = len(group.trajectories)
     named = [one.rollout for one in group.trajectories if one.rollout is not None]
     if not branching or not named:

@@ -1,4 +1,4 @@
-"""A run's own model as its version 0, published for the engines as a trainer would publish it."""
+"""Publishes a run's own model as version 0, as a trainer would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 0
 
 
 def publish_initial_weights(model_directory: str | Path, weights_directory: Path) -> PublishedWeights:
-    """Links to the model's files with a manifest of their tensors; nothing is copied. Raises InvalidWeights."""
+    """Link the model's files and write a manifest of their tensors; nothing is copied. Raises InvalidWeights."""
     model = Path(model_directory).resolve()
     files = sorted(model.glob("*.safetensors"))
     if not files:
@@ -26,7 +26,11 @@ def publish_initial_weights(model_directory: str | Path, weights_directory: Path
         if file.is_file() and file.name != MANIFEST and not link.is_symlink():
             link.symlink_to(file)
     manifest = msgspec.json.encode(
-        {"version": VERSION, "files": [_file(file) for file in files], "tensors": _tensors(files)}
+        {
+            "version": VERSION,
+            "files": [_file_entry(file) for file in files],
+            "tensors": _tensor_entries(files),
+        }
     )
     (directory / MANIFEST).write_bytes(manifest)
     return PublishedWeights(
@@ -34,13 +38,13 @@ def publish_initial_weights(model_directory: str | Path, weights_directory: Path
     )
 
 
-def _file(file: Path) -> dict[str, object]:
+def _file_entry(file: Path) -> dict[str, object]:
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
 
 
-def _tensors(files: list[Path]) -> list[dict[str, object]]:
+def _tensor_entries(files: list[Path]) -> list[dict[str, object]]:
     return [
         {"name": name, "shape": entry["shape"], "dtype": entry["dtype"], "file": file.name}
         for file in files

@@ -1,7 +1,7 @@
-"""The ledger: every group and every token has exactly one fate (SEMANTICS section 2).
+"""The ledger: every group and every token has exactly one state or final state (SEMANTICS section 2).
 
-Each place has its own counter, moved by its own line, so that an unbalanced sum shows a lost group instead
-of hiding it.
+Each state has its own counter, moved by its own line, so that an unbalanced sum reveals a lost group instead of hiding
+it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from oolong.contracts.rollout import LedgerCounts, TokenCounts
 
 
 class LedgerState(StrEnum):
-    """Where a group is that is neither trained nor dropped."""
+    """Of a group that is neither trained nor dropped."""
 
-    WAITING = "waiting"  # drawn, to be claimed again
+    WAITING = "waiting"  # to be claimed again
     RUNNING = "running"
     BUFFERED = "buffered"
     TAKEN = "taken"
@@ -30,9 +30,9 @@ class DropReason(StrEnum):
     RUN_END = "run_end"
 
 
-# Tokens that are lost while their group lives on elsewhere:
-LATE = "late"  # they came with a submit whose claim was already lost
-NOT_MIGRATABLE = "not_migratable"  # of a workflow that holds state outside its tokens, and was given back
+# Reasons for dropped tokens whose group continues elsewhere:
+STALE_CLAIM = "stale_claim"  # reported under a claim that was lost
+NOT_MIGRATABLE = "not_migratable"  # of a released workflow whose state is not in its tokens
 
 
 class Ledger:
@@ -45,9 +45,9 @@ class Ledger:
         self.dropped: dict[str, int] = dict(counts.dropped)
         self.late_submits = counts.late_submits
         self.errors: dict[str, int] = dict(counts.errors)
-        self._at = {place: int(getattr(counts, place)) for place in LedgerState}
+        self._at = {state: int(getattr(counts, state)) for state in LedgerState}
 
-    def draw(self) -> None:
+    def add_new(self) -> None:
         self.drawn += 1
         self._at[LedgerState.WAITING] += 1
 
@@ -65,8 +65,8 @@ class Ledger:
         if reason is DropReason.ERROR:
             self.errors[error] = self.errors.get(error, 0) + 1
 
-    def at(self, place: LedgerState) -> int:
-        return self._at[place]
+    def at(self, state: LedgerState) -> int:
+        return self._at[state]
 
     @property
     def held(self) -> int:
@@ -84,15 +84,15 @@ class Ledger:
             dropped=dict(self.dropped),
             late_submits=self.late_submits,
             errors=dict(self.errors),
-            **{place.value: count for place, count in self._at.items()},
+            **{state.value: count for state, count in self._at.items()},
         )
 
-    def _leave(self, place: LedgerState, groups: int) -> None:
-        if self._at[place] < groups:
+    def _leave(self, state: LedgerState, groups: int) -> None:
+        if self._at[state] < groups:
             raise RuntimeError(
-                f"the ledger has {self._at[place]} groups {place} and {groups} should leave: it lost count"
+                f"the ledger counts {self._at[state]} {state} groups, so {groups} cannot leave: a move was not counted"
             )
-        self._at[place] -= groups
+        self._at[state] -= groups
 
 
 class TokenLedger:
@@ -125,8 +125,7 @@ class TokenLedger:
         self.lost_to_recovery += tokens
 
     def recover(self, generated_before: int) -> None:
-        """Go on from what earlier attempts of the run had made. What the snapshot does not know was made after it,
-        or without one, by jobs that are gone: nobody holds it any more (SEMANTICS section 6)."""
+        """Add what earlier attempts of the run generated after the snapshot: those tokens are lost (section 6)."""
         unknown = max(0, generated_before - self.generated)
         self.generated += unknown
         self.lost_to_recovery += unknown

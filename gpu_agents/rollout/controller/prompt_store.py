@@ -1,4 +1,4 @@
-"""All prompts of a run, rendered and tokenized once at the start, so that a bad one is known before it costs."""
+"""All prompts of a run, rendered and tokenized once at the start, so that a bad one fails before generation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from oolong.contracts.run_spec import RolloutSection
 
 
 class InvalidPrompts(ValueError):
-    """The spec's limits do not fit the rows or the model; the message names the field and the row."""
+    """The rows do not fit the spec's limits or the model; the message names the field and the row."""
 
 
 class PromptStore:
     def __init__(
         self, rows: list[CanonicalRow], template: ChatTemplate, *, tools: Sequence[dict[str, Any]] = ()
     ) -> None:
-        """`tools` are those of the workflow; raise InvalidPrompts where the template tells the policy of none."""
+        """`tools` are the workflow's. Raises InvalidPrompts if the chat template does not render them."""
         texts = [template.render(row.messages, tools=tools) for row in rows]
         if tools and texts and texts[0] == template.render(rows[0].messages):
             raise InvalidPrompts(
-                "workflow.tool_format=tool_call: the model's chat template says nothing of tools, so the policy would "
-                "not know how to call one; tell it in the dataset's messages and take tool_format: fenced"
+                "workflow.tool_format=tool_call: the model's chat template does not render tools, so the policy cannot "
+                "know how to call one; explain the tool in the dataset's messages and use tool_format: fenced"
             )
         token_ids = template.encode_many(texts)
         self._prompts = {
@@ -38,19 +38,19 @@ class PromptStore:
     def rows(self) -> list[int]:
         return list(self._prompts)
 
-    def of_row(self, row: int) -> EvaluationPrompt:
+    def get(self, row: int) -> EvaluationPrompt:
         return self._prompts[row]
 
     def first(self, count: int) -> list[EvaluationPrompt]:
         return list(self._prompts.values())[:count]
 
     def check(self, rollout: RolloutSection, model_directory: str | Path) -> None:
-        """Raise InvalidPrompts if a prompt is over a limit of the spec or the model."""
+        """Raise InvalidPrompts if a prompt exceeds a limit of the spec or the model."""
         context = _context_length(Path(model_directory))
         if rollout.max_new_tokens >= context:
             raise InvalidPrompts(
                 f"max_new_tokens={rollout.max_new_tokens} does not fit the model's context of {context} "
-                "tokens; lower it, so that the prompts have room beside a completion"
+                "tokens; lower it, so that a prompt fits beside a completion"
             )
         limit = min(rollout.max_prompt_tokens, context - rollout.max_new_tokens)
         over = [

@@ -1,4 +1,4 @@
-"""The controller's part of a checkpoint (SEMANTICS section 6): one atomic image at a step boundary."""
+"""The controller's part of a checkpoint (SEMANTICS section 6): one atomic snapshot at a step boundary."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.group_state import GroupState
-from gpu_agents.rollout.controller.prompt_order import Draw, PromptCursor
-from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, DroppedTotals, LengthBias
+from gpu_agents.rollout.controller.prompt_order import PromptCursor, SampledPrompt
+from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals, DroppedTotals, SelectionBias
 from oolong.contracts.rollout import Group, LedgerCounts, PartialTrajectory, TokenCounts
 
 
@@ -32,15 +32,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenCounts
     consumed: ConsumedTotals = msgspec.field(default_factory=ConsumedTotals)
     dropped: DroppedTotals = msgspec.field(default_factory=DroppedTotals)
-    length_bias: LengthBias = msgspec.field(default_factory=LengthBias)
+    selection_bias: SelectionBias = msgspec.field(default_factory=SelectionBias)
     evaluations: dict[str, EvaluationScores] = {}
-    unfinished_evaluation: str = ""  # label of one between steps that was wanted, and had no result yet
+    unfinished_evaluation: str = ""  # label of one between steps that was requested and had no result yet
     buffered: list[GroupSnapshot]
-    unfinished: list[GroupSnapshot]  # taken, running and waiting ones, by claim order: claimed again first
+    unfinished: list[GroupSnapshot]  # taken, running and waiting ones in claim order: claimed again first
 
 
 class InvalidSnapshot(ValueError):
-    """The snapshot does not belong to what is being resumed; the attempt must not start."""
+    """The snapshot does not belong to the run that is being resumed; the attempt must not start."""
 
 
 def encode(snapshot: Snapshot) -> bytes:
@@ -54,25 +54,25 @@ def decode(data: bytes) -> Snapshot:
         raise InvalidSnapshot(f"controller.msgpack of the checkpoint cannot be read: {error}") from error
 
 
-def image_of(held: GroupState, *, keep_finished: bool) -> GroupSnapshot:
+def snapshot_group(group: GroupState, *, keep_finished: bool) -> GroupSnapshot:
     return GroupSnapshot(
-        epoch=held.draw.epoch,
-        row=held.draw.row,
-        repeat=held.draw.repeat,
-        order=held.order,
-        max_staleness=held.max_staleness,
-        claim_version=held.claim_version,
-        partial=held.partial,
-        finished=held.finished if keep_finished else None,
+        epoch=group.prompt.epoch,
+        row=group.prompt.row,
+        repeat=group.prompt.repeat,
+        order=group.order,
+        max_staleness=group.max_staleness,
+        claim_version=group.claim_version,
+        partial=group.partial,
+        finished=group.finished if keep_finished else None,
     )
 
 
-def held_group(image: GroupSnapshot) -> GroupState:
+def restore_group(snapshot: GroupSnapshot) -> GroupState:
     return GroupState(
-        draw=Draw(epoch=image.epoch, row=image.row, repeat=image.repeat),
-        order=image.order,
-        max_staleness=image.max_staleness,
-        claim_version=image.claim_version,
-        partial=list(image.partial),
-        finished=image.finished,
+        prompt=SampledPrompt(epoch=snapshot.epoch, row=snapshot.row, repeat=snapshot.repeat),
+        order=snapshot.order,
+        max_staleness=snapshot.max_staleness,
+        claim_version=snapshot.claim_version,
+        partial=list(snapshot.partial),
+        finished=snapshot.finished,
     )

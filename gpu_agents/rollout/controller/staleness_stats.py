@@ -1,5 +1,5 @@
-"""Staleness of what is trained on and of what is dropped (SEMANTICS section 3): per batch for the charts, in total for
-the summary. Looking at the trained ones alone would hide what a policy costs: only what survived is among them."""
+"""Staleness of trained and of dropped trajectories (SEMANTICS section 3): per batch for the charts, in total for the
+summary. The trained ones alone would hide the cost of a straggler policy, because only survivors are among them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from oolong.contracts.rollout import Group, Trajectory
 
 
 class ConsumedTotals(msgspec.Struct, kw_only=True):
-    """Over the whole run, recoveries included: it travels in the snapshot."""
+    """Of the whole run, recoveries included: it is part of the snapshot."""
 
     by_trajectory: dict[int, int] = {}  # staleness -> trajectories trained on
     by_token: dict[int, int] = {}  # lag -> tokens trained on
-    over_bound: int = (
-        0  # trajectories older than the max staleness of their own take, which may have changed since
-    )
+    over_bound: int = 0  # trajectories over the max staleness that was in force when they were taken
     groups_over_bound: int = 0  # groups with such a trajectory
     interruptions: int = 0
     trajectories_spanning_versions: int = 0
 
     def add(self, batch: BatchStaleness, *, bound: int) -> None:
-        """`bound` is the max staleness at the batch's take."""
+        """`bound` is the max staleness when the batch was taken."""
         self.over_bound += sum(count for lag, count in batch.by_trajectory.items() if lag > bound)
         for lag, count in batch.by_trajectory.items():
             self.by_trajectory[lag] = self.by_trajectory.get(lag, 0) + count
@@ -35,20 +33,20 @@ class ConsumedTotals(msgspec.Struct, kw_only=True):
 
 
 class DroppedTotals(msgspec.Struct, kw_only=True):
-    """What left without being trained on, by reason; whole run, recoveries included: it travels in the snapshot."""
+    """Dropped tokens and trajectories by reason; of the whole run, recoveries included: it is part of the snapshot."""
 
     by_token: dict[str, dict[int, int]] = {}  # reason -> lag at the drop -> tokens
     by_trajectory: dict[str, dict[int, int]] = {}  # reason -> staleness at the drop -> trajectories
 
     def add(self, reason: str, trajectories: list[Trajectory], *, version: int) -> None:
-        """`version` is the one that they were dropped at."""
+        """`version` is the newest one at the drop."""
         tokens = self.by_token.setdefault(reason, {})
-        whole = self.by_trajectory.setdefault(reason, {})
+        staleness = self.by_trajectory.setdefault(reason, {})
         for trajectory in trajectories:
             if not trajectory.policy_versions:
                 continue
             lag = version - min(trajectory.policy_versions)
-            whole[lag] = whole.get(lag, 0) + 1
+            staleness[lag] = staleness.get(lag, 0) + 1
             for token_version in compress(trajectory.policy_versions, trajectory.loss_mask):
                 tokens[version - token_version] = tokens.get(version - token_version, 0) + 1
 
@@ -66,8 +64,8 @@ class DroppedTotals(msgspec.Struct, kw_only=True):
         )
 
 
-class LengthBias(msgspec.Struct, kw_only=True):
-    """Sampled tokens of the trajectories dropped as stale against those taken: a drop prefers the short ones."""
+class SelectionBias(msgspec.Struct, kw_only=True):
+    """Lengths of stale trajectories that were dropped against taken ones: dropping favors short ones."""
 
     dropped_trajectories: int = 0
     dropped_tokens: int = 0
@@ -83,8 +81,8 @@ class LengthBias(msgspec.Struct, kw_only=True):
         return self.kept_tokens / self.kept_trajectories if self.kept_trajectories else None
 
     @property
-    def kept_over_finished(self) -> float | None:
-        """Mean length of what is trained on over that of all that was finished for it; 1 is no bias."""
+    def ratio(self) -> float | None:
+        """Mean length of taken trajectories over the mean length of all finished ones; 1 is no bias."""
         finished = self.kept_trajectories + self.dropped_trajectories
         if self.mean_kept is None or not self.kept_tokens + self.dropped_tokens:
             return None
@@ -104,7 +102,7 @@ class BatchStaleness:
 
 
 def measure_batch(groups: list[Group], *, version: int) -> BatchStaleness:
-    """Staleness against the version that the batch is trained at. Empty completions have none."""
+    """Staleness at the version at which the batch is trained. Empty completions have none."""
     trajectories = [t for group in groups for t in group.trajectories if t.policy_versions]
     tokens: Counter[int] = Counter()
     for trajectory in trajectories:
@@ -125,15 +123,15 @@ def mean(histogram: dict[int, int]) -> float:
     return sum(value * count for value, count in histogram.items()) / sum(histogram.values())
 
 
-def percentile(histogram: dict[int, int], share: float) -> int:
-    """Smallest value that at least `share` of the counted things do not exceed."""
-    wanted = share * sum(histogram.values())
+def percentile(histogram: dict[int, int], fraction: float) -> int:
+    """The smallest value that at least `fraction` of the counted values do not exceed."""
+    target = fraction * sum(histogram.values())
     seen = 0
     for value in sorted(histogram):
         seen += histogram[value]
-        if seen >= wanted:
+        if seen >= target:
             return value
-    raise ValueError("a percentile of nothing was asked for")
+    raise ValueError("a percentile needs at least one value")
 
 
 def fraction_over(histogram: dict[int, int], bound: int) -> float:

@@ -1,4 +1,4 @@
-"""Seconds in which this process could hear the others: who cannot be heard is not silent."""
+"""Monotonic clock that excludes stalls, so that peers are not declared dead after one."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-STANDSTILL_SECONDS = 3.0  # a sleep that ends so much too late: the process, or its machine, stood still
+STALL_SECONDS = 3.0  # a sleep that ends so much too late: this process or its machine was suspended
 
 
 class StallAwareClock:
-    """A monotonic clock that leaves out the time in which this process stood still.
+    """A monotonic clock without the time in which this process was stalled.
 
-    Claims and engines end by silence. Without this, the first look at the time after a standstill would end them all,
-    before the calls that had come meanwhile were read.
+    Claims and engines time out. Without this, the first tick after a stall would expire all of them, before the calls
+    that arrived during the stall were read.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or time.monotonic
-        self._missed = 0.0
+        self._stalled_seconds = 0.0
 
     def __call__(self) -> float:
-        return self._clock() - self._missed
+        return self._clock() - self._stalled_seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, and leave out by how much too long it was."""
+        """Sleep, and exclude by how much too long the sleep was."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         await asyncio.sleep(seconds)
-        late = loop.time() - began - seconds
-        if late > STANDSTILL_SECONDS:
-            self._missed += late
-            log.warning("stood still for %.1f s: nobody is taken for silent because of them", late)
+        overslept = loop.time() - started - seconds
+        if overslept > STALL_SECONDS:
+            self._stalled_seconds += overslept
+            log.warning("stalled for %.1f s: this time counts toward no timeout", overslept)

@@ -1,4 +1,4 @@
-"""What the controller leaves in its outbox: the live pipeline, staleness per step, samples, the closing summary."""
+"""What the controller writes to its outbox: live pipeline, staleness per step, trajectory samples, final summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import msgspec
 from gpu_agents.job import Job
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.controller.batch_assembler import TrainedBatch
-from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import EvaluationScores
 from gpu_agents.rollout.controller.ledger import DropReason
 from gpu_agents.rollout.controller.progress import AttemptProgress
@@ -24,6 +23,7 @@ from gpu_agents.rollout.controller.staleness_stats import (
     percentile,
     version_span,
 )
+from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
@@ -45,11 +45,11 @@ TIME_POINT_SECONDS = 5
 
 
 @dataclass
-class Sample:
+class TrajectorySample:
     group: Group
-    member: int
+    index: int  # of the trajectory in its group
     trajectory: Trajectory
-    because: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)  # why it was sampled
 
     @property
     def reward(self) -> float:
@@ -64,29 +64,29 @@ class ControllerTelemetry:
         self._last_point = -TIME_POINT_SECONDS
         self._progress = AttemptProgress()
 
-    def publish(self, controller: Controller, *, now: float) -> None:
-        """The pipeline document (about once a second) and, every few seconds, buffer and gate over time."""
-        self._progress.look(controller, now=now)
-        self._write_pipeline(controller)
+    def publish(self, state: ControllerState, *, now: float) -> None:
+        """Write the pipeline (about once a second) and, every few seconds, the metrics over time."""
+        self._progress.update(state, now=now)
+        self._write_pipeline(state)
         x = self._job.seconds_since_start(now)
         if x - self._last_point >= TIME_POINT_SECONDS:
             self._last_point = x
             values = {
-                "buffer/groups": float(len(controller.buffered)),
-                "gate/running_groups": float(len(controller.running)),
-                "gate/live_engines": float(len(controller.engines.all())),
-                "gate/admissible_groups": float(controller.admission().groups),
-                **self._progress.standstill_values(now=now),
-                **ledger_values(controller),
+                "buffer/groups": float(len(state.groups.buffered)),
+                "gate/running_groups": float(len(state.groups.running)),
+                "gate/live_engines": float(len(state.engines.all())),
+                "gate/admissible_groups": float(state.admission().groups),
+                **self._progress.stall_metrics(now=now),
+                **ledger_metrics(state),
             }
             self._outbox.write(Points(axis="time", x=x, values=values))
 
     def trained(self, batch: TrainedBatch) -> None:
-        """Staleness of a batch that became version `batch.version`, and a sample of its groups."""
-        # The one complete account of what was trained on; it shows that recovery leaves no gap and no repeat.
+        """Write the staleness of a trained batch and a sample of its trajectories."""
+        # The only complete list of trained groups: it shows that recovery skips none and repeats none.
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
-        values = staleness_values(staleness, bound=batch.bound) | left_values(batch)
+        values = staleness_metrics(staleness, bound=batch.bound) | selection_metrics(batch)
         values["staleness/exceeded_groups"] = float(batch.groups_over_bound)
         self._outbox.write(Points(axis="step", x=batch.version, values=values))
         for name, histogram in (
@@ -99,10 +99,10 @@ class ControllerTelemetry:
                 continue
             self._outbox.write(Histogram(name=name, x=batch.version, counts=_labelled(histogram)))
         for sample in sample_trajectories(batch.groups):
-            self._outbox.write(self._line(batch.version, sample))
+            self._outbox.write(self._trajectory_line(batch.version, sample))
 
     def evaluation(self, scores: EvaluationScores, by_prompt: PromptScores | None) -> None:
-        values = evaluation_values(scores)
+        values = evaluation_metrics(scores)
         self._outbox.write(Points(axis="step", x=scores.version, values=values))
         if by_prompt is not None:
             self._outbox.write(Document(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
@@ -110,25 +110,25 @@ class ControllerTelemetry:
     def note(self, kind: str, message: str) -> None:
         self._outbox.write(Note(kind=kind, message=message))
 
-    def close(self, controller: Controller) -> None:
-        """The closing lines: the last pipeline, and the summaries."""
-        self._write_pipeline(controller)
-        self._outbox.write(Summary(name="controller", value=summary(controller)))
-        scores = {label: msgspec.to_builtins(s) for label, s in controller.evaluations.scores.items()}
+    def close(self, state: ControllerState) -> None:
+        """Write the last pipeline and the summaries."""
+        self._write_pipeline(state)
+        self._outbox.write(Summary(name="controller", value=summary(state)))
+        scores = {label: msgspec.to_builtins(s) for label, s in state.evaluations.scores.items()}
         self._outbox.write(Summary(name="evaluation", value=scores))
         self._outbox.close()
 
-    def _write_pipeline(self, controller: Controller) -> None:
-        value = pipeline(controller) | {"milestones": self._progress.milestones}
+    def _write_pipeline(self, state: ControllerState) -> None:
+        value = pipeline(state) | {"milestones": self._progress.milestones}
         self._outbox.write(Document(name="pipeline", value=value))
 
-    def _line(self, step: int, sample: Sample) -> TrajectoryLine:
+    def _trajectory_line(self, step: int, sample: TrajectorySample) -> TrajectoryLine:
         group, trajectory = sample.group, sample.trajectory
         runs = version_runs(trajectory)
-        # Of a very long one the completion alone: a line must fit one shipment.
-        told = len(trajectory.token_ids) <= LONGEST_TOKENS
+        # A very long trajectory has no tokens in its line: a line must fit one upload.
+        with_tokens = len(trajectory.token_ids) <= LONGEST_TOKENS
         texts, position = [], 0
-        for _version, count in runs if told else ():
+        for _version, count in runs if with_tokens else ():
             span = trajectory.token_ids[position : position + count]
             texts.append(self._template.decode(span, skip_special_tokens=False))
             position += count
@@ -144,12 +144,12 @@ class ControllerTelemetry:
             finish_reason=trajectory.finish_reason,
             reward_parts=trajectory.reward_parts,
             verdict=trajectory.verdict,
-            sampled_because=sample.because,
+            sampled_because=sample.reasons,
             row=group.row,
-            member=sample.member,
+            member=sample.index,
             score=trajectory.score,
-            token_ids=trajectory.token_ids if told else [],
-            logprobs=[round(value, 5) for value in trajectory.behaviour_logprobs] if told else [],
+            token_ids=trajectory.token_ids if with_tokens else [],
+            logprobs=[round(value, 5) for value in trajectory.behaviour_logprobs] if with_tokens else [],
             timeline={
                 "generate_seconds": trajectory.generate_seconds,
                 "reward_seconds": trajectory.reward_seconds,
@@ -160,9 +160,9 @@ class ControllerTelemetry:
         )
 
 
-def ledger_values(controller: Controller) -> dict[str, float]:
+def ledger_metrics(state: ControllerState) -> dict[str, float]:
     """The ledger's running totals, in groups and in tokens."""
-    groups, tokens = controller.ledger, controller.tokens
+    groups, tokens = state.ledger, state.tokens
     return {
         "ledger/drawn_groups": float(groups.drawn),
         "ledger/trained_groups": float(groups.trained),
@@ -175,49 +175,49 @@ def ledger_values(controller: Controller) -> dict[str, float]:
     }
 
 
-def pipeline(controller: Controller) -> dict[str, Any]:
-    """The document `pipeline`: where groups are now, what the gate says, what became of everything so far."""
-    state = controller.state()
-    ledger = msgspec.to_builtins(state.ledger)
+def pipeline(state: ControllerState) -> dict[str, Any]:
+    """The live pipeline: groups by state, the gate, the ledgers, the engines."""
+    status, gate = state.status(), state.config.gate
+    ledger = msgspec.to_builtins(status.ledger)
     return {
         "stages": {
-            "prompts": state.ledger.waiting,
-            "running": state.ledger.running,
-            "buffer": state.ledger.buffered,
-            "training": state.ledger.taken,
+            "prompts": status.ledger.waiting,
+            "running": status.ledger.running,
+            "buffer": status.ledger.buffered,
+            "training": status.ledger.taken,
         },
         "gate": {
-            "version": state.newest_version,
-            "max_staleness": controller.rules.gate.max_staleness,
-            "groups_per_step": controller.rules.gate.groups_per_step,
-            "max_concurrent_groups": controller.rules.gate.max_concurrent_groups,
-            "on_straggler": controller.rules.straggler_policy,
-            "admissible": state.admissible_groups,
-            "refusal": state.refusal,
+            "version": status.newest_version,
+            "max_staleness": gate.max_staleness,
+            "groups_per_step": gate.groups_per_step,
+            "max_concurrent_groups": gate.max_concurrent_groups,
+            "on_straggler": state.config.straggler_policy,
+            "admissible": status.admissible_groups,
+            "refusal": status.refusal,
         },
-        "ledger": ledger | {"balances": controller.ledger.balances},
-        "workflow_errors": dict(controller.counts.workflow_errors),
-        "tokens": msgspec.to_builtins(state.tokens) | {"balances": controller.tokens.balances},
+        "ledger": ledger | {"balances": state.ledger.balances},
+        "workflow_errors": dict(state.counters.workflow_errors),
+        "tokens": msgspec.to_builtins(status.tokens) | {"balances": state.tokens.balances},
         "engines": [
-            {"worker": e.worker_id, "version": e.version, "stale": e.stale} for e in controller.engines.all()
+            {"worker": e.worker_id, "version": e.version, "stale": e.stale} for e in state.engines.all()
         ],
-        "engines_joined": controller.engines.joined,
-        "engines_left": controller.engines.left,
-        "evaluating": controller.evaluations.pending.label if controller.evaluations.pending else None,
-        # What the control plane is asked for: an idle slot for this task, for as long as it is named here.
-        "evaluator_wanted": controller.evaluations.evaluators.wanted,
-        "ending": controller.ending or None,
-        "ended": controller.ended,
+        "engines_joined": state.engines.joined,
+        "engines_left": state.engines.left,
+        "evaluating": state.evaluations.pending.label if state.evaluations.pending else None,
+        # A request to the control plane: an idle slot for this task, for as long as it is named here.
+        "evaluator_wanted": state.evaluations.evaluators.requested_task,
+        "ending": state.ending or None,
+        "ended": state.ended,
     }
 
 
-def summary(controller: Controller) -> dict[str, Any]:
-    ledger = msgspec.to_builtins(controller.ledger.counts())
-    tokens = msgspec.to_builtins(controller.tokens.counts())
-    lags = controller.consumed.by_trajectory
-    bound = controller.rules.gate.max_staleness
-    bias = controller.groups.length_bias
-    dropped = controller.groups.dropped
+def summary(state: ControllerState) -> dict[str, Any]:
+    ledger = msgspec.to_builtins(state.ledger.counts())
+    tokens = msgspec.to_builtins(state.tokens.counts())
+    lags = state.consumed.by_trajectory
+    bound = state.config.gate.max_staleness
+    bias = state.groups.selection_bias
+    dropped = state.groups.dropped
     return {
         "ledger": {
             "drawn": ledger["drawn"],
@@ -229,38 +229,38 @@ def summary(controller: Controller) -> dict[str, Any]:
             "taken": ledger["taken"],
             "late_submits": ledger["late_submits"],
             "errors": ledger["errors"],
-            "balances": controller.ledger.balances,
+            "balances": state.ledger.balances,
         },
-        "tokens": tokens | {"balances": controller.tokens.balances},
+        "tokens": tokens | {"balances": state.tokens.balances},
         "staleness": {
             "max_configured": bound,
-            "on_straggler": controller.rules.straggler_policy,
+            "on_straggler": state.config.straggler_policy,
             "mean": mean(lags) if lags else None,
             "p95": percentile(lags, 0.95) if lags else None,
             "max": max(lags) if lags else None,
-            # Each batch against the bound of its take: a bound that was changed since says nothing of it.
-            "exceeded_groups": controller.consumed.groups_over_bound,
-            "share_over_configured": controller.consumed.over_bound / sum(lags.values()) if lags else None,
+            # Each batch against the bound in force when it was taken, which may have changed since.
+            "exceeded_groups": state.consumed.groups_over_bound,
+            "share_over_configured": state.consumed.over_bound / sum(lags.values()) if lags else None,
             "histogram": _labelled(lags),
-            "straggler_wait_seconds": controller.counts.straggler_wait_seconds,
-            "token_histogram": _labelled(controller.consumed.by_token),
+            "straggler_wait_seconds": state.counters.straggler_wait_seconds,
+            "token_histogram": _labelled(state.consumed.by_token),
             "dropped_token_histogram": {r: _labelled(lags) for r, lags in dropped.by_token.items()},
             "dropped_histogram": {r: _labelled(lags) for r, lags in dropped.by_trajectory.items()},
             "mean_tokens_dropped": bias.mean_dropped,
             "mean_tokens_kept": bias.mean_kept,
-            "kept_over_finished": bias.kept_over_finished,
+            "kept_over_finished": bias.ratio,
         },
         "filter": {
-            "kind": controller.rules.filter.kind,
-            "finished": controller.filtering.finished,
-            "filtered": controller.filtering.filtered,
+            "kind": state.config.filter.kind,
+            "finished": state.filtering.finished,
+            "filtered": state.filtering.filtered,
         },
-        "workflow_errors": dict(controller.counts.workflow_errors),
-        "interruptions": controller.consumed.interruptions,
-        "trajectories_spanning_versions": controller.consumed.trajectories_spanning_versions,
-        "acks": controller.counts.acks,
-        "failed_loads": controller.counts.failed_loads,
-        "versions_announced": controller.counts.versions_announced,
+        "workflow_errors": dict(state.counters.workflow_errors),
+        "interruptions": state.consumed.interruptions,
+        "trajectories_spanning_versions": state.consumed.trajectories_spanning_versions,
+        "acks": state.counters.acks,
+        "failed_loads": state.counters.failed_loads,
+        "versions_announced": state.counters.versions_announced,
     }
 
 
@@ -268,7 +268,7 @@ def _labelled(histogram: dict[int, int]) -> dict[str, int]:
     return {str(lag): count for lag, count in sorted(histogram.items())}
 
 
-def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, float]:
+def staleness_metrics(staleness: BatchStaleness, *, bound: int) -> dict[str, float]:
     lags = staleness.by_trajectory
     return {
         "staleness/mean": mean(lags),
@@ -283,8 +283,8 @@ def staleness_values(staleness: BatchStaleness, *, bound: int) -> dict[str, floa
     }
 
 
-def evaluation_values(scores: EvaluationScores) -> dict[str, float]:
-    """The chart's part of an evaluation; the summary has every k of pass@k."""
+def evaluation_metrics(scores: EvaluationScores) -> dict[str, float]:
+    """What charts show of an evaluation; the summary has every k of pass@k."""
     best = scores.pass_at.get(scores.samples)
     values: dict[str, float | None] = {
         "eval/greedy": scores.greedy,
@@ -306,21 +306,21 @@ def evaluation_values(scores: EvaluationScores) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def left_values(batch: TrainedBatch) -> dict[str, float]:
-    """What the step's metrics say of that which was made and not trained on."""
+def selection_metrics(batch: TrainedBatch) -> dict[str, float]:
+    """What was generated since the previous step and not trained on."""
     dropped = sum(batch.dropped.tokens_by_lag().values())
     values: dict[str, float | None] = {
         "staleness/dropped_token_share": dropped / (dropped + sum(batch.staleness.by_token.values())),
-        "group/filtered_share": batch.filtered_share,
-        "length/kept_mean": batch.length_bias.mean_kept,
-        "length/dropped_mean": batch.length_bias.mean_dropped,
-        "length/kept_over_finished": batch.length_bias.kept_over_finished,
+        "group/filtered_share": batch.filtered_fraction,
+        "length/kept_mean": batch.selection_bias.mean_kept,
+        "length/dropped_mean": batch.selection_bias.mean_dropped,
+        "length/kept_over_finished": batch.selection_bias.ratio,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def lengths(groups: list[Group]) -> dict[int, int]:
-    """Trajectories by completion length, in buckets named by their least length: two to a doubling."""
+    """Trajectories by completion length, in buckets named by their smallest length: two per doubling."""
     return dict(Counter(length_bucket(len(t.token_ids)) for group in groups for t in group.trajectories))
 
 
@@ -331,39 +331,39 @@ def length_bucket(length: int) -> int:
 
 
 def sample_groups(groups: list[Group]) -> list[Group]:
-    """Of every step the two groups whose ids have the smallest sha256."""
-    return sorted(groups, key=_lot)[:SAMPLED_GROUPS_PER_STEP]
+    """The two groups of the step whose ids have the smallest sha256."""
+    return sorted(groups, key=_digest)[:SAMPLED_GROUPS_PER_STEP]
 
 
-def sample_trajectories(groups: list[Group]) -> list[Sample]:
-    """The sampling rule: two groups whole, and of the rest of the batch the trajectories with the highest and the
-    lowest reward, the longest one and the one of the most versions. It hangs on the batch alone: where several are
-    alike, on the sha256 of their group's id, then on their place in it."""
-    every = [
-        Sample(group=group, member=member, trajectory=trajectory)
-        for group in sorted(groups, key=_lot)
-        for member, trajectory in enumerate(group.trajectories)
+def sample_trajectories(groups: list[Group]) -> list[TrajectorySample]:
+    """All trajectories of two groups are sampled, and of the whole batch the ones with the highest and the lowest
+    reward, the longest one and the one with the most versions. The sample depends on the batch alone: ties are broken
+    by the sha256 of the group id, then by the index in the group."""
+    samples = [
+        TrajectorySample(group=group, index=index, trajectory=trajectory)
+        for group in sorted(groups, key=_digest)
+        for index, trajectory in enumerate(group.trajectories)
     ]
-    if not every:
+    if not samples:
         return []
     whole = {group.group_id for group in sample_groups(groups)}
-    for sample in every:
+    for sample in samples:
         if sample.group.group_id in whole:
-            sample.because.append("group")
-    # max and min take the first of equals.
-    max(every, key=lambda s: s.reward).because.append("highest_reward")
-    min(every, key=lambda s: s.reward).because.append("lowest_reward")
-    max(every, key=lambda s: len(s.trajectory.token_ids)).because.append("longest")
-    max(every, key=lambda s: version_span(s.trajectory)).because.append("widest_span")
-    return [sample for sample in every if sample.because]
+            sample.reasons.append("group")
+    # max and min return the first of equals.
+    max(samples, key=lambda s: s.reward).reasons.append("highest_reward")
+    min(samples, key=lambda s: s.reward).reasons.append("lowest_reward")
+    max(samples, key=lambda s: len(s.trajectory.token_ids)).reasons.append("longest")
+    max(samples, key=lambda s: version_span(s.trajectory)).reasons.append("widest_span")
+    return [sample for sample in samples if sample.reasons]
 
 
-def _lot(group: Group) -> bytes:
+def _digest(group: Group) -> bytes:
     return hashlib.sha256(group.group_id.encode()).digest()
 
 
 def version_runs(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """Run-length pairs (version, tokens) of a trajectory; the environment's stretches have version ENVIRONMENT."""
+    """Run-length pairs (version, tokens) of a trajectory; environment tokens have version ENVIRONMENT."""
     runs: list[tuple[int, int]] = []
     for sampled_by, is_sampled in zip(trajectory.policy_versions, trajectory.loss_mask, strict=True):
         version = sampled_by if is_sampled else ENVIRONMENT

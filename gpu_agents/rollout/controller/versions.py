@@ -1,4 +1,4 @@
-"""Published policy versions: the newest one, who is loading which, and which files may go (SEMANTICS section 4)."""
+"""Published policy versions: the newest, who loads it, and whose files may be deleted (SEMANTICS section 4)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from oolong.contracts.rollout import PublishedWeights
 LOAD_CLAIM_TTL_SECONDS = 30.0
 
 
+class VersionConflict(Exception):
+    """The trainer's call does not fit the current version; the message names both."""
+
+
+def require_version(given: int, expected: int, rule: str) -> None:
+    if given != expected:
+        raise VersionConflict(f"got version {given}, expected {expected}: {rule}")
+
+
 @dataclass(kw_only=True)
 class LoadClaim:
     version: int
-    heard_at: float  # last sign of life of its worker
+    last_seen_at: float  # of its worker
 
 
 class Versions:
-    """Files of a version live while it is newest, load-claimed or pinned by an evaluation."""
+    """The files of a version are kept while it is the newest, being loaded, or pinned by an evaluation."""
 
     def __init__(self) -> None:
         self.newest: PublishedWeights | None = None
@@ -34,24 +43,24 @@ class Versions:
         self._on_disk[weights.version] = weights
 
     def claim_load(self, worker_id: str, *, now: float) -> PublishedWeights | None:
-        """Protect the newest version's files for this worker; each has one load claim at a time."""
+        """Keep the newest version's files for this worker, which has one load claim at a time."""
         if self.newest is not None:
-            self._load_claims[worker_id] = LoadClaim(version=self.newest.version, heard_at=now)
+            self._load_claims[worker_id] = LoadClaim(version=self.newest.version, last_seen_at=now)
         return self.newest
 
     def end_load(self, worker_id: str) -> None:
         self._load_claims.pop(worker_id, None)
 
-    def hear(self, worker_id: str, *, now: float) -> None:
+    def touch(self, worker_id: str, *, now: float) -> None:
         if worker_id in self._load_claims:
-            self._load_claims[worker_id].heard_at = now
+            self._load_claims[worker_id].last_seen_at = now
 
     def expire_loads(self, *, now: float) -> list[str]:
-        """Forget load claims of silent workers; a stopped process must not hold disk for ever."""
-        silent = [w for w, c in self._load_claims.items() if now - c.heard_at > LOAD_CLAIM_TTL_SECONDS]
-        for worker_id in silent:
+        """Remove the load claims of workers that timed out, so that a stopped process does not fill the disk."""
+        expired = [w for w, c in self._load_claims.items() if now - c.last_seen_at > LOAD_CLAIM_TTL_SECONDS]
+        for worker_id in expired:
             self.end_load(worker_id)
-        return silent
+        return expired
 
     def pin(self, version: int) -> None:
         self._pinned.add(version)
@@ -64,6 +73,6 @@ class Versions:
         return len(self._load_claims)
 
     def collect_deletable(self) -> list[PublishedWeights]:
-        """Versions whose files nobody needs any more; each is named once."""
+        """Versions whose files nothing needs any more; each is returned once."""
         kept = {claim.version for claim in self._load_claims.values()} | self._pinned | {self.number}
         return [self._on_disk.pop(version) for version in sorted(set(self._on_disk) - kept)]

@@ -198,6 +198,6 @@ class SessionGroup:
         try:
             await self._controller.call(verb, request, Done, patience_seconds=patience_seconds)
         except CallRefused as error:
-            if error.code != "late":
+            if error.code != "stale_claim":
                 raise
             log.info("%s", error)

@@ -192,7 +192,7 @@ class GroupTask:
         try:
             await self._controller.call(verb, request, Done, patience_seconds=patience)
         except CallRefused as error:
-            if error.code != "late":
+            if error.code != "stale_claim":
                 raise
             log.info("%s", error)
 

@@ -205,18 +205,18 @@ async def test_a_directory_with_missing_tensors_never_reaches_the_engine(
         await run.trainer.announce(tiny.publish(0, weights), "none")
         await run.trainer.take(0)
         await run.until(
-            lambda: len(run.controller.buffered) >= 4
+            lambda: len(run.controller.state.groups.buffered) >= 4
         )  # the next batch: a STALE engine claims nothing
         half = weights / "v00000001"
         shutil.copytree(tiny.version(1), half)
         (half / "manifest.json").unlink()
         write_safetensors(half / "model.safetensors", {"model.norm.weight": (64,)})
         await run.trainer.announce(seal(half, 1, {"model.norm.weight": (64,)}))
-        await run.until(lambda: run.controller.counts.failed_loads == 1)
+        await run.until(lambda: run.controller.state.counters.failed_loads == 1)
         assert await worker.client.weight_version() == "0"
         await run.trainer.take(1)
         await run.trainer.announce(tiny.publish(2, weights))
-        await run.until(lambda: run.controller.engines.stale_count == 0)
+        await run.until(lambda: not any(engine.stale for engine in run.controller.state.engines.all()))
         assert await worker.client.weight_version() == "2"
 
 
@@ -242,7 +242,9 @@ async def test_at_eta_0_two_engines_and_one_late_load_sample_only_the_batchs_ver
             seen = {v for g in groups for t in g.trajectories for v in t.policy_versions}
             assert seen == {version}
             await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
-        await run.until(lambda: run.controller.counts.acks > 20)  # that of the last version comes later
+        await run.until(
+            lambda: run.controller.state.counters.acks > 20
+        )  # that of the last version comes later
 
 
 async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_its_version(
@@ -259,7 +261,7 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
     async with harness(tiny, tmp_path, **sections, rollout={"engines": 2}) as run:
 
         async def step() -> None:
-            version = run.controller.versions.number
+            version = run.controller.state.versions.number
             groups.extend(await run.trainer.take(version))
             await run.trainer.announce(tiny.publish(version + 1, tmp_path / "weights"))
 
@@ -267,19 +269,21 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
         await run.trainer.announce(tiny.publish(0, tmp_path / "weights"), "none")
         await step()
         run.start_worker(second_engine.port, second_engine.api_key, index=1)
-        await run.until(lambda: len(run.controller.engines.all()) == 2)
+        await run.until(lambda: len(run.controller.state.engines.all()) == 2)
         await step()
-        while not run.controller.evaluations.scores:
+        while not run.controller.state.evaluations.scores:
             await step()
             await run.until(
-                lambda: run.controller.evaluations.pending is None
+                lambda: run.controller.state.evaluations.pending is None
             )  # else the next one takes its place
-        [(label, scores), *_] = run.controller.evaluations.scores.items()
+        [(label, scores), *_] = run.controller.state.evaluations.scores.items()
         assert label == f"step-{scores.version}" and scores.version % 2 == 0
         assert (scores.prompts, scores.samples) == (6, 1)
 
         def held() -> set[str]:
-            return {claim.group_id for claim in run.controller.groups.claims.all_of_worker("rollout-0/0")}
+            return {
+                claim.group_id for claim in run.controller.state.groups.claims.all_of_worker("rollout-0/0")
+            }
 
         async def has_tokens() -> bool:
             """Of members of groups: of the requests that run, one may be a load's probe."""
@@ -290,15 +294,15 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
             if not held():
                 await step()
             await asyncio.sleep(0.05)
-        before = run.controller.tokens.counts().generated
+        before = run.controller.state.tokens.counts().generated
         first.stop.set()
         assert await first.task == "stopped"
-        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-1/0"]
-        assert run.controller.tokens.counts().generated > before, "it gave no tokens back"
-        waiting = {held.group_id for held in run.controller.waiting if held.partial}
+        assert [e.worker_id for e in run.controller.state.engines.all()] == ["rollout-1/0"]
+        assert run.controller.state.tokens.counts().generated > before, "it gave no tokens back"
+        waiting = {held.group_id for held in run.controller.state.groups.waiting if held.partial}
         while waiting - {group.group_id for group in groups} or len(spanning(groups)) < 10:
             await step()
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
         moved = [group for group in groups if group.group_id in waiting]
     result = largest_difference(tiny, groups, tmp_path)

@@ -189,7 +189,7 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         await run.trainer.take(0)
         worker.hold(3)
         await run.trainer.announce(versions(1))
-        await until(lambda: len(run.controller.running) >= 4, "the engine is full")
+        await until(lambda: len(run.controller.state.groups.running) >= 4, "the engine is full")
         for engine in worker.engines:
             engine.kill()
         worker.let_go()
@@ -200,7 +200,7 @@ async def test_a_killed_engine_is_started_again_and_the_run_goes_on_with_the_cur
         await run.trainer.announce(versions(2))
         groups = await run.trainer.take(2)
         assert {v for g in groups for t in g.trajectories for v in t.policy_versions} <= {0, 1, 2}
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
         await run.trainer.end()
         await until(lambda: worker.process.poll() == 0, "the worker ends with the run")
@@ -233,8 +233,8 @@ async def test_sigterm_gives_the_groups_back_before_the_engine_is_ended(
         os.killpg(worker.process.pid, signal.SIGTERM)  # as an agent that signals the whole group
         await until(lambda: worker.process.poll() is not None, "the worker ends")
         assert (worker.process.returncode, worker.reason) == (0, "stopped_by_user")
-        assert run.controller.ledger.counts().waiting == 4
-        assert run.controller.tokens.counts().in_hand == 4 * 2 * 3
+        assert run.controller.state.ledger.counts().waiting == 4
+        assert run.controller.state.tokens.counts().in_hand == 4 * 2 * 3
         assert worker.engines == []
         assert_ledger_is_true(run.controller)
 
@@ -245,7 +245,7 @@ async def test_an_engine_dies_with_a_worker_that_is_killed(
     async with harness as run:
         worker = start(token_seconds=0.01, hold_at=3)
         await run.trainer.announce(versions(0), "none")
-        await until(lambda: len(run.controller.running) == 4, "the engine is full")
+        await until(lambda: len(run.controller.state.groups.running) == 4, "the engine is full")
         assert worker.engines
         worker.process.kill()
         await until(lambda: worker.engines == [], "the engine is gone")
@@ -265,17 +265,19 @@ async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk
     async with harness as run:
         worker = start(token_seconds=0.01)
         await run.trainer.announce(versions(0), "none")
-        await until(lambda: len(run.controller.buffered) == 12, "all that the gate admits: three batches")
-        await until(lambda: run.controller.counts.acks == 1, "version 0 is acknowledged")
+        await until(
+            lambda: len(run.controller.state.groups.buffered) == 12, "all that the gate admits: three batches"
+        )
+        await until(lambda: run.controller.state.counters.acks == 1, "version 0 is acknowledged")
         worker.hold(3, probes=True)  # a load ends with the last token of its probe
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
-        await until(lambda: run.controller.versions.loading == 1, "the worker loads version 1")
+        await until(lambda: run.controller.state.versions.loading == 1, "the worker loads version 1")
         worker.process.send_signal(signal.SIGSTOP)
         for version in (1, 2):
             await run.trainer.take(version)
             weights = versions(version + 1)
-            assert len(on_disk()) <= 2 + run.controller.versions.loading
+            assert len(on_disk()) <= 2 + run.controller.state.versions.loading
             await run.trainer.announce(weights)
             names = ["v00000001", f"v{weights.version:08d}"]
             await until(lambda names=names: on_disk() == names, f"{names} alone are left")  # type: ignore[misc]
@@ -283,7 +285,7 @@ async def test_a_worker_that_is_stopped_while_it_loads_keeps_its_version_on_disk
         worker.process.send_signal(signal.SIGCONT)
         await until(lambda: on_disk() == ["v00000003"], "the newest version alone is left")
         await run.trainer.take(3)
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
 
 
@@ -300,7 +302,7 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
     trained: list[str] = []
 
     async def step(run: Harness) -> None:
-        version = run.controller.versions.number
+        version = run.controller.state.versions.number
         trained.extend(group.group_id for group in await run.trainer.take(version))
         await run.trainer.announce(versions(version + 1))
 
@@ -308,13 +310,13 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
         """Its groups. The others are held: they have their places full, so what the gate admits is for this one."""
 
         def groups() -> set[str]:
-            return {claim.group_id for claim in run.controller.groups.claims.all_of_worker(name)}
+            return {claim.group_id for claim in run.controller.state.groups.claims.all_of_worker(name)}
 
         for other in others:
             other.hold(0)
         while not groups():
             await until(
-                lambda: bool(groups()) or len(run.controller.buffered) >= 4,
+                lambda: bool(groups()) or len(run.controller.state.groups.buffered) >= 4,
                 f"{name} has groups, or a batch is full",
             )
             if not groups():
@@ -323,25 +325,31 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
 
     async with harness as run:
         first, second = (start(token_seconds=0.01, index=index) for index in (0, 1))
-        await until(lambda: run.controller.engines.joined == 2, "two have joined")
+        await until(lambda: run.controller.state.engines.joined == 2, "two have joined")
         await run.trainer.announce(versions(0), "none")
         await step(run)
         await step(run)
 
         third = start(token_seconds=0.01, hold_at=3, index=2)
-        await until(lambda: run.controller.engines.joined == 3, "the third has joined")
+        await until(lambda: run.controller.state.engines.joined == 3, "the third has joined")
         for group_id in await busy(run, "rollout-2/0", first, second):
-            assert run.controller.running[group_id].claim_version >= 2, "it had not the current weights"
+            assert run.controller.state.groups.running[group_id].claim_version >= 2, (
+                "it had not the current weights"
+            )
 
         first.hold(3)
         await busy(run, "rollout-0/0")
         await until(lambda: any(first.held), "the first has tokens")  # more than three, of what it had before
         os.killpg(first.process.pid, signal.SIGTERM)
         await until(lambda: first.process.poll() == 0, "the first has ended")
-        assert "rollout-0/0" not in {e.worker_id for e in run.controller.engines.all()}
+        assert "rollout-0/0" not in {e.worker_id for e in run.controller.state.engines.all()}
         await until(
             lambda: any(
-                group.partial for group in [*run.controller.waiting, *run.controller.running.values()]
+                group.partial
+                for group in [
+                    *run.controller.state.groups.waiting,
+                    *run.controller.state.groups.running.values(),
+                ]
             ),
             "what the first had sampled is given back",
         )
@@ -351,18 +359,18 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
         second.process.kill()
         await until(lambda: second.engines == [], "its engine has died with it")
         third.let_go()
-        while len(run.controller.engines.all()) > 1:
+        while len(run.controller.state.engines.all()) > 1:
             clock.now += 20  # less than a silence: the third renews before the next one
             await until(
                 lambda: heard(run, "rollout-2/0", since=clock.now), "the third has renewed its claims"
             )
             await until(lambda: not silent(run, now=clock.now), "the clock has ended what is silent")
-        assert [e.worker_id for e in run.controller.engines.all()] == ["rollout-2/0"]
+        assert [e.worker_id for e in run.controller.state.engines.all()] == ["rollout-2/0"]
         while held - set(trained):
             await step(run)
             assert_ledger_is_true(run.controller)
         assert len(trained) == len(set(trained))
-        counts = run.controller.ledger.counts()
+        counts = run.controller.state.ledger.counts()
         assert (counts.dropped, counts.late_submits) == ({}, 0)
         assert counts.trained == len(trained)
         await run.trainer.end()
@@ -371,13 +379,15 @@ async def test_engines_join_and_leave_a_live_run_and_no_group_is_lost(
 
 
 def silent(run: Harness, *, now: float) -> bool:
-    return bool(run.controller.engines.silent(now=now) or run.controller.groups.claims.silent(now=now))
+    return bool(
+        run.controller.state.engines.expired(now=now) or run.controller.state.groups.claims.expired(now=now)
+    )
 
 
 def heard(run: Harness, worker_id: str, *, since: float) -> bool:
-    claims = run.controller.groups.claims.all_of_worker(worker_id)
-    engines = [engine for engine in run.controller.engines.all() if engine.worker_id == worker_id]
-    return all(one.heard_at >= since for one in engines) and all(c.renewed_at >= since for c in claims)
+    claims = run.controller.state.groups.claims.all_of_worker(worker_id)
+    engines = [engine for engine in run.controller.state.engines.all() if engine.worker_id == worker_id]
+    return all(one.last_seen_at >= since for one in engines) and all(c.renewed_at >= since for c in claims)
 
 
 TWO_TURNS = """
@@ -439,15 +449,15 @@ async def test_an_evaluator_scores_its_version_beside_the_runs_engine_outlives_i
     }  # fmt: skip
     harness.spec = run_spec(evaluation=evaluation, rollout={"max_new_tokens": 20}, staleness={"max": 2})
     async with harness as run:
-        plan = run.controller.evaluations.plan
+        plan = run.controller.state.evaluations.plan
         assert plan is not None
-        run.controller.evaluations.plan = replace(plan, evaluator_seconds=3600.0)
+        run.controller.state.evaluations.plan = replace(plan, evaluator_seconds=3600.0)
         run_engine = start(token_seconds=0.005)
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
         evaluator = start(token_seconds=0.005, hold_at=3, index=1, evaluates="step-1-v1")
-        evaluations = run.controller.evaluations
+        evaluations = run.controller.state.evaluations
         await until(lambda: evaluations.worker_id == "evaluator-1/0", "the evaluator has begun")
         [engine] = evaluator.engines
         engine.kill()
@@ -460,8 +470,8 @@ async def test_an_evaluator_scores_its_version_beside_the_runs_engine_outlives_i
         await until(lambda: evaluator.process.poll() is not None, "it ends")
         assert (evaluator.process.returncode, evaluator.reason) == (0, "completed")
         assert evaluator.engines == [] and evaluations.evaluators.all() == []
-        assert {one.worker_id for one in run.controller.engines.all()} == {"rollout-0/0"}
-        assert run.controller.engines.joined == 1
+        assert {one.worker_id for one in run.controller.state.engines.all()} == {"rollout-0/0"}
+        assert run.controller.state.engines.joined == 1
         await run.trainer.take(2)  # the run's own engine went on all the time
         assert_ledger_is_true(run.controller)
         run_engine.process.send_signal(signal.SIGTERM)

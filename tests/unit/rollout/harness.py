@@ -123,9 +123,7 @@ class Harness:
     workflow: Workflow | None = None  # in place of the spec's
     run_id: str = "run_1"
     executor: Executor | None = None
-    clock: StallAwareClock = field(
-        default_factory=StallAwareClock
-    )  # by which the controller finds claims and engines silent
+    clock: StallAwareClock = field(default_factory=StallAwareClock)  # for the timeouts of claims and engines
     workers: list[RunningWorker] = field(default_factory=list)
     visitors: list[RunningEvaluator] = field(default_factory=list)
 
@@ -141,8 +139,8 @@ class Harness:
         self.server = ControllerServer(
             self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory), clock=self.clock
         )
-        self._ports = (await self.server.door.open("127.0.0.1", 0), reward_port)
-        self._clock = asyncio.create_task(self.server.run_clock())
+        self._ports = (await self.server.rpc.open("127.0.0.1", 0), reward_port)
+        self._ticks = asyncio.create_task(self.server.run_ticks())
         self._peers = [self.peer()]
         self.trainer = TestTrainer(self._peers[0], self.spec)
         return self
@@ -152,12 +150,12 @@ class Harness:
         for running in everybody:
             running.stop.set()
         await asyncio.gather(*(running.task for running in everybody), return_exceptions=True)
-        self._clock.cancel()
+        self._ticks.cancel()
         for peer in self._peers:
             await peer.close()
         for running in everybody:
             await running.client.close()
-        await self.server.door.close()
+        await self.server.rpc.close()
         await self.reward_service.door.close()
 
     def peer(self) -> Peer:
@@ -284,7 +282,7 @@ class Harness:
                     running.task.result()
             return condition()
 
-        await eventually(holds, lambda: f"{self.controller.state()}", seconds=seconds)
+        await eventually(holds, lambda: f"{self.controller.state.status()}", seconds=seconds)
 
     def lines(self, job: str) -> list[AnyLine]:
         return written_lines(self.directory / "jobs" / job)

@@ -68,7 +68,7 @@ def play(
     while version < STEPS:
         told.attempts += 1
         controller = new_controller(the_rules, rows=40, restored=saved)
-        controller.change(live)
+        controller.apply_overrides(live)
         if saved is not None:
             at_restart(controller)
         attempt = _Attempt(rng, controller, live, told, every=every)
@@ -79,15 +79,15 @@ def play(
         for offset, groups in enumerate(world.trained):
             trained[version + offset] = [group.group_id for group in groups]
         told.stalenesses += world.stalenesses
-        told.standstills += controller.counts.standstills
-        told.dropped = dict(controller.ledger.counts().dropped)
-        told.over_bound = controller.consumed.over_bound
+        told.standstills += controller.state.counters.forced_drops
+        told.dropped = dict(controller.state.ledger.counts().dropped)
+        told.over_bound = controller.state.consumed.over_bound
         live = attempt.live
-        version = controller.versions.number
+        version = controller.state.versions.number
         if version >= STEPS:
             break
         if paused:
-            saved = through_bytes(controller.snapshot(version))
+            saved = through_bytes(controller.trainer.snapshot(version))
         elif attempt.saved is not None:
             saved = attempt.saved
         version = saved.version if saved is not None else 0
@@ -127,9 +127,9 @@ class _Attempt:
 
     def _after_announce(self, world: World) -> None:
         assert_ledger_is_true(self._controller)
-        version = self._controller.versions.number
+        version = self._controller.state.versions.number
         if version and version % self._every == 0:
-            self.saved = through_bytes(self._controller.snapshot(version))
+            self.saved = through_bytes(self._controller.trainer.snapshot(version))
 
     def _disturb(self) -> None:
         kind = self._rng.choice(["bound", "bound", "concurrency", "crash", "release"])
@@ -147,8 +147,8 @@ class _Attempt:
             max_staleness=self.live.max_staleness if max_staleness is None else max_staleness,
             max_concurrent_groups=max_concurrent_groups or self.live.max_concurrent_groups,
         )
-        self._controller.change(self.live)
-        self._told.bounds.add(self._controller.rules.gate.max_staleness)
+        self._controller.apply_overrides(self.live)
+        self._told.bounds.add(self._controller.state.config.gate.max_staleness)
 
 
 def check(policy: str, seed: int) -> LifecycleObserver:

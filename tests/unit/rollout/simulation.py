@@ -18,6 +18,7 @@ from gpu_agents.rollout.controller.filtering import FilterConfig
 from gpu_agents.rollout.controller.gate import GateConfig
 from gpu_agents.rollout.controller.ledger import LedgerState
 from gpu_agents.rollout.controller.snapshot import Snapshot, decode, encode
+from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.rollout import (
     AckRequest,
     AnnounceRequest,
@@ -75,11 +76,13 @@ def new_controller(
     tokens_generated_before: int = 0,
 ) -> Controller:
     return Controller(
-        rules=rules,
-        rows=list(range(rows)),
-        prompt_of=prompt_of,
-        restored=restored,
-        tokens_generated_before=tokens_generated_before,
+        ControllerState(
+            config=rules,
+            rows=list(range(rows)),
+            prompt_of=prompt_of,
+            restored=restored,
+            tokens_generated_before=tokens_generated_before,
+        )
     )
 
 
@@ -161,11 +164,11 @@ class World:
         """Until `steps` more versions are announced. Raises AssertionError when nothing can happen any more."""
         goal = version + steps
         self._announce(version, "none")
-        while self.controller.versions.number < goal:
+        while self.controller.state.versions.number < goal:
             assert self._events, (
-                f"deadlock at version {self.controller.versions.number}: {self.controller.state()}"
+                f"deadlock at version {self.controller.state.versions.number}: {self.controller.state.status()}"
             )
-            assert self.now < horizon, f"livelock at version {self.controller.versions.number}"
+            assert self.now < horizon, f"livelock at version {self.controller.state.versions.number}"
             self.now, _, event = heapq.heappop(self._events)
             event()
             self._settle()
@@ -187,11 +190,11 @@ class World:
                 for i, t in enumerate(whole.trajectories)
                 if group.versions
             ]
-            self.controller.give_back(
+            self.controller.workers.release(
                 GiveBackRequest(worker_id=old.worker_id, claim_id=claim_id, members=members), now=self.now
             )
         old.groups.clear()
-        self.controller.leave(old.worker_id, now=self.now)
+        self.controller.workers.deregister(old.worker_id)
         job, _, incarnation = old.worker_id.rpartition("/")
         new = SimulatedEngine(f"{job}/{int(incarnation) + 1}", old.places, old.load_seconds)
         self.engines[index] = new
@@ -201,7 +204,7 @@ class World:
         heapq.heappush(self._events, (self.now + seconds, next(self._ticket), event))
 
     def _announce(self, version: int, outcome: str = "trained") -> None:
-        self.controller.announce(announcement(version, outcome))
+        self.controller.trainer.announce(announcement(version, outcome))
         self._training = False
         for engine in self.engines:
             self._after(engine.load_seconds, lambda engine=engine: self._load(engine))  # type: ignore[misc]
@@ -214,8 +217,8 @@ class World:
         for group in engine.groups.values():
             if group.started:
                 group.sample(engine.version, now=self.now, tokens_per_second=self.tokens_per_second)
-        engine.version = self.controller.versions.number
-        self.controller.acknowledge(
+        engine.version = self.controller.state.versions.number
+        self.controller.workers.acknowledge(
             AckRequest(worker_id=engine.worker_id, version=engine.version, ok=True), now=self.now
         )
         for group in engine.groups.values():
@@ -224,7 +227,7 @@ class World:
 
     def _settle(self) -> None:
         for engine in self.engines:
-            reply = self.controller.renew(
+            reply = self.controller.workers.renew(
                 RenewRequest(worker_id=engine.worker_id, claim_ids=list(engine.groups)), now=self.now
             )
             for claim_id in reply.lost:
@@ -234,12 +237,14 @@ class World:
                 request = ClaimRequest(
                     worker_id=engine.worker_id, engine_version=engine.version, max_groups=free
                 )
-                for claimed in self.controller.claim(request, now=self.now).groups:
+                for claimed in self.controller.workers.claim(request, now=self.now).groups:
                     self._start(engine, claimed)
-        if not self._training and self.controller.versions.newest is not None:
-            version = self.controller.versions.number
-            wanted = self.controller.rules.gate.groups_per_step
-            groups = self.controller.take(TakeRequest(version=version, groups=wanted), now=self.now).groups
+        if not self._training and self.controller.state.versions.newest is not None:
+            version = self.controller.state.versions.number
+            wanted = self.controller.state.config.gate.groups_per_step
+            groups = self.controller.trainer.take(
+                TakeRequest(version=version, groups=wanted), now=self.now
+            ).groups
             if groups:
                 self._train(version, groups)
 
@@ -268,12 +273,12 @@ class World:
                 message="",
                 generated_tokens=1,
             )
-            self.controller.fail(request, now=self.now)
+            self.controller.workers.fail(request, now=self.now)
             return
         engine.submitted += 1
         group.sample(engine.version, now=self.now, tokens_per_second=self.tokens_per_second)
         whole = finished_group(group.claimed, group.versions, rewards=self.rewards(self.rng))
-        self.controller.submit(
+        self.controller.workers.submit(
             SubmitRequest(worker_id=engine.worker_id, claim_id=claim_id, group=whole), now=self.now
         )
 
@@ -290,26 +295,26 @@ def engines(number: int, *, places: int = 6, load_seconds: float = 0.01) -> list
 
 def assert_ledger_is_true(controller: Controller) -> None:
     """Each counter equals the ids that are enumerated in its place, and both sums balance."""
-    ledger = controller.ledger
+    ledger = controller.state.ledger
     places = {
-        LedgerState.WAITING: [held.group_id for held in controller.waiting],
-        LedgerState.RUNNING: list(controller.running),
-        LedgerState.BUFFERED: list(controller.buffered),
-        LedgerState.TAKEN: list(controller.taken),
+        LedgerState.WAITING: [held.group_id for held in controller.state.groups.waiting],
+        LedgerState.RUNNING: list(controller.state.groups.running),
+        LedgerState.BUFFERED: list(controller.state.groups.buffered),
+        LedgerState.TAKEN: list(controller.state.groups.taken),
     }
     for place, ids in places.items():
         assert ledger.at(place) == len(ids), place
     everywhere = [group_id for ids in places.values() for group_id in ids]
     assert len(everywhere) == len(set(everywhere)), "a group is in two places"
     assert ledger.balances
-    assert controller.tokens.balances
+    assert controller.state.tokens.balances
     held = [
-        *controller.waiting,
-        *controller.running.values(),
-        *controller.buffered.values(),
-        *controller.taken.values(),
+        *controller.state.groups.waiting,
+        *controller.state.groups.running.values(),
+        *controller.state.groups.buffered.values(),
+        *controller.state.groups.taken.values(),
     ]
-    assert controller.tokens.in_hand == sum(group.tokens for group in held)
+    assert controller.state.tokens.in_hand == sum(group.tokens for group in held)
 
 
 def through_bytes(snapshot: Snapshot) -> Snapshot:

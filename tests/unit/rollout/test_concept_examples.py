@@ -6,7 +6,7 @@ from gpu_agents.rollout.controller.batch_selection import Candidate, select_batc
 from gpu_agents.rollout.controller.evaluation_scores import pass_at_k
 from gpu_agents.rollout.controller.filtering import FilterConfig
 from gpu_agents.rollout.controller.gate import GateConfig, admit
-from gpu_agents.rollout.controller.staleness_stats import LengthBias, measure_batch
+from gpu_agents.rollout.controller.staleness_stats import SelectionBias, measure_batch
 from oolong.contracts.rollout import ClaimedGroup, ClaimRequest, FailRequest, SubmitRequest, TakeRequest
 from tests.unit.rollout.simulation import announcement, finished_group, new_controller, rules
 
@@ -46,9 +46,9 @@ def test_wait() -> None:
     assert choice(5).batch == ["a", "b"]
 
 
-def test_the_length_bias() -> None:
-    bias = LengthBias(dropped_trajectories=1, dropped_tokens=50, kept_trajectories=3, kept_tokens=30)
-    assert bias.kept_over_finished == 0.5
+def test_the_selection_bias() -> None:
+    bias = SelectionBias(dropped_trajectories=1, dropped_tokens=50, kept_trajectories=3, kept_tokens=30)
+    assert bias.ratio == 0.5
 
 
 def test_the_ledger() -> None:
@@ -58,27 +58,29 @@ def test_the_ledger() -> None:
     worker = "rollout-0/0"
 
     def claim(groups: int) -> list[ClaimedGroup]:
-        request = ClaimRequest(worker_id=worker, engine_version=controller.versions.number, max_groups=groups)
-        return controller.claim(request, now=0.0).groups
+        request = ClaimRequest(
+            worker_id=worker, engine_version=controller.state.versions.number, max_groups=groups
+        )
+        return controller.workers.claim(request, now=0.0).groups
 
     def submit(claimed: ClaimedGroup, rewards: tuple[float, ...] = (0.0, 1.0)) -> None:
         group = finished_group(claimed, [claimed.claim_version] * 10, rewards=rewards)
         request = SubmitRequest(worker_id=worker, claim_id=claimed.claim_id, group=group)
-        controller.submit(request, now=0.0)
+        controller.workers.submit(request, now=0.0)
 
-    controller.announce(announcement(0, "none"))
+    controller.trainer.announce(announcement(0, "none"))
     for version in range(3):
         for claimed in claim(4):
             submit(claimed)
-        controller.take(TakeRequest(version=version, groups=4), now=0.0)
+        controller.trainer.take(TakeRequest(version=version, groups=4), now=0.0)
         if version < 2:
-            controller.announce(announcement(version + 1))
+            controller.trainer.announce(announcement(version + 1))
     *running, failed, buffered, filtered, filtered_too = claim(8)
     assert len(running) == 4
     submit(buffered)
     submit(filtered, rewards=(1.0, 1.0))
     submit(filtered_too, rewards=(0.0, 0.0))
-    controller.fail(
+    controller.workers.fail(
         FailRequest(
             worker_id=worker,
             claim_id=failed.claim_id,
@@ -88,7 +90,7 @@ def test_the_ledger() -> None:
         ),
         now=0.0,
     )
-    groups, tokens = controller.ledger.counts(), controller.tokens.counts()
+    groups, tokens = controller.state.ledger.counts(), controller.state.tokens.counts()
     assert (groups.drawn, groups.trained, groups.dropped) == (20, 8, {"error": 1, "filtered": 2})
     assert (groups.waiting, groups.running, groups.buffered, groups.taken) == (0, 4, 1, 4)
     assert (tokens.generated, tokens.trained, tokens.in_hand) == (312, 160, 100)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_agents.rewards.reward import Completion, ScoringError
-from gpu_agents.rollout.controller import __main__ as door
+from gpu_agents.rollout.controller import __main__ as controller_main
 from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
 from oolong.contracts.lifecycle import EndReason
@@ -34,13 +34,13 @@ async def test_it_scores_the_given_weights_and_ends(
 
     async with new_harness(reward=every_second, kind="eval", evaluation=EVALUATION) as run:
         run.start_worker(engine.port, engine.api_key)
-        await run.until(lambda: run.controller.ended)
-        scores = run.controller.evaluations.scores["end"]
+        await run.until(lambda: run.controller.state.ended)
+        scores = run.controller.state.evaluations.scores["end"]
         assert (scores.version, scores.prompts, scores.accuracy, scores.sampled) == (0, 6, 0.5, 0.5)
         assert scores.pass_at[2].value == 0.5
         assert scores.accuracy_interval is not None
         assert scores.accuracy_interval[0] < 0.5 < scores.accuracy_interval[1]
-        assert run.controller.ledger.counts().drawn == 0, "no group is drawn in an eval run"
+        assert run.controller.state.ledger.counts().drawn == 0, "no group is drawn in an eval run"
         [point] = [
             line
             for line in run.lines("controller")
@@ -58,9 +58,9 @@ async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
     monkeypatch.setattr("gpu_agents.rollout.controller.evaluations.ATTEMPTS", 1)
     async with new_harness(reward=broken, kind="eval", evaluation=EVALUATION) as run:
         run.start_worker(engine.port, engine.api_key)
-        await run.until(lambda: run.controller.ended)
-        assert run.controller.evaluations.scores == {}
-        reason, message = door.why_not_evaluated(run.controller)
+        await run.until(lambda: run.controller.state.ended)
+        assert run.controller.state.evaluations.scores == {}
+        reason, message = controller_main.evaluation_end_reason(run.controller)
         assert reason is EndReason.REWARD_ERRORS
         assert "no key in the row" in message
 

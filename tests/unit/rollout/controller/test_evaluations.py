@@ -13,7 +13,8 @@ from gpu_agents.rewards.reward import Completion
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import bootstrap, pass_at_k, score_evaluation, wilson
 from gpu_agents.rollout.controller.evaluations import SAME_VERSION_SECONDS, EvaluationPlan
-from gpu_agents.rollout.controller.telemetry import evaluation_values
+from gpu_agents.rollout.controller.state import ControllerState
+from gpu_agents.rollout.controller.telemetry import evaluation_metrics
 from oolong.contracts.rollout import (
     AckRequest,
     ClaimRequest,
@@ -93,7 +94,7 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
     assert scores.sampled_interval == bootstrap([1.0, 0.25, 0.0, 0.5]), "over the prompts' averages"
     best = scores.pass_at[4]
     assert (best.low, best.high) == wilson([1.0, 1.0, 0.0, 0.0])
-    told = evaluation_values(scores)
+    told = evaluation_metrics(scores)
     assert (told["eval/pass_at_k"], told["eval/pass_at_k_low"], told["eval/pass_at_k_high"]) == (
         0.5, best.low, best.high,
     )  # fmt: skip
@@ -110,39 +111,43 @@ class Run:
 
     def __init__(self, plan: EvaluationPlan = PLAN, *, workers: tuple[str, ...] = (ALICE, BOB)) -> None:
         self.controller = Controller(
-            rules=rules(max_staleness=4, policy="keep"),
-            rows=list(range(99)),
-            prompt_of=prompt_of,
-            evaluation=plan,
+            ControllerState(
+                config=rules(max_staleness=4, policy="keep"),
+                rows=list(range(99)),
+                prompt_of=prompt_of,
+                evaluation=plan,
+            )
         )
         self.workers = workers
-        self.controller.announce(announcement(0, "none"))
+        self.controller.trainer.announce(announcement(0, "none"))
         self.load()
 
     def load(self) -> None:
         for worker in self.workers:
-            version = self.controller.versions.number
-            self.controller.acknowledge(AckRequest(worker_id=worker, version=version, ok=True), now=0.0)
+            version = self.controller.state.versions.number
+            self.controller.workers.acknowledge(
+                AckRequest(worker_id=worker, version=version, ok=True), now=0.0
+            )
 
     def ask(self, worker: str, *, version: int | None = None, now: float = 0.0) -> EvaluationTask | None:
-        engine_version = self.controller.versions.number if version is None else version
+        engine_version = self.controller.state.versions.number if version is None else version
         request = ClaimRequest(worker_id=worker, engine_version=engine_version, max_groups=0)
-        return self.controller.claim(request, now=now).evaluation
+        return self.controller.workers.claim(request, now=now).evaluation
 
     def step(self) -> None:
-        version = self.controller.versions.number
+        version = self.controller.state.versions.number
         worker = self.workers[-1]
         request = ClaimRequest(worker_id=worker, engine_version=version, max_groups=4)
-        pending, self.controller.evaluations.pending = self.controller.evaluations.pending, None
-        groups = self.controller.claim(request, now=0.0).groups
-        self.controller.evaluations.pending = pending
+        pending, self.controller.state.evaluations.pending = self.controller.state.evaluations.pending, None
+        groups = self.controller.workers.claim(request, now=0.0).groups
+        self.controller.state.evaluations.pending = pending
         for claimed in groups:
             group = finished_group(claimed, [version])
-            self.controller.submit(
+            self.controller.workers.submit(
                 SubmitRequest(worker_id=worker, claim_id=claimed.claim_id, group=group), now=0.0
             )
-        self.controller.take(TakeRequest(version=version, groups=4), now=0.0)
-        self.controller.announce(announcement(version + 1))
+        self.controller.trainer.take(TakeRequest(version=version, groups=4), now=0.0)
+        self.controller.trainer.announce(announcement(version + 1))
         self.load()
 
     def finish(self, task: EvaluationTask) -> None:
@@ -150,7 +155,7 @@ class Run:
             worker_id=ALICE, task_id=task.task_id, greedy_scores=[1.0, 0.0], sampled_scores=[[1.0], [1.0]],
             mean_tokens=4.0, seconds=1.0,
         )  # fmt: skip
-        self.controller.finish_evaluation(result, now=0.0)
+        self.controller.workers.finish_evaluation(result, now=0.0)
 
 
 def test_every_so_many_steps_one_engine_is_leased_and_the_other_goes_on() -> None:
@@ -162,10 +167,12 @@ def test_every_so_many_steps_one_engine_is_leased_and_the_other_goes_on() -> Non
     assert task is not None
     assert (task.label, task.version) == ("step-2", 2)
     assert run.ask(BOB) is None
-    claimed = run.controller.claim(ClaimRequest(worker_id=BOB, engine_version=2, max_groups=2), now=0.0)
+    claimed = run.controller.workers.claim(
+        ClaimRequest(worker_id=BOB, engine_version=2, max_groups=2), now=0.0
+    )
     assert len(claimed.groups) == 2
     run.finish(task)
-    assert run.controller.evaluations.scores["step-2"].version == 2
+    assert run.controller.state.evaluations.scores["step-2"].version == 2
     assert run.ask(ALICE) is None
     assert_ledger_is_true(run.controller)
 
@@ -175,14 +182,14 @@ def test_its_files_stay_while_versions_move_on_and_an_engine_that_moved_on_may_l
     run.step()
     run.step()
     run.step()
-    assert [w.version for w in run.controller.collect_deletable()] == [0, 1]
+    assert [w.version for w in run.controller.state.versions.collect_deletable()] == [0, 1]
     assert run.ask(ALICE, now=1.0) is None, "an engine that has the version is asked for first"
     task = run.ask(ALICE, now=1.0 + SAME_VERSION_SECONDS)
     assert task is not None
     assert task.weights is not None
     assert (task.version, task.weights.version) == (2, 2)
     run.finish(task)
-    assert [w.version for w in run.controller.collect_deletable()] == [2]
+    assert [w.version for w in run.controller.state.versions.collect_deletable()] == [2]
 
 
 def test_the_only_engine_is_leased_on_consent_alone() -> None:
@@ -199,7 +206,7 @@ def test_a_stale_engine_evaluates_nothing_and_leaves_the_other_one_as_the_only_o
     run.step()
     run.step()
     stale = StaleEngineRequest(worker_id=ALICE, version=2, max_difference=0.3)
-    run.controller.mark_stale(stale, now=0.0)
+    run.controller.trainer.mark_stale(stale, now=0.0)
     assert run.ask(ALICE) is None
     assert (run.ask(BOB) is not None) is consent
 
@@ -211,19 +218,19 @@ def test_one_that_leaves_in_the_middle_gives_the_evaluation_up_at_once() -> None
     task = run.ask(ALICE)
     assert task is not None
     assert run.ask(BOB) is None
-    run.controller.leave(ALICE, now=0.0)
+    run.controller.workers.deregister(ALICE)
     assert run.ask(BOB) == task
 
 
 def interrupted(run: Run, version: int) -> Controller:
     """The next attempt's controller, from the run's checkpoint at this version."""
-    snapshot = through_bytes(run.controller.snapshot(version))
-    run.controller.end(EndRequest(reason="stopped"), now=0.0)
-    resumed = Controller(
-        rules=run.controller.rules, rows=list(range(99)), prompt_of=prompt_of, restored=snapshot,
-        evaluation=run.controller.evaluations.plan,
-    )  # fmt: skip
-    resumed.announce(announcement(version, "none"))
+    snapshot = through_bytes(run.controller.trainer.snapshot(version))
+    run.controller.trainer.end(EndRequest(reason="stopped"))
+    resumed = Controller(ControllerState(
+        config=run.controller.state.config, rows=list(range(99)), prompt_of=prompt_of, restored=snapshot,
+        evaluation=run.controller.state.evaluations.plan,
+    ))  # fmt: skip
+    resumed.trainer.announce(announcement(version, "none"))
     return resumed
 
 
@@ -236,19 +243,19 @@ def test_one_that_an_interrupted_run_had_not_finished_is_made_good_at_the_versio
     assert task.task_id == "step-2-v2"
     resumed = interrupted(run, 3)
     run.finish(task)
-    assert run.controller.evaluations.scores == {}, "too late: the attempt has ended"
+    assert run.controller.state.evaluations.scores == {}, "too late: the attempt has ended"
     said = "the evaluation step-2 was not finished"
-    assert any(said in note for note in run.controller.tick(now=0.0))
-    assert any(f"{said} before" in note and "as step-3" in note for note in resumed.tick(now=0.0))
-    pending = resumed.evaluations.pending
+    assert any(said in note for note in run.controller.timers.tick(now=0.0))
+    assert any(f"{said} before" in note and "as step-3" in note for note in resumed.timers.tick(now=0.0))
+    pending = resumed.state.evaluations.pending
     assert pending is not None
-    assert (pending.task_id, pending.weights) == ("step-3-v3", resumed.versions.newest)
+    assert (pending.task_id, pending.weights) == ("step-3-v3", resumed.state.versions.newest)
     run.controller = resumed
     run.load()
     again = run.ask(ALICE)
     assert again == pending
     run.finish(again)
-    assert set(resumed.evaluations.scores) == {"step-3"}
+    assert set(resumed.state.evaluations.scores) == {"step-3"}
     assert interrupted(run, 3).evaluations.pending is None, "it is not made twice"
 
 
@@ -263,10 +270,10 @@ def test_one_that_is_in_the_checkpoint_is_not_made_again_and_an_outdated_result_
     other = Run()
     for _ in range(4):
         other.step()
-    assert other.controller.evaluations.pending is not None
+    assert other.controller.state.evaluations.pending is not None
     other.finish(task)
-    assert other.controller.evaluations.scores == {}
-    assert other.controller.evaluations.pending.label == "step-4"
+    assert other.controller.state.evaluations.scores == {}
+    assert other.controller.state.evaluations.pending.label == "step-4"
 
 
 def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
@@ -280,8 +287,8 @@ def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
 
 def test_one_of_the_start_asks_for_itself() -> None:
     run = Run(replace(PLAN, at_start=True))
-    assert run.controller.evaluations.pending is not None
-    assert run.controller.snapshot(0).unfinished_evaluation == ""
+    assert run.controller.state.evaluations.pending is not None
+    assert run.controller.trainer.snapshot(0).unfinished_evaluation == ""
 
 
 def test_where_one_is_due_anyway_and_at_the_end_nothing_is_made_good() -> None:
@@ -290,29 +297,31 @@ def test_where_one_is_due_anyway_and_at_the_end_nothing_is_made_good() -> None:
         due.step()
         last.step()
     resumed = interrupted(due, 2)
-    pending = resumed.evaluations.pending
+    pending = resumed.state.evaluations.pending
     assert pending is not None and pending.label == "step-2"
-    assert resumed.tick(now=0.0) == []
+    assert resumed.timers.tick(now=0.0) == []
     last.step()
-    gate = replace(last.controller.rules.gate, total_train_steps=3)
-    last.controller.rules = replace(last.controller.rules, gate=gate)
+    gate = replace(last.controller.state.config.gate, total_train_steps=3)
+    last.controller.state.config = replace(last.controller.state.config, gate=gate)
     assert interrupted(last, 3).evaluations.pending is None
     over = Run()
     over.step()
     over.step()
-    over.controller.end(EndRequest(reason="completed"), now=0.0)
-    assert any("step-2 was left out: the run has ended" in note for note in over.controller.tick(now=0.0))
+    over.controller.trainer.end(EndRequest(reason="completed"))
+    assert any(
+        "step-2 was skipped: the run has ended" in note for note in over.controller.timers.tick(now=0.0)
+    )
 
 
 def test_one_that_found_no_engine_is_left_out_with_a_word_when_the_next_is_due() -> None:
     run = Run(workers=(ALICE,))
     for _ in range(4):
         run.step()
-    [note] = [note for note in run.controller.tick(now=0.0) if "evaluation" in note]
-    assert "step-2 was left out: no engine could be leased" in note
-    assert run.controller.evaluations.pending is not None
-    assert run.controller.evaluations.pending.label == "step-4"
-    assert [w.version for w in run.controller.collect_deletable()] == [0, 1, 2, 3]
+    [note] = [note for note in run.controller.timers.tick(now=0.0) if "evaluation" in note]
+    assert "step-2 was skipped: no engine could be leased" in note
+    assert run.controller.state.evaluations.pending is not None
+    assert run.controller.state.evaluations.pending.label == "step-4"
+    assert [w.version for w in run.controller.state.versions.collect_deletable()] == [0, 1, 2, 3]
 
 
 def test_one_that_still_goes_on_is_not_disturbed_by_the_next() -> None:
@@ -323,9 +332,11 @@ def test_one_that_still_goes_on_is_not_disturbed_by_the_next() -> None:
     assert task is not None
     run.step()
     run.step()
-    assert any("step-4 was left out: step-2 still goes on" in note for note in run.controller.tick(now=0.0))
+    assert any(
+        "step-4 was skipped: step-2 is still running" in note for note in run.controller.timers.tick(now=0.0)
+    )
     run.finish(task)
-    assert set(run.controller.evaluations.scores) == {"step-2"}
+    assert set(run.controller.state.evaluations.scores) == {"step-2"}
 
 
 def test_every_steps_with_one_engine_is_refused_without_consent() -> None:
@@ -374,22 +385,22 @@ async def test_an_evaluation_is_of_one_version_while_training_moves_on(
         run.start_worker(second.port, second.api_key, index=1)
         await run.trainer.announce(versions(0), "none")
         version = 0
-        while "step-2" not in run.controller.evaluations.scores:
+        while "step-2" not in run.controller.state.evaluations.scores:
             groups = await run.trainer.take(version)
             assert {len(t.token_ids) for g in groups for t in g.trajectories} <= set(range(1, 11))
             version += 1
             await run.trainer.announce(versions(version))
             if version == 2:
-                await run.until(lambda: run.controller.evaluations.worker_id != "")
+                await run.until(lambda: run.controller.state.evaluations.worker_id != "")
         assert version > 2, "no version was announced while the evaluation went on"
-        scores = run.controller.evaluations.scores["step-2"]
+        scores = run.controller.state.evaluations.scores["step-2"]
         assert (scores.version, scores.prompts, scores.greedy, scores.sampled) == (2, 5, 0.5, 0.5)
         assert scores.pass_at[2].value == 1.0
         assert scores.mean_tokens > 10
-        counts = run.controller.ledger.counts()
+        counts = run.controller.state.ledger.counts()
         assert sum(1 for purpose, _ in seen if purpose == "evaluation") >= 15
         assert counts.trained == 4 * version
-        assert run.controller.tokens.counts().generated <= sum(
+        assert run.controller.state.tokens.counts().generated <= sum(
             10 for purpose, _ in seen if purpose == "training"
         )
         assert_ledger_is_true(run.controller)
@@ -438,7 +449,7 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.take(0)
         # It is asked for at version 1; the engine learns of it when it has version 2.
-        evaluations = run.controller.evaluations
+        evaluations = run.controller.state.evaluations
         lease = evaluations.lease
         monkeypatch.setattr(evaluations, "lease", lambda *_, **__: None)
         await run.trainer.announce(versions(1))
@@ -456,5 +467,5 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         groups = await run.trainer.take(2)
         for trajectory in [t for g in groups for t in g.trajectories]:
             assert trajectory.policy_versions == sorted(trajectory.policy_versions)
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)

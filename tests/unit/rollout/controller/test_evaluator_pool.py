@@ -39,17 +39,17 @@ class Visited(Run):
         super().__init__(replace(PLAN, evaluator_seconds=ASK_SECONDS), workers=workers)
         for _ in range(steps):
             self.step()
-        self.controller.tick(now=0.0)
+        self.controller.timers.tick(now=0.0)
 
     @property
     def wanted(self) -> str:
-        wanted = pipeline(self.controller)["evaluator_wanted"]
+        wanted = pipeline(self.controller.state)["evaluator_wanted"]
         assert isinstance(wanted, str)
         return wanted
 
     def alive(self, now: float) -> None:
         for worker in self.workers:
-            self.controller.renew(RenewRequest(worker_id=worker, claim_ids=[]), now=now)
+            self.controller.workers.renew(RenewRequest(worker_id=worker, claim_ids=[]), now=now)
 
     def ask(self, worker: str, *, version: int | None = None, now: float = 0.0) -> EvaluationTask | None:
         self.alive(now)
@@ -59,23 +59,23 @@ class Visited(Run):
         self, *, ready: bool = True, now: float = 0.0, worker: str = VISITOR, task: str = TASK
     ) -> EvaluatorReply:
         request = EvaluatorRequest(worker_id=worker, task_id=task, ready=ready)
-        return self.controller.serve_evaluator(request, now=now)
+        return self.controller.workers.serve_evaluator(request, now=now)
 
     def result(self, worker: str, *, score: float = 1.0) -> bool:
         result = EvaluationResult(
             worker_id=worker, task_id=TASK, greedy_scores=[score, score], sampled_scores=[[score], [score]],
             mean_tokens=4.0, seconds=1.0,
         )  # fmt: skip
-        return self.controller.finish_evaluation(result, now=0.0) is not None
+        return self.controller.workers.finish_evaluation(result, now=0.0) is not None
 
     def fails(self, worker: str, cause: str) -> None:
         failure = EvaluationFailure(worker_id=worker, task_id=TASK, cause=cause, message="no")  # type: ignore[arg-type]
-        self.controller.fail_evaluation(failure, now=0.0)
+        self.controller.workers.fail_evaluation(failure, now=0.0)
 
 
 def test_an_evaluator_does_it_and_is_no_engine_of_the_run() -> None:
     run = Visited()
-    before = (run.controller.ledger.counts(), run.controller.admission())
+    before = (run.controller.state.ledger.counts(), run.controller.state.admission())
     assert run.wanted == TASK
     assert run.ask(ALICE) is None and run.ask(BOB) is None
     assert run.visit(ready=False) == EvaluatorReply()
@@ -85,17 +85,19 @@ def test_an_evaluator_does_it_and_is_no_engine_of_the_run() -> None:
     assert run.visit() == reply, "an engine that was restarted begins again"
     assert run.ask(ALICE, now=10 * BOOT_SECONDS) is None
     run.step()
-    assert [w.version for w in run.controller.collect_deletable()] == [0, 1], "its version stays"
+    assert [w.version for w in run.controller.state.versions.collect_deletable()] == [0, 1], (
+        "its version stays"
+    )
     assert run.result(VISITOR)
-    assert run.controller.evaluations.scores["step-2"].version == 2
+    assert run.controller.state.evaluations.scores["step-2"].version == 2
     assert run.wanted == ""
     assert run.visit(ready=False).leave and run.visit().leave
-    assert run.controller.engines.joined == 2
-    assert {engine["worker"] for engine in pipeline(run.controller)["engines"]} == {ALICE, BOB}
-    said = run.controller.tick(now=0.0)
+    assert run.controller.state.engines.joined == 2
+    assert {engine["worker"] for engine in pipeline(run.controller.state)["engines"]} == {ALICE, BOB}
+    said = run.controller.timers.tick(now=0.0)
     assert any("took evaluator-2/0, beside the run's engines, for 1.0 s" in note for note in said)
-    run.controller.leave(VISITOR, now=0.0)
-    assert run.controller.engines.left == 0
+    run.controller.workers.deregister(VISITOR)
+    assert run.controller.state.engines.left == 0
     assert before[0].drawn == 8 and before[1].refusal is None
     assert_ledger_is_true(run.controller)
 
@@ -106,8 +108,8 @@ def test_where_nobody_comes_in_time_an_engine_of_the_run_does_it_and_who_comes_l
     assert run.ask(ALICE, now=ASK_SECONDS) is not None
     assert run.wanted == ""
     assert run.visit(now=ASK_SECONDS + 1).leave
-    run.controller.leave(VISITOR, now=ASK_SECONDS + 2)
-    assert run.controller.evaluations.worker_id == ALICE
+    run.controller.workers.deregister(VISITOR)
+    assert run.controller.state.evaluations.worker_id == ALICE
     assert run.result(ALICE)
 
 
@@ -124,24 +126,24 @@ def test_a_silent_one_is_given_up_and_what_it_says_later_counts_once() -> None:
     run = Visited()
     assert run.visit().task is not None
     run.alive(31.0)
-    assert f"{VISITOR} fell silent" in run.controller.tick(now=31.0)
+    assert f"{VISITOR} timed out" in run.controller.timers.tick(now=31.0)
     assert run.wanted == TASK, "another one may come"
     assert run.ask(ALICE, now=31.0) is not None
     assert run.result(VISITOR, score=0.0), "it had only been slow"
     assert not run.result(ALICE, score=1.0)
-    assert run.controller.evaluations.scores["step-2"].greedy == 0.0
-    assert VISITOR not in {engine.worker_id for engine in run.controller.engines.all()}
+    assert run.controller.state.evaluations.scores["step-2"].greedy == 0.0
+    assert VISITOR not in {engine.worker_id for engine in run.controller.state.engines.all()}
 
 
 def test_one_that_has_to_go_leaves_its_task_to_the_next_comer() -> None:
     run = Visited()
     assert run.visit().task is not None
-    run.controller.leave(VISITOR, now=1.0)
+    run.controller.workers.deregister(VISITOR)
     assert run.wanted == TASK and run.ask(ALICE, now=1.0) is None
     assert run.visit(worker="evaluator-3/0", now=2.0).task is not None
-    run.controller.leave("evaluator-3/0", now=3.0)
+    run.controller.workers.deregister("evaluator-3/0")
     assert run.wanted == "", "two have gone: no third one is asked for"
-    run.controller.tick(now=4.0)
+    run.controller.timers.tick(now=4.0)
     assert run.ask(ALICE, now=4.0) is not None
 
 
@@ -152,9 +154,9 @@ def test_one_that_was_killed_leaves_its_task_to_the_next_comer_at_once() -> None
     assert not reply.leave, "who was killed says no goodbye, and is not known to be silent yet"
     assert run.visit(worker="evaluator-3/0", now=20.0).task is not None
     run.alive(40.0)
-    run.controller.tick(now=40.0)
+    run.controller.timers.tick(now=40.0)
     assert run.wanted == TASK, "the silence of the first sends the second one away neither"
-    assert run.controller.evaluations.worker_id == "evaluator-3/0"
+    assert run.controller.state.evaluations.worker_id == "evaluator-3/0"
     assert not run.visit(worker="evaluator-3/0", ready=False, now=41.0).leave
 
 
@@ -165,11 +167,13 @@ def test_what_its_engine_cannot_do_is_no_failure_of_the_evaluation() -> None:
         assert run.visit(worker=worker).task is not None
         run.fails(worker, "engine")
         assert run.visit(worker=worker).leave
-        run.controller.leave(worker, now=0.0)
-    run.controller.tick(now=0.0)
+        run.controller.workers.deregister(worker)
+    run.controller.timers.tick(now=0.0)
     assert run.ask(ALICE) is not None
     run.fails(ALICE, "engine")
-    assert run.controller.evaluations.failure is None, "those of the run's own engine are counted from there"
+    assert run.controller.state.evaluations.failure is None, (
+        "those of the run's own engine are counted from there"
+    )
 
 
 def test_a_reward_that_fails_for_it_is_given_up_after_as_many_tries_as_for_others() -> None:
@@ -178,7 +182,7 @@ def test_a_reward_that_fails_for_it_is_given_up_after_as_many_tries_as_for_other
         assert run.visit().task is not None
         run.fails(VISITOR, "reward")
     assert run.visit().leave
-    assert (run.controller.evaluations.pending, run.wanted) == (None, "")
+    assert (run.controller.state.evaluations.pending, run.wanted) == (None, "")
 
 
 def test_the_only_engine_needs_no_consent_for_what_another_does() -> None:
@@ -193,9 +197,11 @@ def test_the_next_that_is_due_does_not_push_out_one_that_waits_for_its_engine() 
     run.step()
     run.step()
     assert run.wanted == TASK
-    assert any("step-4 was left out: step-2 waits for its engine" in n for n in run.controller.tick(now=0.0))
+    assert any(
+        "step-4 was skipped: step-2 waits for its engine" in n for n in run.controller.timers.tick(now=0.0)
+    )
     run.alive(ASK_SECONDS)
-    run.controller.tick(now=ASK_SECONDS)
+    run.controller.timers.tick(now=ASK_SECONDS)
     assert run.ask(ALICE, version=4, now=ASK_SECONDS) is None
     assert run.ask(ALICE, version=4, now=ASK_SECONDS + SAME_VERSION_SECONDS) is not None
 
@@ -204,37 +210,37 @@ def test_the_next_that_is_due_does_not_push_out_one_that_waits_for_its_engine() 
 def test_who_comes_for_what_is_not_due_leaves(task: str) -> None:
     run = Visited()
     assert run.visit(task=task).leave
-    assert run.wanted == TASK and run.controller.evaluations.worker_id == ""
+    assert run.wanted == TASK and run.controller.state.evaluations.worker_id == ""
 
 
 def test_no_slot_is_asked_for_where_none_can_come_nor_for_the_start_and_the_end() -> None:
     without = Run()
     without.step()
     without.step()
-    assert pipeline(without.controller)["evaluator_wanted"] == ""
+    assert pipeline(without.controller.state)["evaluator_wanted"] == ""
     assert without.ask(ALICE) is not None
     ends = Visited(steps=0)
-    ends.controller.evaluations.plan = replace(PLAN, evaluator_seconds=ASK_SECONDS, at_end=True)
-    ends.controller.end(EndRequest(reason="completed"), now=0.0)
+    ends.controller.state.evaluations.plan = replace(PLAN, evaluator_seconds=ASK_SECONDS, at_end=True)
+    ends.controller.trainer.end(EndRequest(reason="completed"))
     assert ends.wanted == "" and ends.ask(ALICE) is not None
 
 
 def test_the_end_of_the_run_sends_it_away_and_waits_until_it_knows() -> None:
     run = Visited()
     assert run.visit().task is not None
-    run.controller.end(EndRequest(reason="completed"), now=0.0)
+    run.controller.trainer.end(EndRequest(reason="completed"))
     for worker in (ALICE, BOB):
-        run.controller.state(worker_id=worker, now=0.0)
-    assert run.controller.ended and not run.controller.everyone_knows_the_end(now=0.0)
+        run.controller.workers.state(worker, now=0.0)
+    assert run.controller.state.ended and not run.controller.state.end_acked_by_all(now=0.0)
     assert run.visit(ready=False).leave
-    assert run.controller.everyone_knows_the_end(now=0.0)
+    assert run.controller.state.end_acked_by_all(now=0.0)
 
 
 def test_a_person_who_asks_is_told_what_it_may_cost() -> None:
     run = Visited(workers=(ALICE,), steps=1)
     said = run.controller.evaluate_now(1)
     assert "is evaluated as asked-1; the only engine generates nothing" in said
-    assert "unless an idle slot comes for it within 30 s" in said
+    assert "unless an idle slot joins for it within 30 s" in said
 
 
 # --- on engines ----------------------------------------------------------------------------------------------
@@ -253,14 +259,14 @@ SPEC = {
 
 async def until_asked_for(run: Harness, versions: Versions) -> int:
     """Train two steps; returns the version. Nobody of the run takes the task, however slow the machine is."""
-    plan = run.controller.evaluations.plan
+    plan = run.controller.state.evaluations.plan
     assert plan is not None
-    run.controller.evaluations.plan = replace(plan, evaluator_seconds=3600.0)
+    run.controller.state.evaluations.plan = replace(plan, evaluator_seconds=3600.0)
     await run.trainer.announce(versions(0), "none")
     for version in (1, 2):
         await run.trainer.take(version - 1)
         await run.trainer.announce(versions(version))
-    assert run.controller.evaluations.evaluators.wanted == TASK
+    assert run.controller.state.evaluations.evaluators.requested_task == TASK
     return 2
 
 
@@ -272,20 +278,20 @@ async def test_an_evaluator_scores_its_version_while_the_only_engine_generates_a
         version = await until_asked_for(run, versions)
         idle.places = 0  # it decodes nothing until training has moved on
         evaluator = run.start_evaluator(idle.port, idle.api_key, task_id=TASK)
-        await run.until(lambda: run.controller.evaluations.worker_id == "evaluator-1/0")
+        await run.until(lambda: run.controller.state.evaluations.worker_id == "evaluator-1/0")
         for version in (3, 4):
             await run.trainer.take(version - 1)
             await run.trainer.announce(versions(version))
-        assert run.controller.evaluations.scores == {}
+        assert run.controller.state.evaluations.scores == {}
         idle.places = 1000
         assert await evaluator.task == "ended"
-        scores = run.controller.evaluations.scores["step-2"]
+        scores = run.controller.state.evaluations.scores["step-2"]
         assert (scores.version, scores.prompts, idle.loads) == (2, 5, ["2"])
         assert engine.loads == sorted(set(engine.loads)), "it never went back"
         await run.until(lambda: worker.slot.loaded_version == version)
-        assert {e.worker_id for e in run.controller.engines.all()} == {"rollout-0/0"}
-        assert run.controller.engines.joined == 1
-        counts = run.controller.ledger.counts()
+        assert {e.worker_id for e in run.controller.state.engines.all()} == {"rollout-0/0"}
+        assert run.controller.state.engines.joined == 1
+        counts = run.controller.state.ledger.counts()
         assert counts.trained == 16 and counts.dropped == {}
         assert_ledger_is_true(run.controller)
         told = [line for line in run.lines("evaluator-1") if isinstance(line, Points)]
@@ -301,12 +307,12 @@ async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_ru
         idle.places = 0
         evaluator = run.start_evaluator(idle.port, idle.api_key, task_id=TASK)
         await run.until(lambda: len(idle.running) >= 15)
-        run.controller.evaluations.evaluators.ask_seconds = 0.0
+        run.controller.state.evaluations.evaluators.wait_seconds = 0.0
         evaluator.stop.set()
         assert await evaluator.task == "stopped"
-        await run.until(lambda: "step-2" in run.controller.evaluations.scores)
-        assert run.controller.evaluations.scores["step-2"].version == 2
-        assert run.controller.evaluations.evaluators.all() == []
+        await run.until(lambda: "step-2" in run.controller.state.evaluations.scores)
+        assert run.controller.state.evaluations.scores["step-2"].version == 2
+        assert run.controller.state.evaluations.evaluators.all() == []
         assert_ledger_is_true(run.controller)
 
 
@@ -320,6 +326,6 @@ async def test_an_evaluator_whose_weights_do_not_load_goes_and_says_why(
         idle.fail_loads = True
         evaluator = run.start_evaluator(idle.port, idle.api_key, task_id=TASK)
         assert await evaluator.task == "ended"
-        assert run.controller.evaluations.pending is not None, "an engine of the run may still do it"
+        assert run.controller.state.evaluations.pending is not None, "an engine of the run may still do it"
         notes = [line.message for line in run.lines("evaluator-1") if type(line).__name__ == "Note"]
         assert any(note.startswith("evaluation step-2: ") for note in notes)

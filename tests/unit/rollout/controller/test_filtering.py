@@ -89,8 +89,12 @@ def test_filtered_groups_cost_no_places_and_every_batch_is_full_of_signal() -> N
 
     def count_places(world: World) -> None:
         assert_ledger_is_true(world.controller)
-        in_flight = len(controller.running) + len(controller.buffered) + len(controller.waiting)
-        places.append(controller.admission().groups + in_flight)
+        in_flight = (
+            len(controller.state.groups.running)
+            + len(controller.state.groups.buffered)
+            + len(controller.state.groups.waiting)
+        )
+        places.append(controller.state.admission().groups + in_flight)
 
     world = World(
         controller,
@@ -101,24 +105,26 @@ def test_filtered_groups_cost_no_places_and_every_batch_is_full_of_signal() -> N
         after_announce=count_places,
     )
     world.run(200)
-    counts = controller.ledger.counts()
+    counts = controller.state.ledger.counts()
     assert {t.reward for groups in world.trained for g in groups for t in g.trajectories} == {0.0, 1.0}
     assert all(len({t.reward for t in g.trajectories}) == 2 for groups in world.trained for g in groups)
     assert counts.trained == 800
     assert set(places) == {4 * 2}
     assert 0.45 < counts.dropped["filtered"] / counts.drawn < 0.55
-    tokens = controller.tokens.counts()
-    assert tokens.dropped["filtered"] == sum(controller.groups.dropped.by_token["filtered"].values()) > 0
+    tokens = controller.state.tokens.counts()
+    assert (
+        tokens.dropped["filtered"] == sum(controller.state.groups.dropped.by_token["filtered"].values()) > 0
+    )
 
 
 def test_the_share_of_a_step_counts_the_groups_since_the_step_before() -> None:
     counts = FilterCounts()
-    assert counts.share_since_last_step() is None
+    assert counts.fraction_since_last_step() is None
     for filtered in (True, False, False, True, True, True):
         counts.count(filtered=filtered)
-    assert (counts.share_since_last_step(), counts.in_a_row) == (4 / 6, 3)
+    assert (counts.fraction_since_last_step(), counts.in_a_row) == (4 / 6, 3)
     counts.count(filtered=False)
-    assert (counts.share_since_last_step(), counts.in_a_row) == (0.0, 0)
+    assert (counts.fraction_since_last_step(), counts.in_a_row) == (0.0, 0)
 
 
 async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
@@ -152,7 +158,7 @@ async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
         ]
         assert (
             sum(sum(line.counts.values()) for line in dropped)
-            <= run.controller.tokens.counts().dropped["filtered"]
+            <= run.controller.state.tokens.counts().dropped["filtered"]
         )
         assert dropped
 
@@ -171,10 +177,10 @@ async def test_a_run_whose_every_group_is_filtered_ends_with_that_cause(
     async with new_harness(rollout=filtered) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        reason, message = await asyncio.wait_for(run.server.wait_until_hopeless(), 600)
+        reason, message = await asyncio.wait_for(run.server.wait_until_unrecoverable(), 600)
         assert reason is EndReason.ALL_FILTERED
         assert "filter.kind=success_rate" in message
-        assert run.controller.ledger.counts().dropped["filtered"] >= 20
+        assert run.controller.state.ledger.counts().dropped["filtered"] >= 20
         assert_ledger_is_true(run.controller)
 
 

@@ -9,7 +9,7 @@ from gpu_agents.rollout.controller.prompt_order import PromptCursor, PromptOrder
 
 
 def draws(order: PromptOrder, number: int) -> list[str]:
-    return [order.draw().group_id for _ in range(number)]
+    return [order.next().group_id for _ in range(number)]
 
 
 def test_each_data_epoch_draws_every_row_once_in_its_own_order() -> None:

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from gpu_agents.channel import CallRefused, Peer, PeerGone
-from gpu_agents.rollout.controller import __main__ as door
-from gpu_agents.rollout.controller.server import LONGEST_POLL_SECONDS, ControllerServer
+from gpu_agents.rollout.controller import __main__ as controller_main
+from gpu_agents.rollout.controller.server import MAX_POLL_SECONDS, ControllerServer
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import (
     AnnounceRequest,
@@ -88,7 +88,7 @@ async def test_a_late_submit_is_told_so(run: Harness, peer: Peer, tmp_path: Path
     submit = SubmitRequest(worker_id="rollout-9/0", claim_id=claimed.claim_id, group=group)
     with pytest.raises(CallRefused) as refused:
         await peer.call("submit", submit, Done)
-    assert refused.value.code == "late"
+    assert refused.value.code == "stale_claim"
 
 
 async def test_a_waiting_claim_is_answered_when_a_place_comes_free(
@@ -98,7 +98,7 @@ async def test_a_waiting_claim_is_answered_when_a_place_comes_free(
     await announce(run, tmp_path)
     request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4)
     claimed = (await peer.call("claim", request, ClaimReply)).groups
-    waiting = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=LONGEST_POLL_SECONDS)
+    waiting = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=MAX_POLL_SECONDS)
     call = asyncio.create_task(peer.call("claim", waiting, ClaimReply))
     for one in claimed:
         group = finished_group(one, [0])
@@ -123,15 +123,15 @@ async def test_a_caller_that_left_is_handed_no_claim(
             left.set()
 
     monkeypatch.setattr(run.server, "_poll", noted)
-    request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=LONGEST_POLL_SECONDS)
+    request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=4, wait_seconds=MAX_POLL_SECONDS)
     call = asyncio.create_task(gone.call("claim", request, ClaimReply))
-    await run.until(lambda: bool(run.controller.engines.all()))
+    await run.until(lambda: bool(run.controller.state.engines.all()))
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     await gone.close()
     await asyncio.wait_for(left.wait(), 60)  # the server has read the closed connection
     await announce(run, tmp_path)
-    assert run.controller.ledger.counts().drawn == 0
+    assert run.controller.state.ledger.counts().drawn == 0
 
 
 async def test_what_was_noted_last_is_told_before_the_end(
@@ -142,21 +142,21 @@ async def test_what_was_noted_last_is_told_before_the_end(
 
     monkeypatch.setattr(ControllerServer, "run_clock", never)
     job = run._job("last", JobKind.CONTROLLER, 0, 0)
-    controller, template = door.build(job)
-    controller.engines.hear(ALICE, now=0.0)
-    controller._hear("rollout-0/1", now=0.0)
-    controller.end(EndRequest(reason="stopped"), now=0.0)
-    monkeypatch.setattr(door, "address_of", lambda _: ("127.0.0.1", 0))
-    monkeypatch.setattr(door, "stop_event", asyncio.Event)
-    monkeypatch.setattr(door, "TELL_SECONDS", 0.0)
-    await door.serve(job, controller, template)
+    controller, template = controller_main.build(job)
+    controller.state.engines.touch(ALICE, now=0.0)
+    controller.state.touch("rollout-0/1", now=0.0)
+    controller.trainer.end(EndRequest(reason="stopped"))
+    monkeypatch.setattr(controller_main, "address_of", lambda _: ("127.0.0.1", 0))
+    monkeypatch.setattr(controller_main, "stop_event", asyncio.Event)
+    monkeypatch.setattr(controller_main, "END_ACK_SECONDS", 0.0)
+    await controller_main.serve(job, controller, template)
     notes = [line.message for line in run.lines("last") if isinstance(line, Note)]
-    assert notes == [f"{ALICE} is gone: rollout-0/1 has taken its place"]
+    assert notes == [f"{ALICE} is gone: rollout-0/1 replaced it"]
 
 
 async def test_state_waits_for_a_newer_version(run: Harness, peer: Peer, tmp_path: Path) -> None:
     call = asyncio.create_task(
-        peer.call("state", StateRequest(after_version=-1, wait_seconds=LONGEST_POLL_SECONDS), StateReply)
+        peer.call("state", StateRequest(after_version=-1, wait_seconds=MAX_POLL_SECONDS), StateReply)
     )
     await announce(run, tmp_path)
     assert (await asyncio.wait_for(call, 60)).newest_version == 0

@@ -18,8 +18,8 @@ def test_a_run_whose_groups_lost_their_bounds_drops_them_and_reaches_its_last_st
     """A resumed controller that knows only the bound in force now, as after a damaged snapshot."""
 
     def forget_bounds(controller: Controller) -> None:
-        for held in [*controller.waiting, *controller.buffered.values()]:
-            held.max_staleness = controller.rules.gate.max_staleness
+        for held in [*controller.state.groups.waiting, *controller.state.groups.buffered.values()]:
+            held.max_staleness = controller.state.config.gate.max_staleness
 
     told = [play("wait", seed, at_restart=forget_bounds) for seed in range(60)]
     stood_still = [run for run in told if run.standstills]

@@ -29,8 +29,12 @@ def test_drops_at_take_cost_no_places_over_500_steps() -> None:
 
     def count_places(world: World) -> None:
         assert_ledger_is_true(world.controller)
-        in_flight = len(controller.running) + len(controller.buffered) + len(controller.waiting)
-        places.append(controller.admission().groups + in_flight)
+        in_flight = (
+            len(controller.state.groups.running)
+            + len(controller.state.groups.buffered)
+            + len(controller.state.groups.waiting)
+        )
+        places.append(controller.state.admission().groups + in_flight)
 
     world = World(
         controller,
@@ -40,7 +44,7 @@ def test_drops_at_take_cost_no_places_over_500_steps() -> None:
         after_announce=count_places,
     )
     world.run(500)
-    counts = controller.ledger.counts()
+    counts = controller.state.ledger.counts()
     dropped = counts.dropped[DropReason.STALE] / counts.drawn
     assert 0.15 < dropped < 0.30
     assert set(places) == {4 * 2}
@@ -86,7 +90,7 @@ def test_keep_trains_stragglers_over_the_bound_and_reports_them() -> None:
     world = World(controller, random.Random(3), bimodal, engines(1, places=8), train_seconds=0.5)
     world.run(60)
     assert max(world.stalenesses) > 1
-    consumed = controller.consumed.by_trajectory
+    consumed = controller.state.consumed.by_trajectory
     assert Counter(world.stalenesses[: sum(consumed.values())]) == consumed
 
 
@@ -119,7 +123,7 @@ def test_a_restored_run_trains_every_group_once(seed: int) -> None:
     first = World(new_controller(the_rules, rows=40), rng, bimodal, engines(2))
     at = rng.randint(3, 8)
     first.run(at)
-    snapshot = through_bytes(first.controller.snapshot(at))
+    snapshot = through_bytes(first.controller.trainer.snapshot(at))
     trained = [group.group_id for groups in first.trained[:at] for group in groups]
 
     second = World(new_controller(the_rules, rows=40, restored=snapshot), rng, bimodal, engines(1))
@@ -128,7 +132,7 @@ def test_a_restored_run_trains_every_group_once(seed: int) -> None:
     trained += [group.group_id for groups in second.trained[:10] for group in groups]
     assert len(trained) == len(set(trained)) == 4 * (at + 10)
 
-    counts = second.controller.ledger.counts()
+    counts = second.controller.state.ledger.counts()
     assert counts.dropped == {}
     unfinished = counts.waiting + counts.running + counts.buffered + counts.taken
     assert counts.drawn == len(trained) + unfinished, "a group was lost"
@@ -142,5 +146,5 @@ def test_unfinished_groups_are_claimed_again_first_and_in_order() -> None:
     snapshot = through_bytes(before.snapshot(5))
     restored = new_controller(the_rules, restored=snapshot)
     unfinished = sorted([*before.taken.values(), *before.running.values()], key=lambda held: held.order)
-    assert [held.group_id for held in restored.waiting] == [held.group_id for held in unfinished]
-    assert restored.tokens.balances
+    assert [held.group_id for held in restored.state.groups.waiting] == [held.group_id for held in unfinished]
+    assert restored.state.tokens.balances

@@ -10,7 +10,7 @@ import pytest
 
 from gpu_agents.rollout.controller.staleness_stats import (
     DroppedTotals,
-    LengthBias,
+    SelectionBias,
     fraction_over,
     measure_batch,
 )
@@ -64,40 +64,40 @@ def test_eta_is_the_only_difference_between_synchronous_and_asynchronous() -> No
 @pytest.mark.parametrize("policy", ["keep", "drop", "wait"])
 def test_the_histogram_of_what_was_trained_on_counts_every_token(policy: str) -> None:
     world = world_at(1, policy=policy)
-    consumed = world.controller.consumed
-    steps = world.controller.versions.number
+    consumed = world.controller.state.consumed
+    steps = world.controller.state.versions.number
     assert consumed.by_token == lags_of(world.trained[:steps])
-    assert sum(consumed.by_token.values()) == world.controller.tokens.counts().trained
+    assert sum(consumed.by_token.values()) == world.controller.state.tokens.counts().trained
     over = sum(count for lag, count in consumed.by_token.items() if lag > 1)
     assert (over > 0) == (policy == "keep")
 
 
-def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_length_bias() -> None:
+def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_selection_bias() -> None:
     world = world_at(1, policy="drop")
-    groups, tokens = world.controller.groups, world.controller.tokens.counts()
+    groups, tokens = world.controller.state.groups, world.controller.state.tokens.counts()
     stale = groups.dropped.by_token["stale"]
     assert sum(stale.values()) == tokens.dropped["stale"] > 0
     assert max(stale) > 1, "nothing that was dropped as stale was over the bound"
-    bias = groups.length_bias
-    taken = sum(held.tokens for held in world.controller.taken.values())
+    bias = groups.selection_bias
+    taken = sum(held.tokens for held in world.controller.state.groups.taken.values())
     assert bias.kept_tokens == tokens.trained + taken
     assert bias.mean_dropped is not None
     assert bias.mean_kept is not None
     assert bias.mean_dropped > 2 * bias.mean_kept, "the long ones are those that are too late"
-    assert bias.kept_over_finished is not None
-    assert bias.kept_over_finished < 0.95
-    told = summary(world.controller)["staleness"]
+    assert bias.ratio is not None
+    assert bias.ratio < 0.95
+    told = summary(world.controller.state)["staleness"]
     assert (told["mean_tokens_dropped"], told["mean_tokens_kept"]) == (bias.mean_dropped, bias.mean_kept)
     assert told["dropped_token_histogram"] == {"stale": {str(lag): stale[lag] for lag in sorted(stale)}}
-    consumed = world.controller.consumed.by_token
+    consumed = world.controller.state.consumed.by_token
     assert told["token_histogram"] == {str(lag): consumed[lag] for lag in sorted(consumed)}
 
 
 @pytest.mark.parametrize("policy", ["keep", "wait"])
-def test_without_drops_there_is_no_length_bias(policy: str) -> None:
-    bias = world_at(1, policy=policy).controller.groups.length_bias
+def test_without_drops_there_is_no_selection_bias(policy: str) -> None:
+    bias = world_at(1, policy=policy).controller.groups.selection_bias
     assert (bias.dropped_trajectories, bias.mean_dropped) == (0, None)
-    assert bias.kept_over_finished == 1.0
+    assert bias.ratio == 1.0
 
 
 def test_the_environments_tokens_are_in_no_histogram_and_the_oldest_token_is_a_trajectorys_age() -> None:
@@ -121,18 +121,18 @@ def test_what_is_at_the_bound_is_not_over_it() -> None:
 
 def test_the_bias_of_a_worked_example() -> None:
     """Three kept of 10 tokens, one dropped of 50: 10 is trained on where 20 was made, 0.5."""
-    bias = LengthBias(dropped_trajectories=1, dropped_tokens=50, kept_trajectories=3, kept_tokens=30)
-    assert (bias.mean_kept, bias.mean_dropped, bias.kept_over_finished) == (10.0, 50.0, 0.5)
+    bias = SelectionBias(dropped_trajectories=1, dropped_tokens=50, kept_trajectories=3, kept_tokens=30)
+    assert (bias.mean_kept, bias.mean_dropped, bias.ratio) == (10.0, 50.0, 0.5)
 
 
 def test_totals_outlive_a_recovery() -> None:
     world = world_at(1, policy="drop", steps=20)
-    before = world.controller.groups
+    before = world.controller.state.groups
     restored = new_controller(
-        world.controller.rules,
+        world.controller.state.config,
         rows=5000,
-        restored=through_bytes(world.controller.snapshot(world.controller.versions.number)),
+        restored=through_bytes(world.controller.trainer.snapshot(world.controller.state.versions.number)),
     )
-    assert restored.groups.dropped == before.dropped
-    assert restored.groups.length_bias == before.length_bias
-    assert restored.consumed == world.controller.consumed
+    assert restored.state.groups.dropped == before.dropped
+    assert restored.state.groups.selection_bias == before.selection_bias
+    assert restored.state.consumed == world.controller.state.consumed

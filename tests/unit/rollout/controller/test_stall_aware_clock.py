@@ -12,7 +12,7 @@ from gpu_agents.rollout.controller.stall_aware_clock import StallAwareClock
 
 
 async def test_time_in_which_it_stood_still_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall_aware_clock, "STANDSTILL_SECONDS", 0.03)
+    monkeypatch.setattr(stall_aware_clock, "STALL_SECONDS", 0.03)
     clock = StallAwareClock()
     began, there = clock(), time.monotonic()
     asyncio.get_running_loop().call_soon(time.sleep, 0.05)

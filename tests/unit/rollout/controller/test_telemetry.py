@@ -23,7 +23,7 @@ def group(name: str, *trajectories: Trajectory) -> Group:
 
 
 def picked(groups: list[Group]) -> dict[tuple[str, int], list[str]]:
-    return {(s.group.group_id, s.member): s.because for s in sample_trajectories(groups)}
+    return {(s.group.group_id, s.index): s.reasons for s in sample_trajectories(groups)}
 
 
 def test_two_groups_are_sampled_whole_and_the_extremes_of_the_batch_beside_them() -> None:

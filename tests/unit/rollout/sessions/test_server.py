@@ -66,7 +66,7 @@ def serve(new_harness: Make, engine: FakeEngine, versions: Versions) -> Callable
             assert running.door is not None
             port = await running.door.open(0)
             await run.trainer.announce(versions(0), "none")
-            await run.until(lambda: run.controller.counts.acks == 1)
+            await run.until(lambda: run.controller.state.counters.acks == 1)
             headers = {"Authorization": f"Bearer {TOKEN}"}
             async with httpx.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False
@@ -224,7 +224,7 @@ async def test_a_session_left_alone_drops_its_group_and_is_no_reward_of_zero(ser
         await agents.chat(left, left["messages"])
         find = agents.run.workers[0].door._desk.find
         find(left["id"])[0].touched_at -= 601
-        counts = agents.run.controller.ledger.counts
+        counts = agents.run.controller.state.ledger.counts
         await agents.run.until(lambda: counts().dropped.get("error") == 1)
         assert counts().errors == {"workflow_error": 1}
         late = await agents.end(left, reward=1.0)
@@ -253,7 +253,7 @@ async def test_a_session_ends_only_with_a_reward_and_something_sampled(serve: An
         assert given_up.json()["state"] == "dropped"
         assert (await agents.end(session, discard=True)).status_code == 200  # also when it was dropped before
         assert (await agents.chat(session, session["messages"])).status_code == 410
-        await agents.run.until(lambda: agents.run.controller.ledger.counts().dropped.get("error") == 1)
+        await agents.run.until(lambda: agents.run.controller.state.ledger.counts().dropped.get("error") == 1)
 
 
 async def test_who_may_talk_to_a_session(serve: Any) -> None:
@@ -331,11 +331,11 @@ async def test_a_worker_that_stops_gives_its_sessions_groups_back(serve: Any) ->
         session = await agents.opened()
         await agents.chat(session, session["messages"])
         agents.run.workers[0].stop.set()
-        await agents.run.until(lambda: agents.run.controller.ledger.counts().waiting == 1)
+        await agents.run.until(lambda: agents.run.controller.state.ledger.counts().waiting == 1)
         reply = await agents.chat(session, session["messages"])
         assert reply.status_code == 410 and "stops" in reply.json()["error"]["message"]
         assert (await agents.open()).json()["error"]["code"] == "run_ending"
-        tokens = agents.run.controller.tokens.counts()
+        tokens = agents.run.controller.state.tokens.counts()
         assert tokens.generated > 0 and sum(tokens.dropped.values()) == tokens.generated
         assert_ledger_is_true(agents.run.controller)
 
@@ -348,13 +348,13 @@ async def test_a_session_left_open_at_the_end_sends_nobody_away(serve: Any) -> N
         refused = await agents.open()
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "last_groups")
         await agents.end(left, discard=True)
-        await agents.run.until(lambda: sum(agents.run.controller.ledger.counts().dropped.values()) == 1)
+        await agents.run.until(lambda: sum(agents.run.controller.state.ledger.counts().dropped.values()) == 1)
         assert (await agents.chat(other, other["messages"])).status_code == 410
         for reward in (1.0, 0.0):
             session = await agents.opened()
             await agents.chat(session, session["messages"])
             await agents.end(session, reward=reward)
-        await agents.run.until(lambda: agents.run.controller.ledger.counts().buffered == 1)
+        await agents.run.until(lambda: agents.run.controller.state.ledger.counts().buffered == 1)
         over = await agents.open()
         assert (over.status_code, over.json()["error"]["code"]) == (410, "run_ending")
 

@@ -80,7 +80,7 @@ async def test_without_interruption_a_server_without_spans_will_do(
         assert all(len(versions_of_one) == 1 for versions_of_one in seen)
         assert len(set.union(*seen)) > 1
         assert sum(t.interruptions for g in groups for t in g.trajectories) == 0
-        assert run.controller.ledger.counts().dropped == {}, "a load fell into a request"
+        assert run.controller.state.ledger.counts().dropped == {}, "a load fell into a request"
 
 
 async def test_retract_refuses_a_server_without_spans_and_names_the_way_out(
@@ -104,11 +104,11 @@ async def test_an_abort_while_a_request_is_on_its_way_takes_that_one_back_too(
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         version = 0
-        counts = run.controller.counts  # a load may skip some versions
+        counts = run.controller.state.counters  # a load may skip some versions
         while version < 8 or (version < MOST_STEPS and counts.acks < 5):
             await run.trainer.take(version)
             version += 1
             await run.trainer.announce(versions(version))
         await run.until(lambda: counts.acks >= 5)
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)

@@ -47,14 +47,14 @@ async def test_versions_follow_each_other_and_every_one_is_probed(
             assert len(groups) == 4
             assert all(t.reward is not None for g in groups for t in g.trajectories)
             await run.trainer.announce(versions(version + 1))
-            await run.until(lambda version=version: run.controller.counts.acks == version + 2)  # type: ignore[misc]
+            await run.until(lambda version=version: run.controller.state.counters.acks == version + 2)  # type: ignore[misc]
         probes = await run.trainer.probes()
         assert [p.version for p in probes] == [0, 1, 2, 3, 4]
         assert all(len(p.probe.token_ids) == len(p.probe.logprobs) == 32 for p in probes)
         assert_ledger_is_true(run.controller)
         await run.trainer.end()
-        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
-    assert run.controller.ledger.counts().trained == 16
+        await run.until(lambda: run.controller.state.end_acked_by_all(now=time.monotonic()))
+    assert run.controller.state.ledger.counts().trained == 16
     assert engine.loads == ["0", "1", "2", "3", "4"]
     assert all(engine.flushed), "keys and values of old weights"
 
@@ -75,7 +75,7 @@ async def test_every_completion_has_the_seed_of_its_run_group_and_rollout(
                 wanted |= {completion_seed(run.spec.seed, group.group_id, member) for member in range(2)}
             await run.trainer.announce(versions(version + 1))
         await run.trainer.end()
-        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
+        await run.until(lambda: run.controller.state.end_acked_by_all(now=time.monotonic()))
     seen = {seed for rid, seed in engine.seen_seeds.items() if not rid.startswith("probe")}
     if not repeatable:
         assert seen == {None}
@@ -111,7 +111,7 @@ async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
-        await run.until(lambda: run.controller.engines.stale_count == 1)
+        await run.until(lambda: run.controller.state.engines.stale_count == 1)
         notes = [line.message for line in run.lines("controller") if type(line).__name__ == "Note"]
         assert any("the probe of version 1 was sampled by [0]" in note for note in notes)
         assert [probe.version for probe in await run.trainer.probes()] == [0]
@@ -126,7 +126,7 @@ async def test_old_weights_are_deleted_once_nobody_loads_them(
         for version in range(3):
             await run.trainer.take(version)
             await run.trainer.announce(versions(version + 1))
-        await run.until(lambda: run.controller.counts.acks >= 2)
+        await run.until(lambda: run.controller.state.counters.acks >= 2)
         await run.until(lambda: [p.name for p in (tmp_path / "weights").iterdir()] == ["v00000003"])
 
 
@@ -141,8 +141,8 @@ async def test_a_running_trajectory_spans_the_versions_that_made_it(
         for version in range(6):
             groups = await run.trainer.take(version)
             await run.trainer.announce(versions(version + 1))
-        await run.until(lambda: run.controller.consumed.trajectories_spanning_versions > 0)
-        assert run.controller.consumed.interruptions > 0
+        await run.until(lambda: run.controller.state.consumed.trajectories_spanning_versions > 0)
+        assert run.controller.state.consumed.interruptions > 0
         assert run.workers[0].slot.meters.retractions == 0, "a load is no want of memory"
         for trajectory in [t for group in groups for t in group.trajectories]:
             assert trajectory.policy_versions == sorted(trajectory.policy_versions)
@@ -162,8 +162,8 @@ async def test_without_loads_no_trajectory_spans_versions(
         for version in range(5):
             assert token_versions(await run.trainer.take(version)) == {0}
             await run.trainer.announce(versions(version + 1))
-        assert run.controller.consumed.trajectories_spanning_versions == 0
-        assert run.controller.counts.acks == 1
+        assert run.controller.state.consumed.trajectories_spanning_versions == 0
+        assert run.controller.state.counters.acks == 1
 
 
 async def test_without_interruption_no_trajectory_spans_versions_although_every_version_is_loaded(
@@ -178,10 +178,10 @@ async def test_without_interruption_no_trajectory_spans_versions_although_every_
         for version in range(5):
             seen |= token_versions(await run.trainer.take(version))
             await run.trainer.announce(versions(version + 1))
-        await run.until(lambda: run.controller.counts.acks >= 3)
-        assert run.controller.consumed.trajectories_spanning_versions == 0
+        await run.until(lambda: run.controller.state.counters.acks >= 3)
+        assert run.controller.state.consumed.trajectories_spanning_versions == 0
         assert len(seen) > 1
-        assert run.controller.ledger.counts().dropped == {}, "a load fell into a request"
+        assert run.controller.state.ledger.counts().dropped == {}, "a load fell into a request"
 
 
 async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ended_and_the_load_is_done(
@@ -228,9 +228,9 @@ async def test_slow_scores_hold_no_place_in_the_engine(
         run.start_worker(engine.port, engine.api_key)
         run.workers[0].worker._stage.scorer.score = hang_forever(never)  # type: ignore[method-assign]
         await run.trainer.announce(versions(0), "none")
-        await run.until(lambda: len(run.controller.running) >= 12)
+        await run.until(lambda: len(run.controller.state.groups.running) >= 12)
         never.set()
-        await run.until(lambda: len(run.controller.buffered) >= 4)
+        await run.until(lambda: len(run.controller.state.groups.buffered) >= 4)
 
 
 def hang_forever(event: asyncio.Event) -> Any:
@@ -266,8 +266,8 @@ async def test_reward_errors_are_exactly_the_groups_that_raise(
             groups = await run.trainer.take(version)
             assert all(group.row % 3 for group in groups)
             await run.trainer.announce(versions(version + 1))
-        counts = run.controller.ledger.counts()
-        drawn = [*run.controller.running, *run.controller.buffered]
+        counts = run.controller.state.ledger.counts()
+        drawn = [*run.controller.state.groups.running, *run.controller.state.groups.buffered]
         assert counts.trained == 24
         assert counts.dropped["error"] == counts.errors["reward_error"] > 4
         assert counts.drawn == 24 + counts.dropped["error"] + len(drawn)
@@ -284,16 +284,16 @@ async def test_a_worker_that_stops_gives_its_groups_back_and_another_goes_on_fro
         await run.until(lambda: sum(len(request.output) > 3 for request in engine.running) >= 16)
         first.stop.set()
         assert await first.task == "stopped"
-        assert run.controller.engines.left == 1, "it says goodbye: nobody waits for its silence"
-        assert run.controller.ledger.counts().waiting == 8
-        tokens = run.controller.tokens.counts()
+        assert run.controller.state.engines.left == 1, "it says goodbye: nobody waits for its silence"
+        assert run.controller.state.ledger.counts().waiting == 8
+        tokens = run.controller.state.tokens.counts()
         assert tokens.in_hand == tokens.generated > 16
         left = [request.rid for request in engine.running if not request.rid.startswith("probe")]
         assert not left, "the engine still works for a worker that is gone"
 
         async with FakeEngine(token_seconds=0.0005) as other:
             other.spread = 2000  # none stops before its limit
-            before = {held.group_id: held.tokens for held in run.controller.waiting}
+            before = {held.group_id: held.tokens for held in run.controller.state.groups.waiting}
             run.start_worker(other.port, other.api_key, index=1)
             groups = await run.trainer.take(0)
             assert {group.group_id for group in groups} <= set(before)
@@ -313,9 +313,9 @@ async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and
     async with FakeEngine() as next_one, new_harness(staleness={"max": 2}) as run:
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        await run.until(lambda: run.controller.counts.acks == 1)
+        await run.until(lambda: run.controller.state.counters.acks == 1)
         await run.until(lambda: sum(len(request.output) > 3 for request in engine.running) >= 16)
-        running = set(run.controller.running)
+        running = set(run.controller.state.groups.running)
         worker.slot.close()
         await engine.die()
         next_one.version = "0"
@@ -324,7 +324,7 @@ async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and
         groups = await run.trainer.take(0)
         assert {group.group_id for group in groups} <= running
         assert all(len(ids) <= 6 for ids in next_one.seen_inputs), "each begins anew from its prompt"
-        assert run.controller.ledger.counts().dropped == {}
+        assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
         await again.close()
 
@@ -338,13 +338,13 @@ async def test_incomplete_weights_never_reach_the_engine(
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
         await run.trainer.announce(publish(tmp_path / "weights", 1, shapes=half))
-        await run.until(lambda: run.controller.counts.failed_loads == 1)
+        await run.until(lambda: run.controller.state.counters.failed_loads == 1)
         assert engine.loads == ["0"]
-        assert run.controller.engines.stale_count == 1
+        assert run.controller.state.engines.stale_count == 1
         # Groups that run on are finished with the old weights; a newer, whole version makes the engine good again.
         await run.trainer.take(1)
         await run.trainer.announce(versions(2))
-        await run.until(lambda: run.controller.engines.stale_count == 0)
+        await run.until(lambda: not any(engine.stale for engine in run.controller.state.engines.all()))
         assert engine.loads == ["0", "2"]
         notes = [line.message for line in run.lines("controller") if type(line).__name__ == "Note"]
         assert any("lacks 1 of 2 tensors, first model.norm.weight" in note for note in notes)
@@ -359,7 +359,7 @@ async def test_a_load_that_the_engine_refuses_leaves_it_going_on_and_stale(
         await run.trainer.take(0)
         engine.fail_loads = True
         await run.trainer.announce(versions(1))
-        await run.until(lambda: run.controller.engines.stale_count == 1)
+        await run.until(lambda: run.controller.state.engines.stale_count == 1)
         assert engine.paused is None
 
 
@@ -372,12 +372,12 @@ async def test_a_lost_claim_aborts_its_requests(
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(engine.running) >= 16 and len(engine.running[0].output) > 1)
-        group_id = next(iter(run.controller.running))
-        run.controller.groups.claims.end_of_group(group_id)
-        held = run.controller.running[group_id]
-        run.controller.groups.to_waiting(held)
-        await run.until(lambda: run.controller.ledger.late_submits == 1)
-        assert run.controller.tokens.counts().dropped["late"] > 0
+        group_id = next(iter(run.controller.state.groups.running))
+        run.controller.state.groups.claims.end_of_group(group_id)
+        held = run.controller.state.groups.running[group_id]
+        run.controller.state.groups.to_waiting(held)
+        await run.until(lambda: run.controller.state.ledger.late_submits == 1)
+        assert run.controller.state.tokens.counts().dropped["stale_claim"] > 0
         assert_ledger_is_true(run.controller)
 
 
@@ -402,13 +402,13 @@ async def test_an_evaluation_scores_every_prompt_at_its_version(
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
-        scores = run.controller.evaluations.scores["start"]
+        scores = run.controller.state.evaluations.scores["start"]
         assert (scores.version, scores.prompts) == (0, 10)
-        assert run.controller.ledger.counts().drawn <= 8
+        assert run.controller.state.ledger.counts().drawn <= 8
         await run.trainer.announce(versions(1))
         await run.trainer.end()
-        await run.until(lambda: run.controller.ended)
-        assert run.controller.evaluations.scores["end"].version == 1
+        await run.until(lambda: run.controller.state.ended)
+        assert run.controller.state.evaluations.scores["end"].version == 1
 
 
 async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards_own_value(
@@ -427,15 +427,15 @@ async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards
     async with harness as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        await run.until(lambda: "start" in run.controller.evaluations.scores)
-        scores = run.controller.evaluations.scores["start"]
+        await run.until(lambda: "start" in run.controller.state.evaluations.scores)
+        scores = run.controller.state.evaluations.scores["start"]
         assert (scores.prompts, scores.greedy, scores.sampled) == (3, 1.0, 1.0)
         assert Counter(c.row for c in asked if c.purpose == "evaluation") == {0: 3, 1: 3, 2: 3}
         seen = Counter(t for rid, t in engine.seen_temperatures.items() if not rid.startswith("probe"))
         assert (seen[0.0], seen[0.5]) == (3, 6)
         groups = await run.trainer.take(0)
         assert {t.reward for group in groups for t in group.trajectories} == {0.5}
-        assert len(run.controller.groups.prompts._rows) == 60
+        assert len(run.controller.state.groups.prompts._rows) == 60
 
 
 async def test_an_evaluation_with_tokens_of_another_version_is_refused(
@@ -446,14 +446,14 @@ async def test_an_evaluation_with_tokens_of_another_version_is_refused(
     engine.may_decode = lambda request: len(request.output) < 3 or engine.version == "7"  # type: ignore[method-assign]
     async with new_harness(evaluation=evaluation) as run:
         run.start_worker(engine.port, engine.api_key)
-        await run.until(lambda: bool(run.controller.engines.all()))
+        await run.until(lambda: bool(run.controller.state.engines.all()))
         monkeypatch.setattr(WeightLoader, "_probe", nothing)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: sum(len(request.output) == 3 for request in engine.running) >= 6)
         engine.version = "7"  # as if somebody else had loaded it
-        await run.until(lambda: run.controller.evaluations.pending is None)
-        assert run.controller.evaluations.scores == {}
-        failure = run.controller.evaluations.failure
+        await run.until(lambda: run.controller.state.evaluations.pending is None)
+        assert run.controller.state.evaluations.scores == {}
+        failure = run.controller.state.evaluations.failure
         assert failure is not None and failure.cause == "engine"
         assert "sampled by versions [0, 7], not by 0 alone" in failure.message
 
@@ -476,7 +476,7 @@ async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
         await run.until(lambda: not worker.worker._loader.pinned.locked())
         dead.set()
         worker.slot.open(worker.client, 0)
-        await run.until(lambda: "start" in run.controller.evaluations.scores)
+        await run.until(lambda: "start" in run.controller.state.evaluations.scores)
 
 
 async def test_what_the_controller_leaves_in_its_outbox(
@@ -489,7 +489,7 @@ async def test_what_the_controller_leaves_in_its_outbox(
             await run.trainer.take(version)
             await run.trainer.announce(versions(version + 1))
         await run.trainer.end()
-        await run.until(lambda: run.controller.everyone_knows_the_end(now=time.monotonic()))
+        await run.until(lambda: run.controller.state.end_acked_by_all(now=time.monotonic()))
         run.telemetry.close(run.controller)
     lines = run.lines("controller")
     kinds = Counter(type(line).__name__ for line in lines)
@@ -504,6 +504,6 @@ async def test_what_the_controller_leaves_in_its_outbox(
         if isinstance(line, Histogram):
             told[line.name] += sum(line.counts.values())
     assert told["staleness/consumed_trajectories"] == told["length/response_tokens"] == 24
-    assert told["staleness/consumed_tokens"] == run.controller.tokens.counts().trained
+    assert told["staleness/consumed_tokens"] == run.controller.state.tokens.counts().trained
     sample = next(line for line in lines if type(line).__name__ == "TrajectoryLine")
     assert "".join(sample.version_texts) == sample.completion

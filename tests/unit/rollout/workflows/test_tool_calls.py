@@ -201,7 +201,7 @@ async def test_a_sandbox_that_fails_is_an_error_of_the_workflow_and_never_a_rewa
         engine.reply_to = says(ChatTemplate(tmp_path / "model"), CALL)
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
-        await run.until(lambda: run.controller.counts.workflow_errors["sandbox"] >= 3)
-        assert not run.controller.buffered
-        assert "bubblewrap made no sandbox" in run.controller.counts.last_error
-        assert pipeline(run.controller)["workflow_errors"]["sandbox"] >= 3
+        await run.until(lambda: run.controller.state.counters.workflow_errors["sandbox"] >= 3)
+        assert not run.controller.state.groups.buffered
+        assert "bubblewrap made no sandbox" in run.controller.state.counters.last_error
+        assert pipeline(run.controller.state)["workflow_errors"]["sandbox"] >= 3

@@ -113,7 +113,7 @@ async def test_an_uploaded_workflow_that_is_moved_goes_on_from_its_tokens(
         await first.task
         given_back = {
             (held.group_id, partial.index): partial.trajectory.token_ids
-            for held in run.controller.waiting
+            for held in run.controller.state.groups.waiting
             for partial in held.partial
         }
         assert max(len(ids) for ids in given_back.values()) > 20
@@ -124,7 +124,7 @@ async def test_an_uploaded_workflow_that_is_moved_goes_on_from_its_tokens(
             for index, trajectory in enumerate(group.trajectories):
                 before = given_back.get((group.group_id, index), [])
                 assert trajectory.token_ids[: len(before)] == before
-        assert "error" not in run.controller.ledger.counts().dropped
+        assert "error" not in run.controller.state.ledger.counts().dropped
         assert_ledger_is_true(run.controller)
 
 
@@ -204,7 +204,7 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
         assert (failed[0].reason, failed[0].kind) == ("workflow_error", kind)
         assert says in failed[0].message
         assert failed[0].generated_tokens > 0, "the tokens of a failed workflow are counted"
-        assert not run.controller.buffered
+        assert not run.controller.state.groups.buffered
 
 
 async def test_a_file_that_does_not_load_fails_with_its_line(
@@ -277,7 +277,7 @@ async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(
         reason, message = await asyncio.wait_for(hopeless, 60)
         assert reason == EndReason.WORKFLOW_ERRORS
         assert "16 groups in a row" in message and "line 2: ZeroDivisionError" in message
-        assert run.controller.counts.workflow_errors["user_code"] >= 16
+        assert run.controller.state.counters.workflow_errors["user_code"] >= 16
 
 
 def test_without_a_sandbox_the_worker_refuses_an_uploaded_workflow_with_the_way_out(

@@ -108,7 +108,7 @@ async def test_turns_are_joined_token_by_token_and_the_environments_are_off_the_
                 assert_three_turns(trajectory)
         await run.trainer.announce(versions(1))
         sampled = sum(sum(t.loss_mask) for g in groups for t in g.trajectories)
-        assert run.controller.tokens.counts().trained == sampled, "the ledger counts what was sampled"
+        assert run.controller.state.tokens.counts().trained == sampled, "the ledger counts what was sampled"
         assert_ledger_is_true(run.controller)
 
 
@@ -132,12 +132,14 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
         await first.task
         given_back = {
             (held.group_id, partial.index): partial.trajectory
-            for held in run.controller.waiting
+            for held in run.controller.state.groups.waiting
             for partial in held.partial
         }
         in_turn = [t for t in given_back.values() if len(t.turns) > 1 and t.turns[-1].finish_reason is None]
         assert in_turn, "no member was interrupted within a later turn"
-        assert run.controller.tokens.counts().in_hand == sum(sum(t.loss_mask) for t in given_back.values())
+        assert run.controller.state.tokens.counts().in_hand == sum(
+            sum(t.loss_mask) for t in given_back.values()
+        )
 
         async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
@@ -155,7 +157,7 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
                         assert [turn.sampled for turn in trajectory.turns] == [True, False, True, False, True]
                 await run.trainer.announce(versions(version + 1))
             assert seen >= 8
-            assert "not_migratable" not in run.controller.tokens.counts().dropped
+            assert "not_migratable" not in run.controller.state.tokens.counts().dropped
             assert_ledger_is_true(run.controller)
 
 
@@ -184,7 +186,7 @@ async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
         await run.until(lambda: len(asked) >= 6)
         first.stop.set()
         await first.task
-        already = sum(bool(p.outcomes) for held in run.controller.waiting for p in held.partial)
+        already = sum(bool(p.outcomes) for held in run.controller.state.groups.waiting for p in held.partial)
         assert already >= 4
         async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
@@ -205,10 +207,10 @@ async def test_a_workflow_that_cannot_be_moved_begins_anew_and_its_tokens_are_co
         await run.until(lambda: any(len(request.prompt) > 30 for request in engine.running))
         first.stop.set()
         await first.task
-        counts = run.controller.tokens.counts()
+        counts = run.controller.state.tokens.counts()
         assert counts.dropped["not_migratable"] > 16
         assert counts.generated == counts.dropped["not_migratable"] + counts.in_hand
-        assert all(p.finished for held in run.controller.waiting for p in held.partial)
+        assert all(p.finished for held in run.controller.state.groups.waiting for p in held.partial)
         assert_ledger_is_true(run.controller)
         async with FakeEngine(token_seconds=0.0005) as other:
             run.start_worker(other.port, other.api_key, index=1)
@@ -236,7 +238,10 @@ async def test_a_weight_update_within_a_later_turn_keeps_each_tokens_own_version
             version += 1
             await run.trainer.announce(versions(version))
         assert spanning, "no update fell into a later turn"
-        assert run.controller.consumed.by_trajectory and min(run.controller.consumed.by_trajectory) >= 0
+        assert (
+            run.controller.state.consumed.by_trajectory
+            and min(run.controller.state.consumed.by_trajectory) >= 0
+        )
 
 
 async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
@@ -255,9 +260,9 @@ async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
     async with new_harness(Workflow(run=waits), staleness={"max": 8}, rollout=few) as run:
         worker = run.start_worker(engine.port, engine.api_key).worker
         await run.trainer.announce(versions(0), "none")
-        await run.until(lambda: len(run.controller.running) >= 12)
+        await run.until(lambda: len(run.controller.state.groups.running) >= 12)
         go_on.set()
-        await run.until(lambda: len(run.controller.buffered) >= 12)
+        await run.until(lambda: len(run.controller.state.groups.buffered) >= 12)
         assert worker._places.free <= 4
 
 
@@ -290,8 +295,8 @@ async def test_a_workflow_that_cannot_go_on_fails_its_group_by_kind_and_nothing_
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(failed) >= 5)
         assert {(request.reason, request.kind) for request in failed} == {("workflow_error", kind)}
-        assert run.controller.ledger.counts().dropped["error"] >= 5
-        assert not run.controller.buffered
+        assert run.controller.state.ledger.counts().dropped["error"] >= 5
+        assert not run.controller.state.groups.buffered
 
 
 async def test_an_episode_never_grows_over_its_bound(

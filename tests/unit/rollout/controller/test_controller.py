@@ -345,7 +345,7 @@ def test_a_silent_engine_is_no_part_of_the_run_and_may_come_back(controller: Con
     claim(controller, BOB)
     controller.workers.renew(RenewRequest(worker_id=BOB, claim_ids=[]), now=20.0)
     notes = controller.timers.tick(now=31.0)
-    assert any("rollout-0/0 timed out: the run goes on" in note for note in notes)
+    assert any("rollout-0/0 timed out: the run continues" in note for note in notes)
     assert [e.worker_id for e in controller.state.engines.all()] == [BOB]
     assert claim(controller, ALICE, now=40.0)
     assert controller.state.engines.joined == 3
@@ -500,9 +500,9 @@ def test_a_stopped_run_is_not_evaluated_and_a_lost_evaluation_does_not_hold_the_
     assert controller.state.ended
     other = with_evaluation()
     claim(other, now=0.0)
-    other.end(EndRequest(reason="completed"), now=1.0)
-    other.tick(now=70.0)
-    assert other.ended
+    other.trainer.end(EndRequest(reason="completed"))
+    other.timers.tick(now=70.0)
+    assert other.state.ended
 
 
 def test_a_snapshot_of_another_run_is_refused(controller: Controller) -> None:
@@ -516,7 +516,7 @@ def test_a_resumed_controller_refuses_a_trainer_of_another_version(controller: C
     with pytest.raises(VersionConflict, match="must resume one checkpoint"):
         restored.trainer.announce(announcement(3, "none"))
     with pytest.raises(VersionConflict, match="resume_directory"):
-        new_controller(rules()).announce(announcement(3, "none"))
+        new_controller(rules()).trainer.announce(announcement(3, "none"))
 
 
 def test_tokens_that_a_dead_attempt_made_after_its_snapshot_are_counted_as_lost(

@@ -60,7 +60,7 @@ async def test_a_reward_that_gives_no_score_ends_it_with_the_cause(
         run.start_worker(engine.port, engine.api_key)
         await run.until(lambda: run.controller.state.ended)
         assert run.controller.state.evaluations.scores == {}
-        reason, message = controller_main.evaluation_end_reason(run.controller)
+        reason, message = controller_main.evaluation_end_reason(run.controller.state)
         assert reason is EndReason.REWARD_ERRORS
         assert "no key in the row" in message
 

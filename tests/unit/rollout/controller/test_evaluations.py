@@ -256,7 +256,7 @@ def test_one_that_an_interrupted_run_had_not_finished_is_made_good_at_the_versio
     assert again == pending
     run.finish(again)
     assert set(resumed.state.evaluations.scores) == {"step-3"}
-    assert interrupted(run, 3).evaluations.pending is None, "it is not made twice"
+    assert interrupted(run, 3).state.evaluations.pending is None, "it is not made twice"
 
 
 def test_one_that_is_in_the_checkpoint_is_not_made_again_and_an_outdated_result_counts_for_no_other() -> None:
@@ -266,7 +266,7 @@ def test_one_that_is_in_the_checkpoint_is_not_made_again_and_an_outdated_result_
     task = run.ask(ALICE)
     assert task is not None
     run.finish(task)
-    assert interrupted(run, 2).evaluations.pending is None
+    assert interrupted(run, 2).state.evaluations.pending is None
     other = Run()
     for _ in range(4):
         other.step()
@@ -280,7 +280,7 @@ def test_one_that_was_asked_for_is_made_good_under_its_name() -> None:
     run = Run()
     run.step()
     run.controller.evaluate_now(7)
-    pending = interrupted(run, 1).evaluations.pending
+    pending = interrupted(run, 1).state.evaluations.pending
     assert pending is not None
     assert pending.task_id == "asked-7-v1"
 
@@ -303,7 +303,7 @@ def test_where_one_is_due_anyway_and_at_the_end_nothing_is_made_good() -> None:
     last.step()
     gate = replace(last.controller.state.config.gate, total_train_steps=3)
     last.controller.state.config = replace(last.controller.state.config, gate=gate)
-    assert interrupted(last, 3).evaluations.pending is None
+    assert interrupted(last, 3).state.evaluations.pending is None
     over = Run()
     over.step()
     over.step()

@@ -235,7 +235,7 @@ def test_an_evaluation_that_is_asked_for_takes_the_only_engine_and_says_what_tha
     train_one(controller, 1)
     said = controller.evaluate_now(1)
     assert "version 1 is evaluated as asked-1" in said and "the only engine" in said
-    assert "under way" in controller.evaluate_now(2)
+    assert "in progress" in controller.evaluate_now(2)
     claim = controller.workers.claim(ClaimRequest(worker_id=WORKER, engine_version=1, max_groups=4), now=0.0)
     assert claim.evaluation is not None and (claim.evaluation.version, claim.groups) == (1, [])
 

@@ -74,7 +74,7 @@ async def test_a_malformed_call_is_refused_with_what_is_wrong(run: Harness) -> N
 
 async def test_a_call_out_of_order_is_fenced(run: Harness, peer: Peer, tmp_path: Path) -> None:
     await announce(run, tmp_path)
-    with pytest.raises(CallRefused, match="fenced: version 3 was given and 0 is due"):
+    with pytest.raises(CallRefused, match="fenced: got version 3, expected 0"):
         await peer.call("take", TakeRequest(version=3, groups=4), TakeReply)
     with pytest.raises(CallRefused, match="fenced"):
         await peer.call("snapshot", SnapshotRequest(version=3), SnapshotReply)
@@ -140,7 +140,7 @@ async def test_what_was_noted_last_is_told_before_the_end(
     async def never(_: ControllerServer) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(ControllerServer, "run_clock", never)
+    monkeypatch.setattr(ControllerServer, "run_ticks", never)
     job = run._job("last", JobKind.CONTROLLER, 0, 0)
     controller, template = controller_main.build(job)
     controller.state.engines.touch(ALICE, now=0.0)

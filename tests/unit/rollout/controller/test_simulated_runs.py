@@ -143,8 +143,11 @@ def test_unfinished_groups_are_claimed_again_first_and_in_order() -> None:
     world = World(new_controller(the_rules), random.Random(5), bimodal, engines(2))
     world.run(5)
     before = world.controller
-    snapshot = through_bytes(before.snapshot(5))
+    snapshot = through_bytes(before.trainer.snapshot(5))
     restored = new_controller(the_rules, restored=snapshot)
-    unfinished = sorted([*before.taken.values(), *before.running.values()], key=lambda held: held.order)
+    unfinished = sorted(
+        [*before.state.groups.taken.values(), *before.state.groups.running.values()],
+        key=lambda held: held.order,
+    )
     assert [held.group_id for held in restored.state.groups.waiting] == [held.group_id for held in unfinished]
     assert restored.state.tokens.balances

@@ -95,7 +95,7 @@ def test_the_histogram_of_what_was_dropped_counts_every_token_and_shows_the_sele
 
 @pytest.mark.parametrize("policy", ["keep", "wait"])
 def test_without_drops_there_is_no_selection_bias(policy: str) -> None:
-    bias = world_at(1, policy=policy).controller.groups.selection_bias
+    bias = world_at(1, policy=policy).controller.state.groups.selection_bias
     assert (bias.dropped_trajectories, bias.mean_dropped) == (0, None)
     assert bias.ratio == 1.0
 

@@ -156,8 +156,8 @@ async def _from_model(
         await server.wait_until_ended()
         await server.wait_until_end_acked(seconds=END_ACK_SECONDS)
     finally:
-        clock.cancel()
-        await server.door.close()
+        ticks.cancel()
+        await server.rpc.close()
     if not controller.state.evaluations.scores:
         raise SamplingFailed(*evaluation_end_reason(controller.state))
     by_row = {prompt.index: prompt for prompt in prompts}

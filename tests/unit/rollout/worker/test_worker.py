@@ -36,6 +36,10 @@ def token_versions(groups: list[Group]) -> set[int]:
     return {v for group in groups for t in group.trajectories for v in t.policy_versions}
 
 
+def stale_engines(run: Harness) -> list[str]:
+    return [engine.worker_id for engine in run.controller.state.engines.all() if engine.stale]
+
+
 async def test_versions_follow_each_other_and_every_one_is_probed(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
@@ -111,7 +115,7 @@ async def test_an_engine_whose_probe_is_of_other_weights_than_it_says_is_stale(
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
-        await run.until(lambda: run.controller.state.engines.stale_count == 1)
+        await run.until(lambda: len(stale_engines(run)) == 1)
         notes = [line.message for line in run.lines("controller") if type(line).__name__ == "Note"]
         assert any("the probe of version 1 was sampled by [0]" in note for note in notes)
         assert [probe.version for probe in await run.trainer.probes()] == [0]
@@ -340,7 +344,7 @@ async def test_incomplete_weights_never_reach_the_engine(
         await run.trainer.announce(publish(tmp_path / "weights", 1, shapes=half))
         await run.until(lambda: run.controller.state.counters.failed_loads == 1)
         assert engine.loads == ["0"]
-        assert run.controller.state.engines.stale_count == 1
+        assert len(stale_engines(run)) == 1
         # Groups that run on are finished with the old weights; a newer, whole version makes the engine good again.
         await run.trainer.take(1)
         await run.trainer.announce(versions(2))
@@ -359,7 +363,7 @@ async def test_a_load_that_the_engine_refuses_leaves_it_going_on_and_stale(
         await run.trainer.take(0)
         engine.fail_loads = True
         await run.trainer.announce(versions(1))
-        await run.until(lambda: run.controller.state.engines.stale_count == 1)
+        await run.until(lambda: len(stale_engines(run)) == 1)
         assert engine.paused is None
 
 
@@ -372,11 +376,8 @@ async def test_a_lost_claim_aborts_its_requests(
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(engine.running) >= 16 and len(engine.running[0].output) > 1)
-        group_id = next(iter(run.controller.state.groups.running))
-        run.controller.state.groups.claims.end_of_group(group_id)
-        held = run.controller.state.groups.running[group_id]
-        run.controller.state.groups.to_waiting(held)
-        await run.until(lambda: run.controller.state.ledger.late_submits == 1)
+        run.controller.state.groups.requeue_worker("rollout-0/0")
+        await run.until(lambda: run.controller.state.ledger.late_submits >= 1)
         assert run.controller.state.tokens.counts().dropped["stale_claim"] > 0
         assert_ledger_is_true(run.controller)
 

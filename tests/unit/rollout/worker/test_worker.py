@@ -491,7 +491,7 @@ async def test_what_the_controller_leaves_in_its_outbox(
             await run.trainer.announce(versions(version + 1))
         await run.trainer.end()
         await run.until(lambda: run.controller.state.end_acked_by_all(now=time.monotonic()))
-        run.telemetry.close(run.controller)
+        run.telemetry.close(run.controller.state)
     lines = run.lines("controller")
     kinds = Counter(type(line).__name__ for line in lines)
     assert kinds["TrajectoryLine"] == 3 * 2 * 2  # steps, groups sampled of each, members

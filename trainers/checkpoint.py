@@ -67,7 +67,7 @@ class TrainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     step: int  # rl: policy version; sft: optimizer steps
     seed: int
     random_state: str  # base64 of torch's CPU generator
-    nonfinite_skips: int = 0
+    skipped_steps: int = 0
     run_id: str
     attempt_id: str
     epoch: int

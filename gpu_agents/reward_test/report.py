@@ -97,7 +97,7 @@ def _check_probe(say: Any, name: str, cheat: dict[str, Any], span: dict[str, Any
     if cheat["scored"] == 0:
         return
     if name == LEAKED_ANSWER:
-        if cheat["success_share"] < 0.5:
+        if cheat["success_frac"] < 0.5:
             say(
                 "note", "bare_answer_is_not_enough",
                 f"the bare answer succeeds on {cheat['success_share']:.0%} of the rows: the reward requires a format, "

@@ -61,7 +61,7 @@ def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
     if counts.latencies:
         values["reward/latency_p50_seconds"] = percentile(list(counts.latencies), 0.5)
         values["reward/latency_p95_seconds"] = percentile(list(counts.latencies), 0.95)
-        values["reward/weak_share"] = counts.weak / counts.scored
+        values["reward/forgeable_frac"] = counts.weak / counts.scored
     return values
 
 

@@ -50,8 +50,8 @@ def summarise(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, 
             "rollout": _mean([engine.get("idle", {}).get("rollout") for engine in engines]),
         },
         "weight_sync": {
-            "trainer_blocked_share": sync.get("trainer_blocked_share"),
-            "engine_paused_share": _mean([engine.get("engine_paused_share") for engine in engines]),
+            "trainer_blocked_frac": sync.get("trainer_blocked_frac"),
+            "engine_paused_frac": _mean([engine.get("engine_paused_frac") for engine in engines]),
             "mean_seconds": {
                 "gather": sync.get("mean_seconds", {}).get("gather"),
                 "write": sync.get("mean_seconds", {}).get("write"),

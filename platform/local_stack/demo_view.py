@@ -132,8 +132,8 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("idle", f"trainer {_share(idle['trainer'])}, rollout {_share(idle['rollout'])}"),
         (
             "weight sync",
-            f"trainer blocked {_share(sync['trainer_blocked_share'])}, engines paused "
-            f"{_share(sync['engine_paused_share'])} of the time, {sync['acks']} acknowledgements",
+            f"trainer blocked {_share(sync['trainer_blocked_frac'])}, engines paused "
+            f"{_share(sync['engine_paused_frac'])} of the time, {sync['acks']} acknowledgements",
         ),
         (
             "mismatch",

@@ -138,13 +138,13 @@ def results(runs: dict[EmulatedSetting, Measured]) -> list[dict[str, Any]]:
                        "not": [one.staleness["mean"] for one in patient]},
         ),
         result(
-            "weight_sync_share",
+            "weight_sync_frac",
             mean(with_serial_publishing(one.weight_sync, seconds_per_step=one.seconds_per_step) for one in quick),
             "share of a train step", None,
             emulated_by_seed=[one.weight_sync for one in quick],
             serial_publish_seconds_per_gb=dict(SERIAL_PUBLISH_SECONDS_PER_GB),
-            engines_paused_share=[one.engines_paused for one in quick],
-            re_prefill_share=[one.share_of_engine("re_prefill") for one in quick],
+            engines_paused_frac=[one.engines_paused for one in quick],
+            re_prefill_frac=[one.share_of_engine("re_prefill") for one in quick],
             transport="disk; the real work of publishing takes real time, which the scale makes "
             f"{1 / ASYNC.real_seconds_per_second:.0f} times as long",
         ),
@@ -191,7 +191,7 @@ def by_eta(runs: dict[EmulatedSetting, Measured]) -> list[dict[str, Any]]:
                 "over_eta_0_same_split": speed_ratio(run, none),
                 "trainer_idle": run.trainer_idle, "rollout_idle": run.rollout_idle,
                 "staleness_mean": run.staleness["mean"], "staleness_max": run.staleness["max"],
-                "share_over_eta": run.staleness["share_over_configured"],
+                "share_over_eta": run.staleness["exceeded_frac"],
             }
         )  # fmt: skip
     return rows

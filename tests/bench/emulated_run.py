@@ -120,7 +120,7 @@ class Measured:
     generated_tokens: float  # of the model, between them
     mean_batch: float  # requests that an engine decodes at once
     mean_context: float  # tokens in its KV cache then
-    engines_late_share: float  # real time by which the engines' processes could not keep the model's clock
+    engines_late_frac: float  # real time by which the engines' processes could not keep the model's clock
     staleness: dict[str, Any]
     cpu_share: float  # of the machine's processors, by this run's processes
     machine_cpu_share: float  # by everything
@@ -320,8 +320,7 @@ def _measure(attempt: LocalAttempt, setting: EmulatedSetting, begin: Moment, end
         generated_tokens=sum(one.emitted for one in engines) * device.tokens_per_emitted,
         mean_batch=mean(one.mean_batch for one in engines),
         mean_context=mean(one.mean_context for one in engines),
-        engines_late_share=sum(one.late_seconds for one in engines)
-        / sum(one.wall_seconds for one in engines),
+        engines_late_frac=sum(one.late_seconds for one in engines) / sum(one.wall_seconds for one in engines),
         staleness=controller["staleness"],
         cpu_share=(end.cpu_seconds - begin.cpu_seconds) / everything,
         machine_cpu_share=1 - quiet / everything,

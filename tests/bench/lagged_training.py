@@ -77,7 +77,7 @@ class LagCurve:
     reward: list[float]
     largest_weight: list[float]  # of each step's batch: max over tokens of w = proximal / behaviour
     mean_abs_log_weight: list[float]
-    masked_share: list[float]
+    masked_frac: list[float]
     nonfinite_steps: int = 0
 
     @property
@@ -121,7 +121,7 @@ def _train(
     versions.append((0, _weights(learner)))
     rewards: dict[int, list[float]] = {}
     curve = LagCurve(
-        setting=asdict(setting), reward=[], largest_weight=[], mean_abs_log_weight=[], masked_share=[]
+        setting=asdict(setting), reward=[], largest_weight=[], mean_abs_log_weight=[], masked_frac=[]
     )
     for version in range(setting.steps):
         behaviour, weights = versions[0]  # version - lag, or 0 while there are fewer versions
@@ -136,9 +136,9 @@ def _train(
         distance = _distance(learner, plan) if setting.objective == "ppo" else {}
         outcome = learner.train(plan, PhaseTimer())
         measured = {**outcome.metrics, **distance}
-        curve.largest_weight.append(measured.get("weight/max", math.nan))
-        curve.mean_abs_log_weight.append(measured.get("weight/abs_log_mean", math.nan))
-        curve.masked_share.append(outcome.metrics.get("weight/masked_share", 0.0))
+        curve.largest_weight.append(measured.get("importance_ratio/max", math.nan))
+        curve.mean_abs_log_weight.append(measured.get("importance_ratio/abs_log_mean", math.nan))
+        curve.masked_frac.append(outcome.metrics.get("importance_ratio/masked_frac", 0.0))
         curve.nonfinite_steps += not outcome.finite
         versions.append((version + 1, _weights(learner)))
     for version, weights in versions:  # the newest versions have not sampled a batch yet
@@ -209,4 +209,4 @@ def _distance(learner: Learner, plan: RankPlan) -> dict[str, float]:
         largest = max(largest, float(log_weight.max().exp()))
         total += float(log_weight.abs().sum())
         tokens += log_weight.numel()
-    return {"weight/max": largest, "weight/abs_log_mean": total / tokens}
+    return {"importance_ratio/max": largest, "importance_ratio/abs_log_mean": total / tokens}

@@ -79,7 +79,7 @@ IF_MISSED = {
     "batch that empties meanwhile, and it saves the prefill that interruptions cost.",
     "trainer_idle_fraction": "Of 4 devices one trains, and three engines cannot feed it: a fourth engine would be a fifth "
     "device. The table by split shows where it goes: with 5 or 7 engines for one trainer the wait nearly ends.",
-    "weight_sync_share": "The code copies, serializes, hashes and writes one after the other, about 2 s a GB, and the "
+    "weight_sync_frac": "The code copies, serializes, hashes and writes one after the other, about 2 s a GB, and the "
     "trainer waits for it. The drive alone takes half a percent: overlapping the rest with the next step, or a direct "
     "broadcast, is what is missing.",
     "point_to_frame_p95_ms": "A node looks at its files every 0.5 s; the rest is the queue before the one web "
@@ -95,7 +95,7 @@ _TABLE = """
 async_over_sync_eta4             | emulated       | emulated | >= 2.77 | trained tokens a second, asynchronous at η = 4 over synchronous, on as many devices
 async_over_sync_by_eta           | emulated       | emulated |         | the same at η = 4, with a table over η
 interruptible_over_not           | emulated       | emulated | >= 1.17 | interruptible rollouts over rollouts that finish before an engine loads new weights
-weight_sync_share                | emulated       | emulated | <= 0.02 | share of a train step in which the trainer publishes weights; the serial copy, serialization and hash of the code are added to the emulated time
+weight_sync_frac                | emulated       | emulated | <= 0.02 | share of a train step in which the trainer publishes weights; the serial copy, serialization and hash of the code are added to the emulated time
 trainer_idle_fraction            | emulated       | emulated | <= 0.05 | share of the time in which the trainer waits for a batch
 rollout_idle_fraction            | emulated       | emulated |         | share of the time in which an engine has nothing to do
 real_cpu_async_over_sync         | real_cpu       | real     |         | the same comparison with real SGLang and no emulation on this machine's processors

@@ -65,7 +65,7 @@ def run(eta: int, *, steps: int, warm_steps: int) -> dict[str, Any]:
         "trainer_idle": sum(one["time/wait_batch_seconds"] for one in window) / wall,
         "rollout_idle": summaries["rollout-0"]["idle"]["rollout"],
         "weight_sync": sum(one["time/publish_seconds"] for one in window) / wall,
-        "engines_paused": summaries["rollout-0"]["engine_paused_share"],
+        "engines_paused": summaries["rollout-0"]["engine_paused_frac"],
         "staleness_mean": summaries["controller"]["staleness"]["mean"],
         "largest_gap_between_phases_and_wall_time": phase_gap(lines, warm_steps, steps),
         "reward_mean": mean(one["reward/mean"] for one in window),

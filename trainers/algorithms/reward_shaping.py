@@ -58,13 +58,13 @@ def shaping_metrics(
             for group in groups
             for penalty in _penalties(group, algorithm.overlong, max_new_tokens=max_new_tokens)
         ]
-        metrics["length/overlong_share"] = sum(penalty < 0 for penalty in penalties) / len(penalties)
+        metrics["response_length/overlong_frac"] = sum(penalty < 0 for penalty in penalties) / len(penalties)
         metrics["reward/overlong_penalty_mean"] = sum(penalties) / len(penalties)
     if algorithm.mask_truncated:
         trajectories = [one for group in groups for one in group.trajectories]
-        metrics["length/masked_share"] = sum(one.finish_reason == "length" for one in trajectories) / len(
-            trajectories
-        )
+        metrics["response_length/masked_frac"] = sum(
+            one.finish_reason == "length" for one in trajectories
+        ) / len(trajectories)
     return metrics
 
 

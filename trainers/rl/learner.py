@@ -370,12 +370,12 @@ class Learner:
             **rates,
             "loss/total": sum(outcome.minibatch_losses) / len(outcome.minibatch_losses),
             "optim/grad_norm": sum(outcome.grad_norms) / len(outcome.grad_norms),
-            "optim/grad_norm_clipped_share": sum(
+            "optim/grad_norm_clipped_frac": sum(
                 norm > self._trainer.max_grad_norm for norm in outcome.grad_norms
             )
             / len(outcome.grad_norms),
-            "pack/tokens": tokens,
-            "pack/microbatches": microbatches,
+            "packing/tokens": tokens,
+            "packing/microbatches": microbatches,
         }
         if outcome.critic_grad_norms:
             metrics["optim/critic_grad_norm"] = sum(outcome.critic_grad_norms) / len(

@@ -109,9 +109,9 @@ class MetricAccumulator:
             "perf/trained_tokens": total["tokens"],
         }
         for name, of, count in (
-            ("policy/clip_low_share", "clipped_low", "clip_tokens"),
-            ("policy/clip_high_share", "clipped_high", "clip_tokens"),
-            ("policy/dual_clip_share", "dual_clipped", "dual_tokens"),
+            ("policy/clip_low_frac", "clipped_low", "clip_tokens"),
+            ("policy/clip_high_frac", "clipped_high", "clip_tokens"),
+            ("policy/dual_clip_frac", "dual_clipped", "dual_tokens"),
             ("policy/approx_kl", "kl", "kl_tokens"),
             ("policy/reference_kl", "reference_kl", "reference_tokens"),
             ("policy/entropy", "entropy", "entropy_tokens"),
@@ -121,7 +121,7 @@ class MetricAccumulator:
             ("weight/masked_share", "out_of_bounds", "bounds_tokens"),
             ("mismatch/lag0_abs_mean", "mismatch", "on_policy_tokens"),
             ("value/loss", "value_loss", "value_tokens"),
-            ("value/clip_share", "value_clipped", "value_tokens"),
+            ("value/clip_frac", "value_clipped", "value_tokens"),
             ("value/mean", "value", "value_tokens"),
             ("value/return_mean", "return", "value_tokens"),
         ):

@@ -202,8 +202,8 @@ class Rank0Coordinator:
             "perf/trained_tokens_per_second": metrics["perf/trained_tokens"] / step_seconds,
             "perf/trajectories_per_second": sum(len(g.trajectories) for g in self._groups) / step_seconds,
             "time/straggler_wait_seconds": self._straggler_seconds,
-            "pack/bin_use": metrics["pack/tokens"] / (metrics["pack/microbatches"] * budget),
-            "pack/flops_imbalance": self._imbalance,
+            "packing/utilization": metrics["packing/tokens"] / (metrics["packing/microbatches"] * budget),
+            "packing/flops_imbalance": self._imbalance,
         }
         self.summary.add_seconds(seconds)
         self.outbox.write(Points(at=at, axis="step", x=version, values=values))

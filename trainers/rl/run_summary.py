@@ -17,7 +17,7 @@ class RunSummary:
     first_rewards: list[float] = field(default_factory=list)
     last_rewards: list[float] = field(default_factory=list)
     tokens_trained: int = 0
-    nonfinite_skips: int = 0
+    skipped_steps: int = 0
     steps: int = 0  # of this attempt
     versions_published: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -36,9 +36,9 @@ class RunSummary:
         self.last_rewards = [*self.last_rewards, reward][-REWARD_WINDOW:]
         tokens = metrics.get("mismatch/lag0_tokens", 0.0)
         if tokens:
-            self.lag0_tokens += tokens
-            self.lag0_total += tokens * metrics["mismatch/lag0_abs_mean"]
-            self.lag0_largest = max(self.lag0_largest, metrics["mismatch/lag0_abs_max"])
+            self.on_policy_tokens += tokens
+            self.on_policy_total += tokens * metrics["mismatch/on_policy_abs_mean"]
+            self.on_policy_largest = max(self.on_policy_largest, metrics["mismatch/on_policy_abs_max"])
 
     def add_seconds(self, seconds: dict[str, float]) -> None:
         if not self.seconds:
@@ -55,7 +55,7 @@ class RunSummary:
             "policy_version": version,
             "steps_of_attempt": self.steps,
             "tokens_trained": self.tokens_trained,
-            "nonfinite_skips": self.nonfinite_skips,
+            "skipped_steps": self.skipped_steps,
             "engine_mismatch": self._mismatch(probes),
             "seconds": {
                 "step_total": total,
@@ -72,7 +72,7 @@ class RunSummary:
         if total:
             summary["idle"] = {"trainer": self.seconds["wait_batch"] / total}
             summary["weight_sync"] = {
-                "trainer_blocked_share": published / total,
+                "trainer_blocked_frac": published / total,
                 "mean_seconds": {
                     "gather": self.seconds["gather"] / max(1, self.steps),
                     "write": self.seconds["write"] / max(1, self.steps),
@@ -90,8 +90,8 @@ class RunSummary:
         """Mismatch on probes, and separately on on-policy training tokens: these include very unlikely tokens, whose
         log-probabilities are uncertain in the fifth digit even in float32."""
         mismatch: dict[str, Any] = dict(probes)
-        mismatch["lag0"] = {"tokens": int(self.lag0_tokens)}
-        if self.lag0_tokens:
-            mismatch["lag0"]["mean_abs_logprob_diff"] = self.lag0_total / self.lag0_tokens
-            mismatch["lag0"]["max"] = self.lag0_largest
+        mismatch["on_policy"] = {"tokens": int(self.on_policy_tokens)}
+        if self.on_policy_tokens:
+            mismatch["on_policy"]["mean_abs_logprob_diff"] = self.on_policy_total / self.on_policy_tokens
+            mismatch["on_policy"]["max"] = self.on_policy_largest
         return mismatch

@@ -47,7 +47,7 @@ def batch_metrics(groups: Sequence[Group]) -> dict[str, float]:
             "workflow/turns_mean": sum(turns) / len(turns),
             "workflow/turns_max": float(max(turns)),
             "workflow/tool_calls_mean": sum(one.tool_calls for one in trajectories) / len(trajectories),
-            "workflow/environment_tokens_share": 1 - sum(lengths) / tokens,
+            "workflow/environment_tokens_frac": 1 - sum(lengths) / tokens,
         }
     if scores:
         metrics["reward/score_mean"] = sum(scores) / len(scores)
@@ -70,7 +70,7 @@ def time_metrics(seconds: Mapping[str, float]) -> dict[str, float]:
         "time/write_seconds": spent["write"],
         "time/announce_seconds": spent["announce"],
         "time/checkpoint_seconds": spent["checkpoint"],
-        "idle/trainer_share": spent["wait_batch"] / step,
+        "idle/trainer_frac": spent["wait_batch"] / step,
     }
     if "reference" in seconds:
         metrics["time/reference_seconds"] = spent["reference"]

@@ -35,7 +35,7 @@ class TrainedBatch:
     selection_bias: SelectionBias  # of the run so far
     filtered_fraction: float | None  # of the groups finished since the previous step
     bound: int  # the largest max staleness of its groups
-    groups_over_bound: int  # of the run so far
+    exceeded_groups: int  # of the run so far
 
 
 class BatchAssembler:
@@ -90,7 +90,7 @@ class BatchAssembler:
             selection_bias=self._groups.selection_bias,
             filtered_fraction=filtering.fraction_since_last_step(),
             bound=bound,
-            groups_over_bound=self._consumed.groups_over_bound,
+            exceeded_groups=self._consumed.exceeded_groups,
         )
 
     def _select(self, request: TakeRequest, policy: StragglerPolicy) -> BatchSelection:

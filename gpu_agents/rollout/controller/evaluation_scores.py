@@ -52,7 +52,7 @@ def score_evaluation(
     sampled: Sequence[Sequence[float]],
     success_score: float,
     mean_tokens: float,
-    truncated_share: float,
+    truncated_frac: float,
     seconds: float,
 ) -> EvaluationScores:
     """`greedy` [prompts] or empty; `sampled` [prompts][k] or empty rows."""
@@ -79,7 +79,7 @@ def score_evaluation(
             for k in _ks(samples)
         },
         mean_tokens=mean_tokens,
-        truncated_share=truncated_share,
+        truncated_frac=truncated_frac,
         seconds=seconds,
         accuracy=accuracy.value,
         accuracy_interval=(accuracy.low, accuracy.high),

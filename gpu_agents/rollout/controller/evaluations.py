@@ -145,7 +145,7 @@ class Evaluations:
             sampled=result.sampled_scores,
             success_score=self.plan.success_score,
             mean_tokens=result.mean_tokens,
-            truncated_share=result.truncated_share,
+            truncated_frac=result.truncated_frac,
             seconds=result.seconds,
         )
         self.by_prompt = score_prompts(

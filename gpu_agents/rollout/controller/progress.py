@@ -26,9 +26,9 @@ class AttemptProgress:
         """Seconds for which each kind of stall has lasted; 0 while it does not hold."""
         since = self._stalled_since
         return {
-            "gate/standstill_seconds": now - since.get("gate", now),
-            "buffer/untaken_seconds": now - since.get("buffer", now),
-            "sync/unloaded_seconds": now - since.get("weights", now),
+            "gate/stalled_seconds": now - since.get("gate", now),
+            "buffer/batch_unclaimed_seconds": now - since.get("buffer", now),
+            "weight_sync/unloaded_seconds": now - since.get("weights", now),
         }
 
 

@@ -93,7 +93,7 @@ class ControllerTelemetry:
             ("staleness/consumed_trajectories", staleness.by_trajectory),
             ("staleness/consumed_tokens", staleness.by_token),
             ("staleness/dropped_tokens", batch.dropped.tokens_by_lag()),
-            ("length/response_tokens", lengths(batch.groups)),
+            ("response_length/tokens", lengths(batch.groups)),
         ):
             if not histogram:
                 continue
@@ -164,7 +164,7 @@ def ledger_metrics(state: ControllerState) -> dict[str, float]:
     """The ledger's running totals, in groups and in tokens."""
     groups, tokens = state.ledger, state.tokens
     return {
-        "ledger/drawn_groups": float(groups.drawn),
+        "ledger/sampled_groups": float(groups.drawn),
         "ledger/trained_groups": float(groups.trained),
         "ledger/dropped_groups": float(sum(groups.dropped.values())),
         "ledger/failed_groups": float(groups.dropped.get(DropReason.ERROR, 0)),
@@ -279,7 +279,7 @@ def staleness_metrics(staleness: BatchStaleness, *, bound: int) -> dict[str, flo
         "staleness/bound": float(bound),
         "staleness/version_span_mean": sum(staleness.spans) / len(staleness.spans),
         "staleness/version_span_max": float(max(staleness.spans)),
-        "staleness/interrupted_share": staleness.interrupted / staleness.trajectories,
+        "staleness/interrupted_frac": staleness.interrupted / staleness.trajectories,
     }
 
 
@@ -300,7 +300,7 @@ def evaluation_metrics(scores: EvaluationScores) -> dict[str, float]:
         "eval/accuracy_low": scores.accuracy_interval[0] if scores.accuracy_interval else None,
         "eval/accuracy_high": scores.accuracy_interval[1] if scores.accuracy_interval else None,
         "eval/mean_tokens": scores.mean_tokens,
-        "eval/truncated_share": scores.truncated_share,
+        "eval/truncated_frac": scores.truncated_frac,
         "eval/seconds": scores.seconds,
     }
     return {name: value for name, value in values.items() if value is not None}

@@ -105,7 +105,7 @@ class EngineLoad:
 
     running_requests: int
     waiting_requests: int  # taken in, without a place in the batch yet
-    kv_share: float  # of the KV cache, in use by running requests
+    kv_cache_frac: float  # of the KV cache, in use by running requests
 
 
 class _Load(msgspec.Struct):
@@ -220,7 +220,7 @@ class EngineClient:
         return EngineLoad(
             running_requests=sum(rank.num_running_reqs for rank in ranks),
             waiting_requests=sum(rank.num_waiting_reqs for rank in ranks),
-            kv_share=max(rank.token_usage for rank in ranks),
+            kv_cache_frac=max(rank.token_usage for rank in ranks),
         )
 
     async def _post(self, path: str, body: dict[str, Any], timeout: float | None = None) -> bytes:

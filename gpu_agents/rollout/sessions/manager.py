@@ -175,8 +175,8 @@ class SessionManager:
             "session/refused_staleness": float(counts["refused_staleness"]),
             "session/refused_concurrency": float(counts["refused_concurrency"]),
             "session/refused_other": float(counts["refused_other"]),
-            "relay/requests": float(counts["relay_requests"]),
-            "relay/bytes": float(counts["relay_bytes"]),
+            "tunnel/requests": float(counts["relay_requests"]),
+            "tunnel/bytes": float(counts["relay_bytes"]),
         }
 
     # --- inside -------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class LoadSample:
 
     running_requests: int
     waiting_requests: int
-    kv_share: float
+    kv_cache_frac: float
     retractions: int  # for want of KV memory
     held: int  # members with a place in the window
 
@@ -57,9 +57,9 @@ def aimd_update(window: Window, pressure: LoadSample, bounds: WindowLimits) -> W
     looked = replace(window, queued_before=queue)
     if pressure.retractions:
         return _cut(looked, 0.8, bounds)
-    if pressure.kv_share > CUT_ABOVE_KV or (queue and window.queued_before):
+    if pressure.kv_cache_frac > CUT_ABOVE_KV or (queue and window.queued_before):
         return _cut(looked, 0.9, bounds)
-    has_room = pressure.kv_share < GROW_BELOW_KV and not pressure.waiting_requests
+    has_room = pressure.kv_cache_frac < GROW_BELOW_KV and not pressure.waiting_requests
     if not has_room or pressure.held < window.size:
         return looked
     more = bounds.group_size if window.was_cut else max(window.size // 4, bounds.group_size)

@@ -103,10 +103,14 @@ class CounterSnapshot:
         idle = 1 - (self.busy_seconds - earlier.busy_seconds) / seconds
         sent = self.input_tokens - earlier.input_tokens
         shared = (
-            {"engine/prefix_hit_share": (self.cached_tokens - earlier.cached_tokens) / sent} if sent else {}
+            {"engine/prefix_cache_hit_frac": (self.cached_tokens - earlier.cached_tokens) / sent}
+            if sent
+            else {}
         )
         return shared | {
-            "idle/rollout_share": min(max(idle, 0.0), 1.0),
-            "sync/engine_paused_share": min((self.paused_seconds - earlier.paused_seconds) / seconds, 1.0),
+            "idle/rollout_frac": min(max(idle, 0.0), 1.0),
+            "weight_sync/engine_paused_frac": min(
+                (self.paused_seconds - earlier.paused_seconds) / seconds, 1.0
+            ),
             "perf/generated_tokens_per_second": (self.generated_tokens - earlier.generated_tokens) / seconds,
         }

@@ -74,7 +74,7 @@ async def evaluate(task: EvaluationTask, stage: RolloutContext, *, worker_id: st
         greedy_scores=list(greedy),
         sampled_scores=[list(scores) for scores in sampled],
         mean_tokens=sum(tokens) / len(tokens),
-        truncated_share=sum(truncated) / len(truncated),
+        truncated_frac=sum(truncated) / len(truncated),
         seconds=time.monotonic() - started,
         texts=texts,
     )

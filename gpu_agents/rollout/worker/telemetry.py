@@ -48,7 +48,7 @@ class WorkerTelemetry:
             values |= self._more()
             if self._meters.load is not None:
                 values["engine/waiting_requests"] = float(self._meters.load.waiting_requests)
-                values["engine/kv_share"] = self._meters.load.kv_share
+                values["engine/kv_cache_frac"] = self._meters.load.kv_cache_frac
             self._outbox.write(Points(axis="time", x=x, values=values))
         for load in loads:
             # A restarted engine loads a version again; the first load of it is the one that counts.
@@ -60,9 +60,9 @@ class WorkerTelemetry:
                     axis="step",
                     x=load.version,
                     values={
-                        "sync/paused_seconds": load.timings.paused_seconds,
-                        "sync/load_seconds": load.timings.load_seconds,
-                        "sync/delay_seconds": load.delay_seconds,
+                        "weight_sync/paused_seconds": load.timings.paused_seconds,
+                        "weight_sync/load_seconds": load.timings.load_seconds,
+                        "weight_sync/delay_seconds": load.delay_seconds,
                     },
                 )
             )
@@ -86,7 +86,7 @@ def summary(meters: EngineCounters) -> dict[str, Any]:
     seconds = meters.open_seconds
     return {
         "idle": {"rollout": 1 - meters.busy_seconds / seconds if seconds else None},
-        "engine_paused_share": sum(meters.paused_seconds) / seconds if seconds else None,
+        "engine_paused_frac": sum(meters.paused_seconds) / seconds if seconds else None,
         "mean_seconds": {"load": _mean(meters.load_seconds), "paused": _mean(meters.paused_seconds)},
         "loads": len(meters.load_seconds),
         "generated_tokens": meters.generated_tokens,
@@ -94,7 +94,7 @@ def summary(meters: EngineCounters) -> dict[str, Any]:
         "interrupted_requests": meters.interrupted_requests,
         "restarts": meters.restarts,
         "retractions": meters.retractions,
-        "prefix_hit_share": meters.cached_tokens / meters.input_tokens if meters.input_tokens else None,
+        "prefix_hit_frac": meters.cached_tokens / meters.input_tokens if meters.input_tokens else None,
         "seconds": seconds,
     }
 

@@ -250,7 +250,7 @@ class Worker:
             pressure = LoadSample(
                 running_requests=load.running_requests,
                 waiting_requests=load.waiting_requests,
-                kv_share=load.kv_share,
+                kv_cache_frac=load.kv_cache_frac,
                 retractions=meters.retractions - retractions,
                 held=self._places.held,
             )

@@ -28,7 +28,7 @@ _COLUMNS = {
     "staleness/mean": "staleness_mean",
 }
 
-SEARCHED = ("reward/", "staleness/", "length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
+SEARCHED = ("reward/", "staleness/", "response_length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
 
 
 BOOT_FAILED, BOOT_SUCCEEDED = "engine_boot_failed", "engine_serves"  # kinds of notes of rollout workers

@@ -46,7 +46,7 @@ def spent_by(kind: str, points: Iterable[Points], *, measured_to: int | None) ->
         elif kind == JobKind.ROLLOUT and point.axis == "time" and "evaluator/busy_seconds" in point.values:
             seconds = point.values["evaluator/busy_seconds"] or 0.0
             spent.working += min(max(0.0, seconds), LONGEST_PHASE)
-        elif kind == JobKind.ROLLOUT and point.axis == "time" and "idle/rollout_share" in point.values:
+        elif kind == JobKind.ROLLOUT and point.axis == "time" and "idle/rollout_frac" in point.values:
             since = spent.measured_to if spent.measured_to is not None else measured_to
             spent.measured_to = max(point.x, since or 0)
             if since is not None:
@@ -55,8 +55,8 @@ def spent_by(kind: str, points: Iterable[Points], *, measured_to: int | None) ->
 
 
 def _add_shares(spent: Spent, values: Any, *, seconds: float) -> None:
-    syncing = min(max(values.get("sync/engine_paused_share") or 0.0, 0.0), 1.0)
-    waiting = min(max(values["idle/rollout_share"] or 0.0, 0.0), 1.0 - syncing)
+    syncing = min(max(values.get("weight_sync/engine_paused_frac") or 0.0, 0.0), 1.0)
+    waiting = min(max(values["idle/rollout_frac"] or 0.0, 0.0), 1.0 - syncing)
     spent.syncing += seconds * syncing
     spent.waiting += seconds * waiting
     spent.working += seconds * (1.0 - syncing - waiting)

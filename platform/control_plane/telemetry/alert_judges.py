@@ -41,13 +41,13 @@ def entropy_jump(window: Window) -> str | None:
 
 
 def weight_off(window: Window) -> str | None:
-    values = window.last("weight/mean", 5)
+    values = window.last("importance_ratio/mean", 5)
     mean = None if values is None else fmean(values)
     return f"mean w is {mean:.3g} over 5 steps" if mean is not None and not 0.5 <= mean <= 2.0 else None
 
 
 def weight_spread(window: Window) -> str | None:
-    spreads, means = window.last("weight/std", 5), window.last("weight/mean", 5)
+    spreads, means = window.last("importance_ratio/std", 5), window.last("importance_ratio/mean", 5)
     if spreads is None or fmean(spreads) <= 1.0:
         return None
     said = f"w spreads by {fmean(spreads):.3g} around its mean over 5 steps"
@@ -59,7 +59,7 @@ def weight_spread(window: Window) -> str | None:
 
 
 def few_effective(window: Window) -> str | None:
-    values = window.last("weight/effective_share", 5)
+    values = window.last("importance_ratio/effective_sample_frac", 5)
     share = None if values is None else fmean(values)
     return (
         f"under w the batch counts for {share:.0%} of its tokens over 5 steps"
@@ -97,7 +97,7 @@ def mismatch_large(window: Window) -> str | None:
 
 
 def clipping(window: Window) -> str | None:
-    low, high = window.last("policy/clip_low_share", 10), window.last("policy/clip_high_share", 10)
+    low, high = window.last("policy/clip_low_frac", 10), window.last("policy/clip_high_frac", 10)
     share = None if low is None or high is None else fmean(low) + fmean(high)
     return (
         f"{share:.0%} of the loss tokens were clipped over 10 steps"
@@ -117,7 +117,7 @@ def gradient_spike(window: Window) -> str | None:
 
 
 def nonfinite(window: Window) -> str | None:
-    values = window.last("optim/nonfinite_skips", 1)
+    values = window.last("optim/skipped_steps", 1)
     return (
         f"{values[0]:.0f} train steps were skipped: not finite"
         if values is not None and values[0] > 0
@@ -126,7 +126,7 @@ def nonfinite(window: Window) -> str | None:
 
 
 def no_signal(window: Window) -> str | None:
-    values = window.last("group/zero_variance_share", 10)
+    values = window.last("group/zero_variance_frac", 10)
     share = None if values is None else fmean(values)
     return (
         f"{share:.0%} of the groups had equal rewards over 10 steps"
@@ -154,14 +154,14 @@ def reward_flat(window: Window) -> str | None:
     before, after = values[:30], values[30:]
     noise = (stdev(before) ** 2 / 30 + stdev(after) ** 2 / 30) ** 0.5
     gain = fmean(after) - fmean(before)
-    solved = window.last("group/solved_all_share", 10)
+    solved = window.last("group/all_correct_frac", 10)
     if gain > 2 * noise or (solved is not None and fmean(solved) > 0.8):
         return None
     return f"mean reward rose by {gain:+.3g} over 60 steps, within its noise of ±{2 * noise:.2g}"
 
 
 def truncated(window: Window) -> str | None:
-    values = window.last("length/truncated_share", 20)
+    values = window.last("response_length/truncated_frac", 20)
     if values is None:
         return None
     before, after = fmean(values[:10]), fmean(values[10:])
@@ -173,13 +173,13 @@ def truncated(window: Window) -> str | None:
 
 
 def trainer_idle(window: Window) -> str | None:
-    values = window.last("idle/trainer_share", 10)
+    values = window.last("idle/trainer_frac", 10)
     share = None if values is None else fmean(values)
     return f"the trainer waited {share:.0%} of 10 steps" if share is not None and share > 0.25 else None
 
 
 def rollout_idle(window: Window) -> str | None:
-    sources = [values[-12:] for values in window.times.get("idle/rollout_share", ()) if len(values) >= 12]
+    sources = [values[-12:] for values in window.times.get("idle/rollout_frac", ()) if len(values) >= 12]
     share = fmean(fmean(values) for values in sources) if sources else None
     return (
         f"the engines were idle {share:.0%} of the last minute"
@@ -189,7 +189,7 @@ def rollout_idle(window: Window) -> str | None:
 
 
 def over_bound(window: Window) -> str | None:
-    values = window.last("staleness/over_bound_share", 10)
+    values = window.last("staleness/exceeded_frac", 10)
     if values is None:
         return None
     if window.bound_holds:
@@ -287,7 +287,7 @@ def engine_boot(window: Window) -> str | None:
 
 
 def gate_closed(window: Window) -> str | None:
-    seconds = window.standstill("gate/standstill_seconds")
+    seconds = window.standstill("gate/stalled_seconds")
     return (
         f"for {seconds / 60:.0f} minutes no group has been running, waiting or admissible, and too few are finished "
         "for a batch"
@@ -297,7 +297,7 @@ def gate_closed(window: Window) -> str | None:
 
 
 def batch_untaken(window: Window) -> str | None:
-    seconds = window.standstill("buffer/untaken_seconds")
+    seconds = window.standstill("buffer/batch_unclaimed_seconds")
     return (
         f"a batch has been finished for {seconds / 60:.0f} minutes, and the trainer has not taken one"
         if seconds > UNTAKEN_SECONDS
@@ -306,7 +306,7 @@ def batch_untaken(window: Window) -> str | None:
 
 
 def weights_unloaded(window: Window) -> str | None:
-    seconds = window.standstill("sync/unloaded_seconds")
+    seconds = window.standstill("weight_sync/unloaded_seconds")
     return (
         f"for {seconds / 60:.0f} minutes no engine has acknowledged the newest published weights"
         if seconds > UNLOADED_SECONDS

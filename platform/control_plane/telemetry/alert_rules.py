@@ -56,16 +56,16 @@ RULES: tuple[AlertRule, ...] = (
 )  # fmt: skip
 
 BY_STEP = (
-    "policy/entropy", "weight/mean", "mismatch/logprob_abs_mean", "policy/clip_low_share", "policy/clip_high_share",
-    "optim/grad_norm", "optim/nonfinite_skips", "group/zero_variance_share", "group/solved_all_share", "reward/mean",
-    "length/truncated_share", "idle/trainer_share", "staleness/over_bound_share", "time/publish_seconds",
-    "time/step_seconds", "weight/std", "weight/effective_share", "reward/std", "memory/trainer_peak_bytes",
+    "policy/entropy", "importance_ratio/mean", "mismatch/logprob_abs_mean", "policy/clip_low_frac", "policy/clip_high_frac",
+    "optim/grad_norm", "optim/skipped_steps", "group/zero_variance_frac", "group/all_correct_frac", "reward/mean",
+    "response_length/truncated_frac", "idle/trainer_frac", "staleness/exceeded_frac", "time/publish_seconds",
+    "time/step_seconds", "importance_ratio/std", "importance_ratio/effective_sample_frac", "reward/std", "memory/trainer_peak_bytes",
 )  # fmt: skip
 FROM_THE_START = ("policy/entropy", "mismatch/logprob_abs_mean", "reward/std")
 BY_TIME = (
-    "idle/rollout_share", "engine/restarts", "reward/scored", "reward/verifier_errors", "buffer/groups",
-    "ledger/failed_groups", "ledger/trained_groups", "gate/standstill_seconds", "buffer/untaken_seconds",
-    "sync/unloaded_seconds",
+    "idle/rollout_frac", "engine/restarts", "reward/scored", "reward/verifier_errors", "buffer/groups",
+    "ledger/failed_groups", "ledger/trained_groups", "gate/stalled_seconds", "buffer/batch_unclaimed_seconds",
+    "weight_sync/unloaded_seconds",
 )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def _tell(test: RewardTest, *, json: bool) -> None:
     show_table(
         ("CHEAT", "MEAN", "MAX", "COUNTS AS RIGHT"),
         (
-            (name, _number(cheat["mean"]), _number(cheat["max"]), f"{cheat['success_share']:.0%} of rows")
+            (name, _number(cheat["mean"]), _number(cheat["max"]), f"{cheat['success_frac']:.0%} of rows")
             for name, cheat in test.report["cheats"].items()
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Metric:
     name: str
-    unit: str  # "", tokens, seconds, share, versions, groups, tokens/s, bytes
+    unit: str  # "", tokens, seconds, fraction, versions, groups, tokens/s, bytes
     help: str
 
 
@@ -20,73 +20,73 @@ reward/max | | largest reward of the batch
 reward/score_mean | | mean of the reward function's own value, before scale and bias
 reward/overlong_penalty_mean | | mean overlong penalty of the batch, 0 or negative; the other reward metrics are before it
 group/reward_std_mean | | mean over groups of the standard deviation of a group's rewards: how much signal there is
-group/zero_variance_share | share | groups of the batch whose rewards are all equal: no gradient under group normalisation
-group/solved_all_share | share | groups whose every rollout has the best reward seen in the batch
-group/filtered_share | share | groups finished since the step before that rollout.filter dropped
-group/solved_none_share | share | groups whose every rollout has the worst reward seen in the batch
+group/zero_variance_frac | fraction | groups of the batch whose rewards are all equal: no gradient under group normalisation
+group/all_correct_frac | fraction | groups whose every rollout has the best reward seen in the batch
+group/filtered_frac | fraction | groups finished since the step before that rollout.filter dropped
+group/none_correct_frac | fraction | groups whose every rollout has the worst reward seen in the batch
 advantage/mean | | mean advantage over loss tokens
 advantage/std | | its standard deviation
-length/response_mean | tokens | mean completion length of the batch, in tokens that the policy sampled
-length/response_max | tokens | longest completion of the batch, likewise
-length/response_p50 | tokens | median completion length of the batch
-length/response_p95 | tokens | 95th percentile of those lengths
-length/response_p99 | tokens | 99th percentile of those lengths
-length/variation | | standard deviation of those lengths over their mean: how long the tail is
-length/truncated_share | share | completions that ended at the length limit
+response_length/mean | tokens | mean completion length of the batch, in tokens that the policy sampled
+response_length/max | tokens | longest completion of the batch, likewise
+response_length/p50 | tokens | median completion length of the batch
+response_length/p95 | tokens | 95th percentile of those lengths
+response_length/p99 | tokens | 99th percentile of those lengths
+response_length/cv | | standard deviation of those lengths over their mean: how long the tail is
+response_length/truncated_frac | fraction | completions that ended at the length limit
 workflow/turns_mean | | mean number of turns of the policy in a trajectory
 workflow/turns_max | | largest such number of the batch
 workflow/tool_calls_mean | | mean number of tool calls in a trajectory
-workflow/environment_tokens_share | share | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
-length/overlong_share | share | rollouts whose longest turn has an overlong penalty
-length/masked_share | share | completions left out of the loss because they ended at the length limit
-length/kept_mean | tokens | mean sampled length of the trajectories taken for training so far
-length/dropped_mean | tokens | mean sampled length of the finished trajectories dropped as stale so far
-length/kept_over_finished | | mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions
+workflow/environment_tokens_frac | fraction | tokens of the batch's trajectories that the environment wrote: they are read and not trained on
+response_length/overlong_frac | fraction | rollouts whose longest turn has an overlong penalty
+response_length/masked_frac | fraction | completions left out of the loss because they ended at the length limit
+response_length/trained_mean | tokens | mean sampled length of the trajectories taken for training so far
+response_length/dropped_mean | tokens | mean sampled length of the finished trajectories dropped as stale so far
+response_length/selection_bias | | mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions
 loss/policy | | the objective's loss, token mean
 loss/total | | the policy's whole loss with KL and entropy terms, under the spec's normalisation, mean over minibatches
 policy/entropy | nats | mean entropy of the current policy on loss tokens
-policy/clip_low_share | share | loss tokens clipped from below
-policy/clip_high_share | share | loss tokens clipped from above
-policy/dual_clip_share | share | loss tokens of negative advantage whose ratio was over dual_clip
+policy/clip_low_frac | fraction | loss tokens clipped from below
+policy/clip_high_frac | fraction | loss tokens clipped from above
+policy/dual_clip_frac | fraction | loss tokens of negative advantage whose ratio was over dual_clip
 policy/ratio_mean | | mean of the ratio that the objective clips, over the step's updates
 policy/ratio_min | | smallest such ratio
 policy/ratio_max | | largest such ratio
 policy/reference_kl | nats | k3 estimate of the KL from the policy before the step to the reference policy
 policy/approx_kl | nats | k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update
-weight/mean | | mean of w, proximal over behaviour probability
-weight/std | | standard deviation of w
-weight/effective_share | share | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
-weight/max | | largest w of the batch
-weight/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
-weight/masked_share | share | loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit
+importance_ratio/mean | | mean of w, proximal over behaviour probability
+importance_ratio/std | | standard deviation of w
+importance_ratio/effective_sample_frac | fraction | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
+importance_ratio/max | | largest w of the batch
+importance_ratio/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
+importance_ratio/masked_frac | fraction | loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit
 value/loss | | the critic's loss, token mean
-value/clip_share | share | loss tokens whose value has left its range
+value/clip_frac | fraction | loss tokens whose value has left its range
 value/mean | | mean value before the step
 value/return_mean | | mean return that the values are fitted to
-value/explained_variance | share | variance of the returns that the values before the step explain; 1 is all, 0 none
+value/explained_variance | fraction | variance of the returns that the values before the step explain; 1 is all, 0 none
 mismatch/logprob_abs_mean | nats | engine against trainer at the same weights: mean |logprob difference| on probes
 mismatch/logprob_abs_max | nats | largest such difference
 mismatch/tokens | tokens | number of tokens compared
-mismatch/lag0_abs_mean | nats | the same on training tokens of lag 0
-mismatch/lag0_abs_max | nats | largest such difference on training tokens of lag 0
-mismatch/lag0_tokens | tokens | number of training tokens of lag 0
+mismatch/on_policy_abs_mean | nats | the same on training tokens of lag 0
+mismatch/on_policy_abs_max | nats | largest such difference on training tokens of lag 0
+mismatch/on_policy_tokens | tokens | number of training tokens of lag 0
 optim/grad_norm | | gradient norm before clipping, mean over minibatches
-optim/grad_norm_clipped_share | share | minibatches of the step whose gradient was clipped
+optim/grad_norm_clipped_frac | fraction | minibatches of the step whose gradient was clipped
 optim/critic_grad_norm | | the critic's gradient norm before clipping, mean over minibatches
 optim/critic_learning_rate | | the critic's learning rate of the step
 optim/learning_rate | | learning rate of the step
-optim/nonfinite_skips | steps | steps skipped so far for a non-finite loss or gradient
+optim/skipped_steps | steps | steps skipped so far for a non-finite loss or gradient
 staleness/mean | versions | mean staleness of the batch's trajectories at training
 staleness/max | versions | largest staleness of the batch
 staleness/p95 | versions | 95th percentile
 staleness/token_mean | versions | mean lag over tokens
-staleness/over_bound_share | share | trajectories older than the max staleness at the take of their batch
+staleness/exceeded_frac | fraction | trajectories older than the max staleness at the take of their batch
 staleness/exceeded_groups | groups | groups trained on so far of which a trajectory was over that max staleness
 staleness/bound | versions | that max staleness: the largest that was in force since a group of the batch was drawn
 staleness/version_span_mean | versions | mean number of distinct versions in a trajectory
 staleness/version_span_max | versions | largest such number
-staleness/interrupted_share | share | trajectories that were interrupted at least once
-staleness/dropped_token_share | share | tokens dropped since the step before, for any reason, over those dropped or trained on
+staleness/interrupted_frac | fraction | trajectories that were interrupted at least once
+staleness/dropped_token_frac | fraction | tokens dropped since the step before, for any reason, over those dropped or trained on
 policy/version | versions | policy version after the step
 perf/trained_tokens | tokens | loss tokens of the batch
 perf/trained_tokens_per_second | tokens/s | those over the step's wall time
@@ -105,17 +105,17 @@ time/gather_seconds | seconds | gather of the full weights
 time/write_seconds | seconds | write of the weights
 time/announce_seconds | seconds | the controller's answer to the announcement of a version
 time/checkpoint_seconds | seconds | checkpoint (trainer blocked)
-idle/trainer_share | share | share of the step in which the trainer waited for a batch
-idle/rollout_share | share | share of time in which an engine had no running request
-sync/paused_seconds | seconds | an engine was paused for a weight load
-sync/load_seconds | seconds | the engine's load of the weights
-sync/delay_seconds | seconds | announcement to acknowledgement
-sync/engine_paused_share | share | share of time that engines were paused for loads
-pack/tokens | tokens | tokens of the step's microbatches, prompts included
-pack/microbatches | | microbatches of the step
-pack/bin_use | share | tokens over the token budget of the microbatches used
-pack/flops_imbalance | | work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect
-ledger/drawn_groups | groups | groups started so far; trained, dropped and those in hand add up to it
+idle/trainer_frac | fraction | share of the step in which the trainer waited for a batch
+idle/rollout_frac | fraction | share of time in which an engine had no running request
+weight_sync/paused_seconds | seconds | an engine was paused for a weight load
+weight_sync/load_seconds | seconds | the engine's load of the weights
+weight_sync/delay_seconds | seconds | announcement to acknowledgement
+weight_sync/engine_paused_frac | fraction | share of time that engines were paused for loads
+packing/tokens | tokens | tokens of the step's microbatches, prompts included
+packing/microbatches | | microbatches of the step
+packing/utilization | fraction | tokens over the token budget of the microbatches used
+packing/flops_imbalance | | work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect
+ledger/sampled_groups | groups | groups started so far; trained, dropped and those in hand add up to it
 ledger/trained_groups | groups | groups trained on so far
 ledger/dropped_groups | groups | groups dropped so far, for whatever reason
 ledger/failed_groups | groups | of them, those whose workflow or reward failed
@@ -127,25 +127,25 @@ buffer/groups | groups | finished groups that wait for a train step
 gate/running_groups | groups | groups being generated
 gate/live_engines | | engines that take part in the run
 gate/admissible_groups | groups | free places of the admission gate
-gate/standstill_seconds | seconds | no group is running, waiting or admissible, and too few are finished for a batch
-buffer/untaken_seconds | seconds | enough groups for a batch are finished, and the trainer has none in training
-sync/unloaded_seconds | seconds | no engine has loaded the newest published weights
+gate/stalled_seconds | seconds | no group is running, waiting or admissible, and too few are finished for a batch
+buffer/batch_unclaimed_seconds | seconds | enough groups for a batch are finished, and the trainer has none in training
+weight_sync/unloaded_seconds | seconds | no engine has loaded the newest published weights
 memory/trainer_peak_bytes | bytes | most main memory that rank 0 of the trainer has held so far
 memory/accelerator_peak_bytes | bytes | most accelerator memory that rank 0 has allocated so far
 engine/version | versions | version that the engine has loaded
 engine/running_requests | requests | requests in the engine
 engine/waiting_requests | requests | requests that the engine took in and does not decode yet
-engine/kv_share | share | of the engine's KV cache, in use by running requests
+engine/kv_cache_frac | fraction | of the engine's KV cache, in use by running requests
 engine/window | requests | completions that the worker keeps in the engine at most, by what the engine says of itself
 engine/retractions | | requests taken off so far because the KV cache was full, weight loads not counted
-engine/prefix_hit_share | share | input tokens whose keys and values the engine had already
+engine/prefix_cache_hit_frac | fraction | input tokens whose keys and values the engine had already
 engine/restarts | | restarts of the engine so far
 reward/latency_p50_seconds | seconds | median time from a completion's arrival at the reward service to its score, waiting included
 reward/latency_p95_seconds | seconds | its 95th percentile
 reward/scored | | completions scored so far
 reward/verifier_errors | | completions without a score so far because the reward function failed; never a reward of 0
 reward/sandbox_errors | | completions or tool calls without a result so far because the sandbox failed
-reward/weak_share | share | scores that the completion's own code could have forged
+reward/forgeable_frac | fraction | scores that the completion's own code could have forged
 sandbox/runs | | sandboxes run so far
 sandbox/tests | | programs and tests run in them so far
 sandbox/timeouts | | of those, stopped at their time limit
@@ -157,25 +157,25 @@ session/timeouts | groups | groups dropped so far because an agent left them alo
 session/refused_staleness | | requests for a session that the admission gate refused so far: too far ahead of the trainer
 session/refused_concurrency | | the same: max_concurrent_groups are running
 session/refused_other | | the same for another reason, such as a weight load or an evaluation
-relay/requests | | requests to the worker's sessions so far that came through the relay
-relay/bytes | bytes | bodies of those requests and of their answers
+tunnel/requests | | requests to the worker's sessions so far that came through the relay
+tunnel/bytes | bytes | bodies of those requests and of their answers
 sft/loss | nats | warm start: token mean loss
-sft/greedy_accuracy | share | warm start: validation rows whose every target token is the model's first choice
+sft/greedy_accuracy | fraction | warm start: validation rows whose every target token is the model's first choice
 sft/learning_rate | | warm start: learning rate
-eval/greedy | share | mean score of the greedy completions at a pinned version
-eval/greedy_low | share | lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts
-eval/greedy_high | share | upper end of that interval
-eval/sampled | share | avg@k: mean score of the k sampled completions of each prompt at a pinned version
-eval/sampled_low | share | lower end of its 95 % interval, bootstrap over prompts
-eval/sampled_high | share | upper end of that interval
-eval/pass_at_k | share | prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples
-eval/pass_at_k_low | share | lower end of its 95 % interval
-eval/pass_at_k_high | share | upper end of that interval
-eval/accuracy | share | right completions (score of evaluation.success_score or more): of the greedy ones, without them of the sampled ones
-eval/accuracy_low | share | lower end of its 95 % interval: Wilson's for one completion a prompt, else bootstrap over prompts
-eval/accuracy_high | share | upper end of that interval
+eval/greedy | fraction | mean score of the greedy completions at a pinned version
+eval/greedy_low | fraction | lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts
+eval/greedy_high | fraction | upper end of that interval
+eval/sampled | fraction | avg@k: mean score of the k sampled completions of each prompt at a pinned version
+eval/sampled_low | fraction | lower end of its 95 % interval, bootstrap over prompts
+eval/sampled_high | fraction | upper end of that interval
+eval/pass_at_k | fraction | prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples
+eval/pass_at_k_low | fraction | lower end of its 95 % interval
+eval/pass_at_k_high | fraction | upper end of that interval
+eval/accuracy | fraction | right completions (score of evaluation.success_score or more): of the greedy ones, without them of the sampled ones
+eval/accuracy_low | fraction | lower end of its 95 % interval: Wilson's for one completion a prompt, else bootstrap over prompts
+eval/accuracy_high | fraction | upper end of that interval
 eval/mean_tokens | tokens | mean length of the evaluation's completions
-eval/truncated_share | share | of them, those that ended at the length limit
+eval/truncated_frac | fraction | of them, those that ended at the length limit
 eval/seconds | seconds | an engine was leased for the evaluation
 evaluator/busy_seconds | seconds | since its last point, an evaluator's engine had requests; it is none of the run's engines
 """
@@ -184,7 +184,7 @@ evaluator/busy_seconds | seconds | since its last point, an evaluator's engine h
 _HISTOGRAMS = """
 staleness/consumed_trajectories | versions | trajectories of the step's batch by staleness
 staleness/consumed_tokens | versions | tokens of the step's batch by the lag of the version that sampled them
-length/response_tokens | tokens | trajectories of the step's batch by completion length; a bucket is named by its least length: 1, 2, 3, 4, 6, 8, 12, 16, 24 ...
+response_length/tokens | tokens | trajectories of the step's batch by completion length; a bucket is named by its least length: 1, 2, 3, 4, 6, 8, 12, 16, 24 ...
 staleness/dropped_tokens | versions | tokens dropped since the step before, for any reason, by their lag when they were dropped
 """
 
@@ -194,22 +194,22 @@ _LEFT_OUT = """
 reward by component, reward by environment | a run has one reward function; the parts of a score are kept with each trajectory
 advantage/abs_mean | advantage/mean and advantage/std say as much
 rollout/repetition | a reward of your own measures it where it matters
-stop reasons other than the length limit | what is neither cut off nor failed has stopped by itself: length/truncated_share, ledger/failed_groups
+stop reasons other than the length limit | what is neither cut off nor failed has stopped by itself: response_length/truncated_frac, ledger/failed_groups
 loss/kl, loss/entropy_bonus | policy/reference_kl and policy/entropy, without their coefficients
 policy/kl_k3 from the proximal to the current policy | policy/approx_kl is its k1 estimate, policy/ratio_min and policy/ratio_max its extremes
 optim/update_rms | optim/learning_rate and optim/grad_norm; AdamW's update is about the learning rate a weight
 mismatch/k3_kl, mismatch/prob_pearson, mismatch/ppl_ratio, mismatch/p99 | of the same differences as mismatch/logprob_abs_mean and _max, on which the verdict is
-importance weights: least, p99, by sequence | weight/mean, weight/std and weight/max are by token; weight/masked_share is of the level that the algorithm uses
+importance weights: least, p99, by sequence | importance_ratio/mean, importance_ratio/std and importance_ratio/max are by token; importance_ratio/masked_frac is of the level that the algorithm uses
 importance weights: veto | there is no veto: a weight over its limit is masked or capped, and counted
-importance weights: chi-squared | follows from weight/mean and weight/effective_share: mean^2 / effective_share - 1
+importance weights: chi-squared | follows from importance_ratio/mean and importance_ratio/effective_sample_frac: mean^2 / effective_sample_frac - 1
 staleness/p50 | the histogram staleness/consumed_trajectories has all quantiles
 buffer/capacity, buffer/age, admission blocked | the gate is the capacity: gate/admissible_groups; how old a group is counts in versions: staleness/mean
 perf/tokens_per_s_per_gpu, perf/gpu_hours, perf/cost | usage by slot is counted by the control plane, for all runs: `oolong pool usage`
 perf/mfu | the peak of a device is not known to a run; the tests for a GPU print it for known devices
 time/h2d, time/optim | part of time/train_seconds: transfers and kernels run beside the host's clock
-idle by cause | of the trainer time/wait_batch_seconds and time/straggler_wait_seconds, of an engine sync/paused_seconds and eval/seconds
-sync/bytes, sync/gbps, sync/density | the whole weights are published each time: size over time/write_seconds and sync/load_seconds
-pack/padding, pack/dummy | rows have no padding; pack/bin_use counts what a budget leaves unused
+idle by cause | of the trainer time/wait_batch_seconds and time/straggler_wait_seconds, of an engine weight_sync/paused_seconds and eval/seconds
+sync/bytes, sync/gbps, sync/density | the whole weights are published each time: size over time/write_seconds and weight_sync/load_seconds
+pack/padding, pack/dummy | rows have no padding; packing/utilization counts what a budget leaves unused
 engine/ttft, engine/tpot | nobody waits for one token of a rollout; perf/generated_tokens_per_second is the pace of all
 environment latency | what the environment does is part of the rollout; failures are in ledger/failed_groups
 memory reserved, shared memory | memory/accelerator_peak_bytes is what was allocated; weights travel by files

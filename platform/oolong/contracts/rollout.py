@@ -235,7 +235,7 @@ class EvaluationResult(Message, frozen=True, kw_only=True):
     greedy_scores: list[float]  # [prompts], or none
     sampled_scores: list[list[float]]  # [prompts][samples]
     mean_tokens: float
-    truncated_share: float = 0.0
+    truncated_frac: float = 0.0
     seconds: float
     texts: list[SampledText] = []  # of a task that is texts_only
 

@@ -294,7 +294,7 @@ async def an_engine_says_how_busy_it_is(subject: Subject) -> None:
         taken_back(generation)
     assert busy is not None
     assert busy.running_requests + busy.waiting_requests == 4
-    assert 0 < busy.kv_share < 1
+    assert 0 < busy.kv_cache_frac < 1
 
 
 async def an_idle_engine_flushes(subject: Subject) -> None:

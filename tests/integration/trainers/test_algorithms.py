@@ -55,7 +55,7 @@ def test_run_with_critic_reference_and_user_loss_reports_their_metrics(whole: An
         assert values["value/loss"] > 0 and values["time/values_seconds"] > 0
         assert values["time/reference_seconds"] > 0
         assert (values["policy/reference_kl"] > 0) == (step > 1)  # before the first step they are one
-        assert 0 < values["length/overlong_share"] <= 1 and values["reward/overlong_penalty_mean"] < 0
+        assert 0 < values["response_length/overlong_frac"] <= 1 and values["reward/overlong_penalty_mean"] < 0
         phases = (
             "wait_batch", "prepare", "proximal", "reference", "values", "train", "publish", "checkpoint",
         )  # fmt: skip

@@ -90,8 +90,8 @@ def test_losses_and_gradient_norms_of_two_ranks_equal_those_of_one(
     assert two["losses"] == pytest.approx(one["losses"], abs=2e-6)
     assert two["norms"] == pytest.approx(one["norms"], rel=2e-5)
     assert two["metrics"] == pytest.approx(
-        {**one["metrics"], "pack/microbatches": two["metrics"]["pack/microbatches"],
-         "pack/tokens": two["metrics"]["pack/tokens"]}, rel=1e-3, abs=1e-5,
+        {**one["metrics"], "packing/microbatches": two["metrics"]["packing/microbatches"],
+         "packing/tokens": two["metrics"]["packing/tokens"]}, rel=1e-3, abs=1e-5,
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_two_ranks_equal_one_rank_with_every_loss_term(
     assert two["critic_losses"] == pytest.approx(one["critic_losses"], rel=1e-4)
     assert two["critic_norms"] == pytest.approx(one["critic_norms"], rel=1e-3)
     assert len(one["critic_losses"]) == (8 if algorithm == "critic and KL" else 0)
-    for name in ("advantage/std", "policy/reference_kl", "weight/masked_share"):
+    for name in ("advantage/std", "policy/reference_kl", "importance_ratio/masked_frac"):
         assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-3, abs=1e-5), name
 
 
@@ -174,7 +174,7 @@ def test_checkpoint_of_two_ranks_resumes_on_one(start_trainer: Callable[..., Any
         plans = plan_batch(
             batches(version), version=version, num_ranks=2, minibatches=2, token_budget=4096, flops=flops
         )
-        told = two.points()[version + 1]["pack/flops_imbalance"]
+        told = two.points()[version + 1]["packing/flops_imbalance"]
         assert told == pytest.approx(flops_imbalance(plans, flops)) and told > 1.0
     with FakeController(batches, trained=4) as controller:
         one = start_trainer(spec, controller_url=controller.url, resume_directory=str(first))

@@ -97,10 +97,12 @@ def test_run_checks_packing_once_and_reports_packing_metrics(
             for group in groups
         ]
         halves = [sum(map(sum, lengths[:2])), sum(map(sum, lengths[2:]))]  # tokens of the two minibatches
-        assert values["pack/tokens"] == sum(halves)
-        assert values["pack/microbatches"] >= sum(-(-tokens // 256) for tokens in halves)
-        assert values["pack/bin_use"] == pytest.approx(sum(halves) / (values["pack/microbatches"] * 256))
-        assert values["pack/flops_imbalance"] == pytest.approx(1.0)
+        assert values["packing/tokens"] == sum(halves)
+        assert values["packing/microbatches"] >= sum(-(-tokens // 256) for tokens in halves)
+        assert values["packing/utilization"] == pytest.approx(
+            sum(halves) / (values["packing/microbatches"] * 256)
+        )
+        assert values["packing/flops_imbalance"] == pytest.approx(1.0)
 
 
 def test_phase_times_add_up_to_the_time_between_steps(

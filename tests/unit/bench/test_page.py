@@ -29,8 +29,8 @@ def made_up(setting: EmulatedSetting, *, seconds_per_step: float) -> Measured:
         setting={"eta": setting.max_staleness}, devices=setting.devices, wall_seconds=wall, steps=4, tokens=1e6,
         trainer_seconds={phase: share * wall for phase, share in phases.items()},
         engine_wall_seconds=wall, engine_seconds={"decode": 0.7 * wall, "re_prefill": 0.1 * wall, "idle": 0.2 * wall},
-        generated_tokens=1.1e6, mean_batch=100.0, mean_context=5e5, engines_late_share=0.0,
-        staleness={"mean": 2.5, "max": 5, "share_over_configured": 0.1}, cpu_share=0.1, machine_cpu_share=0.3,
+        generated_tokens=1.1e6, mean_batch=100.0, mean_context=5e5, engines_late_frac=0.0,
+        staleness={"mean": 2.5, "max": 5, "exceeded_frac": 0.1}, cpu_share=0.1, machine_cpu_share=0.3,
         floors_missed=0, floors=4, ledger_balances=True, requests_interrupted=10,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_the_measures_are_ratios_and_shares_of_the_runs() -> None:
     assert found["async_over_sync_eta4"]["value"] == pytest.approx(3.0)
     assert found["interruptible_over_not"]["value"] == pytest.approx(1.25)
     # 0.01 of 200 s, and 3.08 GB by 1.63 s a GB that the emulation leaves out of publication and step.
-    assert found["weight_sync_share"]["value"] == pytest.approx((2 + 5.02) / (200 + 5.02), rel=1e-3)
+    assert found["weight_sync_frac"]["value"] == pytest.approx((2 + 5.02) / (200 + 5.02), rel=1e-3)
     assert found["trainer_idle_fraction"]["value"] == pytest.approx(0.1)
     assert found["rollout_idle_fraction"]["value"] == pytest.approx(0.2)
     assert [row["eta"] for row in found["async_over_sync_by_eta"]["settings"]["by_eta"]] == [0, 1, 2, 4, 8]

@@ -75,7 +75,7 @@ def test_the_dashboard_asks_only_for_metrics_of_the_catalogue() -> None:
 def test_a_metric_that_ends_in_a_unit_has_that_unit() -> None:
     for metric in [*METRICS.values(), *HISTOGRAMS.values()]:
         assert "/" in metric.name and len(metric.help) > 10, metric
-        for ending, unit in (("_seconds", "seconds"), ("_share", "share"), ("_bytes", "bytes")):
+        for ending, unit in (("_seconds", "seconds"), ("_frac", "fraction"), ("_bytes", "bytes")):
             if metric.name.endswith(ending):
                 assert metric.unit == unit, metric
 
@@ -83,32 +83,32 @@ def test_a_metric_that_ends_in_a_unit_has_that_unit() -> None:
 # What the trainers of this field report, and under which name it is here. Everything else of theirs is in LEFT_OUT.
 OF_THE_FIELD = """
 reward/mean,std,min,max = reward/mean reward/std reward/min reward/max
-group/reward_std_mean,solved_all,solved_none,zero_variance = group/reward_std_mean group/solved_all_share group/solved_none_share group/zero_variance_share
+group/reward_std_mean,solved_all,solved_none,zero_variance = group/reward_std_mean group/all_correct_frac group/none_correct_frac group/zero_variance_frac
 advantage/mean,std = advantage/mean advantage/std
-length/response_mean,p50,p95,p99,max = length/response_mean length/response_p50 length/response_p95 length/response_p99 length/response_max
-length/cv,truncated,consumed_minus_generated = length/variation length/truncated_share length/kept_over_finished
+response_length/mean,p50,p95,p99,max = response_length/mean response_length/p50 response_length/p95 response_length/p99 response_length/max
+length/cv,truncated,consumed_minus_generated = response_length/cv response_length/truncated_frac response_length/selection_bias
 rollout/error_frac,turns/mean = ledger/failed_groups workflow/turns_mean
 loss/policy,value = loss/policy value/loss
-policy/entropy,clip_frac_low,clip_frac_high,dual_clip_frac = policy/entropy policy/clip_low_share policy/clip_high_share policy/dual_clip_share
-policy/masked_frac,approx_kl,kl_ref = weight/masked_share policy/approx_kl policy/reference_kl
-optim/grad_norm,clipped_frac,lr,nonfinite_skips = optim/grad_norm optim/grad_norm_clipped_share optim/learning_rate optim/nonfinite_skips
-mismatch/logp_abs_diff_mean,max = mismatch/logprob_abs_mean mismatch/logprob_abs_max mismatch/lag0_abs_mean mismatch/tokens
-is/mean,std,max,ess_frac,truncated_frac = weight/mean weight/std weight/max weight/effective_share weight/masked_share weight/abs_log_mean
+policy/entropy,clip_frac_low,clip_frac_high,dual_clip_frac = policy/entropy policy/clip_low_frac policy/clip_high_frac policy/dual_clip_frac
+policy/masked_frac,approx_kl,kl_ref = importance_ratio/masked_frac policy/approx_kl policy/reference_kl
+optim/grad_norm,clipped_frac,lr,skipped_steps = optim/grad_norm optim/grad_norm_clipped_frac optim/learning_rate optim/skipped_steps
+mismatch/logp_abs_diff_mean,max = mismatch/logprob_abs_mean mismatch/logprob_abs_max mismatch/on_policy_abs_mean mismatch/tokens
+is/mean,std,max,ess_frac,truncated_frac = importance_ratio/mean importance_ratio/std importance_ratio/max importance_ratio/effective_sample_frac importance_ratio/masked_frac importance_ratio/abs_log_mean
 staleness/mean,max,p95,hist = staleness/mean staleness/max staleness/p95 staleness/consumed_trajectories staleness/consumed_tokens
-staleness/version_span,token_weighted,interrupted = staleness/version_span_mean staleness/version_span_max staleness/token_mean staleness/interrupted_share
-staleness/dropped,violations = staleness/dropped_token_share staleness/dropped_tokens staleness/over_bound_share
-buffer/depth,rollout/in_flight,queued,paused = buffer/groups gate/running_groups engine/waiting_requests sync/paused_seconds
+staleness/version_span,token_weighted,interrupted = staleness/version_span_mean staleness/version_span_max staleness/token_mean staleness/interrupted_frac
+staleness/dropped,violations = staleness/dropped_token_frac staleness/dropped_tokens staleness/exceeded_frac
+buffer/depth,rollout/in_flight,queued,paused = buffer/groups gate/running_groups engine/waiting_requests weight_sync/paused_seconds
 perf/tokens_per_s,gen_tokens_per_s,samples_per_s = perf/trained_tokens_per_second perf/generated_tokens_per_second perf/trajectories_per_second
 time/step,wait_batch,pack,prox_logp,fwd_bwd = time/step_seconds time/wait_batch_seconds time/prepare_seconds time/proximal_seconds time/train_seconds
 time/weight_sync,ckpt,eval,reward = time/publish_seconds time/checkpoint_seconds eval/seconds reward/latency_p50_seconds
-idle/trainer_frac,rollout_frac = idle/trainer_share idle/rollout_share
-sync/total,gather,transfer,pause,version_skew = time/publish_seconds time/gather_seconds time/write_seconds sync/load_seconds sync/paused_seconds sync/delay_seconds
-pack/bin_util,flops_imbalance,microbatches = pack/bin_use pack/flops_imbalance pack/microbatches
-engine/running,waiting,kv_usage,prefix_hit,preemptions,restarts,version = engine/running_requests engine/waiting_requests engine/kv_share engine/prefix_hit_share engine/retractions engine/restarts engine/version
+idle/trainer_frac,rollout_frac = idle/trainer_frac idle/rollout_frac
+sync/total,gather,transfer,pause,version_skew = time/publish_seconds time/gather_seconds time/write_seconds weight_sync/load_seconds weight_sync/paused_seconds weight_sync/delay_seconds
+pack/bin_util,flops_imbalance,microbatches = packing/utilization packing/flops_imbalance packing/microbatches
+engine/running,waiting,kv_usage,prefix_hit,preemptions,restarts,version = engine/running_requests engine/waiting_requests engine/kv_cache_frac engine/prefix_cache_hit_frac engine/retractions engine/restarts engine/version
 reward/latency_p95,timeouts = reward/latency_p95_seconds sandbox/timeouts
 mem/gpu_peak_alloc,host_rss = memory/accelerator_peak_bytes memory/trainer_peak_bytes
 ledger/generated,consumed,discarded = ledger/generated_tokens ledger/trained_tokens ledger/dropped_tokens ledger/lost_tokens
-eval/avg@k,pass@k,len,trunc = eval/sampled eval/pass_at_k eval/mean_tokens eval/truncated_share
+eval/avg@k,pass@k,len,trunc = eval/sampled eval/pass_at_k eval/mean_tokens eval/truncated_frac
 """  # noqa: E501
 
 

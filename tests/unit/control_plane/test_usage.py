@@ -27,7 +27,7 @@ STEP = {
     "time/publish_seconds": 5.0,
     "time/checkpoint_seconds": 5.0,
 }
-SHARES = {"idle/rollout_share": 0.25, "sync/engine_paused_share": 0.05}
+SHARES = {"idle/rollout_frac": 0.25, "weight_sync/engine_paused_frac": 0.05}
 TOKENS = {"generated": 900, "trained": 600, "dropped": {"stale": 120, "filtered": 30}, "lost_to_recovery": 50}
 
 
@@ -167,7 +167,7 @@ def test_shares_stand_for_the_time_since_the_ones_before_within_bounds() -> None
     assert late.working + late.waiting + late.syncing == pytest.approx(60.0)  # a gap is nobody's
     back = spent_by(JobKind.ROLLOUT, [shares(5)], measured_to=10)
     assert (back.working, back.measured_to) == (0.0, 10)
-    odd = spent_by(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_share": None})], measured_to=10)
+    odd = spent_by(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_frac": None})], measured_to=10)
     assert odd.waiting == 0.0 and odd.working == pytest.approx(9.5)
     bad = spent_by(
         JobKind.ROLLOUT, [Points(axis="time", x=9, values={"evaluator/busy_seconds": None})], measured_to=1

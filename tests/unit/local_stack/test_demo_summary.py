@@ -23,7 +23,7 @@ RECORDS = {
         "train_steps": 21,
         "idle": {"trainer": 0.31},
         "weight_sync": {
-            "trainer_blocked_share": 0.011, "mean_seconds": {"gather": 0.012, "write": 0.013}, "versions": 22,
+            "trainer_blocked_frac": 0.011, "mean_seconds": {"gather": 0.012, "write": 0.013}, "versions": 22,
         },
         "engine_mismatch": {
             "tokens_compared": 1408, "versions_covered": 19, "mean_abs_logprob_diff": 1.5e-7, "max": 2.5e-6,
@@ -32,7 +32,7 @@ RECORDS = {
     "controller": {
         "ledger": LEDGER,
         "staleness": {
-            "max_configured": 4, "mean": 1.25, "p95": 3, "max": 5, "share_over_configured": 0.02, "histogram": {"1": 7},
+            "max_configured": 4, "mean": 1.25, "p95": 3, "max": 5, "exceeded_frac": 0.02, "histogram": {"1": 7},
         },
         "interruptions": 41,
         "trajectories_spanning_versions": 37,
@@ -43,8 +43,8 @@ RECORDS = {
         "start": {"prompts": 256, "greedy": 0.91, "sampled": 0.42},
         "end": {"prompts": 256, "greedy": 0.93, "sampled": 0.88},
     },
-    "rollout-0": {"idle": {"rollout": 0.2}, "engine_paused_share": 0.01, "mean_seconds": {"load": 0.1, "paused": 0.2}},
-    "rollout-1": {"idle": {"rollout": 0.4}, "engine_paused_share": 0.03, "mean_seconds": {"load": 0.3, "paused": 0.4}},
+    "rollout-0": {"idle": {"rollout": 0.2}, "engine_paused_frac": 0.01, "mean_seconds": {"load": 0.1, "paused": 0.2}},
+    "rollout-1": {"idle": {"rollout": 0.4}, "engine_paused_frac": 0.03, "mean_seconds": {"load": 0.3, "paused": 0.4}},
 }  # fmt: skip
 Summarise = Callable[[dict[str, Any], list[float]], dict[str, Any]]
 
@@ -102,8 +102,8 @@ def test_every_value_is_the_one_that_was_recorded(summary_of: Summarise) -> None
         "tokens": {"generated": 9000, "trained": 8000, "lost": 100, "dropped": {"run_end": 900}},
         "idle": {"trainer": 0.31, "rollout": pytest.approx(0.3)},
         "weight_sync": {
-            "trainer_blocked_share": 0.011,
-            "engine_paused_share": pytest.approx(0.02),
+            "trainer_blocked_frac": 0.011,
+            "engine_paused_frac": pytest.approx(0.02),
             "mean_seconds": {
                 "gather": 0.012, "write": 0.013, "load": pytest.approx(0.2), "paused": pytest.approx(0.3),
             },

@@ -75,5 +75,5 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
             # Two turns of the policy with the agent's doubt between them, as one trajectory.
             assert [turn.sampled for turn in trajectory.turns][-3:] == [True, False, True]
             assert trajectory.reward in (0.0, 1.0)
-    assert metrics["relay/requests"] > 4 * 4 * 4 and metrics["relay/bytes"] > 10_000
+    assert metrics["tunnel/requests"] > 4 * 4 * 4 and metrics["tunnel/bytes"] > 10_000
     assert metrics["session/branches"] == 0

@@ -52,8 +52,8 @@ def codes(document: dict[str, Any]) -> set[tuple[str, str]]:
 async def test_exact_reward_is_green() -> None:
     document = await tried(build_reward("exact_match", {"extract": "whole"}))
     assert (document["verdict"], document["reasons"]) == ("green", [])
-    assert document["cheats"]["leaked_answer"]["success_share"] == 1.0
-    assert document["cheats"]["all_answers"]["success_share"] == 0.0
+    assert document["cheats"]["leaked_answer"]["success_frac"] == 1.0
+    assert document["cheats"]["all_answers"]["success_frac"] == 0.0
     assert document["calls"] == 2 * 6 * len(ROWS)
     assert set(document["latency_seconds"]) == {"p50", "p95", "max"}
 
@@ -106,11 +106,11 @@ async def test_constant_reward_is_red() -> None:
 async def test_zero_variance_groups_are_amber() -> None:
     samples = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1")
     document = await tried(build_reward("exact_match", {"extract": "whole"}), samples)
-    assert document["zero_variance_share"] == 0.75
+    assert document["zero_variance_frac"] == 0.75
     equal = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1", row=3)[:0]
     equal += [Sample(row=9, source=MODEL, prompt="p", answer="1", completion="1")]
     document = await tried(build_reward("exact_match", {"extract": "whole"}), equal)
-    assert (document["zero_variance_share"], document["verdict"]) == (1.0, "amber")
+    assert (document["zero_variance_frac"], document["verdict"]) == (1.0, "amber")
 
 
 def test_a_slow_reward_is_amber() -> None:

@@ -35,7 +35,7 @@ class LifecycleObserver:
 
     trained_ids: list[str] = field(default_factory=list)  # in the order of their steps; of lost steps none
     dropped: dict[str, int] = field(default_factory=dict)
-    over_bound: int = 0
+    exceeded: int = 0
     standstills: int = 0
     attempts: int = 0
     bounds: set[int] = field(default_factory=set)  # every max staleness that was ever in force
@@ -158,7 +158,7 @@ def check(policy: str, seed: int) -> LifecycleObserver:
     assert len(told.trained_ids) == len(set(told.trained_ids)), where
     assert told.standstills == 0, where
     if policy != "keep":
-        assert told.over_bound == 0, where
+        assert told.exceeded == 0, where
         assert max(told.stalenesses) <= max(told.bounds), where
     if policy != "drop":
         assert set(told.dropped) <= {"error"}, where

@@ -13,22 +13,22 @@ from oolong.contracts.metrics import METRICS
 from oolong.contracts.run_spec import RunSpec
 
 HEALTHY = {
-    "policy/entropy": [1.0] * 60, "weight/mean": [1.01] * 60, "mismatch/logprob_abs_mean": [1e-3] * 60,
-    "policy/clip_low_share": [0.05] * 60, "policy/clip_high_share": [0.05] * 60, "optim/grad_norm": [0.5] * 60,
-    "optim/nonfinite_skips": [0.0] * 60, "group/zero_variance_share": [0.3] * 60, "group/solved_all_share": [0.1] * 60,
+    "policy/entropy": [1.0] * 60, "importance_ratio/mean": [1.01] * 60, "mismatch/logprob_abs_mean": [1e-3] * 60,
+    "policy/clip_low_frac": [0.05] * 60, "policy/clip_high_frac": [0.05] * 60, "optim/grad_norm": [0.5] * 60,
+    "optim/skipped_steps": [0.0] * 60, "group/zero_variance_frac": [0.3] * 60, "group/all_correct_frac": [0.1] * 60,
     "reward/mean": [n / 60 for n in range(60)],
-    "length/truncated_share": [0.02] * 60, "idle/trainer_share": [0.05] * 60,
-    "staleness/over_bound_share": [0.0] * 60, "time/publish_seconds": [0.1] * 60, "time/step_seconds": [10.0] * 60,
-    "weight/std": [0.2] * 60, "weight/effective_share": [0.9] * 60, "reward/std": [0.4] * 60,
+    "response_length/truncated_frac": [0.02] * 60, "idle/trainer_frac": [0.05] * 60,
+    "staleness/exceeded_frac": [0.0] * 60, "time/publish_seconds": [0.1] * 60, "time/step_seconds": [10.0] * 60,
+    "importance_ratio/std": [0.2] * 60, "importance_ratio/effective_sample_frac": [0.9] * 60, "reward/std": [0.4] * 60,
     "memory/trainer_peak_bytes": [4e9] * 10 + [5e9] * 50,
 }  # fmt: skip
 START = {"policy/entropy": [1.0] * 20, "mismatch/logprob_abs_mean": [1e-3] * 20, "reward/std": [0.4] * 20}
 TIMES = {
-    "idle/rollout_share": [[0.1] * 12], "engine/restarts": [[0.0, 1.0]], "reward/scored": [[1000.0]],
+    "idle/rollout_frac": [[0.1] * 12], "engine/restarts": [[0.0, 1.0]], "reward/scored": [[1000.0]],
     "reward/verifier_errors": [[3.0]], "buffer/groups": [[8.0, 64.0] * 20],
     "ledger/failed_groups": [[0.0, 1.0]], "ledger/trained_groups": [[0.0, 400.0]],
-    "gate/standstill_seconds": [[0.0, 5.0]], "buffer/untaken_seconds": [[90.0, 20.0]],
-    "sync/unloaded_seconds": [[60.0]],
+    "gate/stalled_seconds": [[0.0, 5.0]], "buffer/batch_unclaimed_seconds": [[90.0, 20.0]],
+    "weight_sync/unloaded_seconds": [[60.0]],
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
     [
         ("entropy_collapse", window({"policy/entropy": [1.0] * 50 + [0.2] * 10}), "20% of its start"),
         ("entropy_jump", window({"policy/entropy": [0.5] * 55 + [1.2] * 5}), "from 0.5 to 1.2"),
-        ("weight_off", window({"weight/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
+        ("weight_off", window({"importance_ratio/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
         ("mismatch_drift", window({"mismatch/logprob_abs_mean": [1e-3] * 59 + [2e-2]}), "20.0 times the start"),
         (
             "mismatch_drift",
@@ -61,8 +61,16 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
             "by none at the start",
         ),
         ("mismatch_large", window({"mismatch/logprob_abs_mean": [0.2] * 60}, start={}), "0.2 nats a token over 3"),
-        ("weight_spread", window({"weight/std": [0.2] * 55 + [1.5] * 5}), "1.5 around its mean over 5 steps (chi-sq"),
-        ("few_effective", window({"weight/effective_share": [0.9] * 55 + [0.2] * 5}), "for 20% of its tokens"),
+        (
+            "weight_spread",
+            window({"importance_ratio/std": [0.2] * 55 + [1.5] * 5}),
+            "1.5 around its mean over 5 steps (chi-sq",
+        ),
+        (
+            "few_effective",
+            window({"importance_ratio/effective_sample_frac": [0.9] * 55 + [0.2] * 5}),
+            "for 20% of its tokens",
+        ),
         ("reward_constant", window({"reward/std": [0.4] * 50 + [0.01] * 10}), "spread by 0.01, 2% of their start"),
         (
             "buffer_full",
@@ -80,18 +88,18 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
             window(times={"ledger/failed_groups": [[7.0, 17.0]], "ledger/trained_groups": [[400.0, 490.0]]}),
             "10.0% of the groups",
         ),
-        ("clipping", window({"policy/clip_high_share": [0.3] * 60}), "35% of the loss tokens"),
+        ("clipping", window({"policy/clip_high_frac": [0.3] * 60}), "35% of the loss tokens"),
         ("gradient_spike", window({"optim/grad_norm": [0.5] * 59 + [4.0]}), "is 4, usually 0.5"),
-        ("nonfinite_steps", window({"optim/nonfinite_skips": [0.0] * 59 + [2.0]}), "2 train steps"),
-        ("no_signal", window({"group/zero_variance_share": [0.9] * 60}), "90% of the groups"),
+        ("nonfinite_steps", window({"optim/skipped_steps": [0.0] * 59 + [2.0]}), "2 train steps"),
+        ("no_signal", window({"group/zero_variance_frac": [0.9] * 60}), "90% of the groups"),
         ("reward_flat", window({"reward/mean": [0.4, 0.6] * 30}), "within its noise"),
-        ("truncated", window({"length/truncated_share": [0.1] * 50 + [0.3] * 10}), "30% of the completions"),
-        ("trainer_idle", window({"idle/trainer_share": [0.5] * 60}), "waited 50% of 10 steps"),
-        ("rollout_idle", window(times={"idle/rollout_share": [[0.5] * 12, [0.1] * 12]}), "idle 30%"),
-        ("over_bound", window({"staleness/over_bound_share": [0.2] * 60}), "20% of what was trained on"),
+        ("truncated", window({"response_length/truncated_frac": [0.1] * 50 + [0.3] * 10}), "30% of the completions"),
+        ("trainer_idle", window({"idle/trainer_frac": [0.5] * 60}), "waited 50% of 10 steps"),
+        ("rollout_idle", window(times={"idle/rollout_frac": [[0.5] * 12, [0.1] * 12]}), "idle 30%"),
+        ("over_bound", window({"staleness/exceeded_frac": [0.2] * 60}), "20% of what was trained on"),
         (
             "over_bound",
-            window({"staleness/over_bound_share": [0.0] * 59 + [0.01]}, bound_holds=True),
+            window({"staleness/exceeded_frac": [0.0] * 59 + [0.01]}, bound_holds=True),
             "on_straggler promises",
         ),
         ("slow_sync", window({"time/publish_seconds": [2.0] * 60}), "20% of 10 steps"),
@@ -109,9 +117,9 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
             "11 minutes after its slots were leased, still: load the model into the engine",
         ),
         ("engine_boot", window(failed_boots=["rollout-0: out of memory"]), "rollout-0: out of memory"),
-        ("gate_closed", window(times={"gate/standstill_seconds": [[115.0, 180.0]]}), "for 3 minutes no group"),
-        ("batch_untaken", window(times={"buffer/untaken_seconds": [[600.0]]}), "finished for 10 minutes"),
-        ("weights_unloaded", window(times={"sync/unloaded_seconds": [[360.0]]}), "for 6 minutes no engine"),
+        ("gate_closed", window(times={"gate/stalled_seconds": [[115.0, 180.0]]}), "for 3 minutes no group"),
+        ("batch_untaken", window(times={"buffer/batch_unclaimed_seconds": [[600.0]]}), "finished for 10 minutes"),
+        ("weights_unloaded", window(times={"weight_sync/unloaded_seconds": [[360.0]]}), "for 6 minutes no engine"),
     ],
 )  # fmt: skip
 def test_a_rule_speaks_up_at_its_illness_and_alone(rule: str, ill: Window, says: str) -> None:
@@ -146,12 +154,12 @@ def test_before_the_first_step_a_run_is_stalled_by_its_time_of_generation_and_no
 def test_a_buffer_that_nobody_takes_from_is_no_slow_trainer() -> None:
     full = {"buffer/groups": [[64.0] * 50], "ledger/trained_groups": [[400.0] * 50]}
     assert judge(window(times=full, buffer_places=64)) == {}
-    untaken = full | {"buffer/untaken_seconds": [[400.0]]}
+    untaken = full | {"buffer/batch_unclaimed_seconds": [[400.0]]}
     assert set(judge(window(times=untaken, buffer_places=64))) == {"batch_untaken"}
 
 
 def test_a_reward_that_is_solved_is_not_flat() -> None:
-    assert judge(window({"reward/mean": [1.0] * 60, "group/solved_all_share": [0.95] * 60})) == {}
+    assert judge(window({"reward/mean": [1.0] * 60, "group/all_correct_frac": [0.95] * 60})) == {}
 
 
 def test_the_fields_that_an_advice_names_exist() -> None:

@@ -133,9 +133,9 @@ def test_a_boot_that_takes_long_says_at_which_stage_it_is(world: World) -> None:
 @pytest.mark.parametrize(
     ("metric", "rule"),
     [
-        ("gate/standstill_seconds", "gate_closed"),
-        ("buffer/untaken_seconds", "batch_untaken"),
-        ("sync/unloaded_seconds", "weights_unloaded"),
+        ("gate/stalled_seconds", "gate_closed"),
+        ("buffer/batch_unclaimed_seconds", "batch_untaken"),
+        ("weight_sync/unloaded_seconds", "weights_unloaded"),
     ],
 )
 def test_a_standstill_opens_a_critical_alert_and_degrades_the_run_until_it_is_over(

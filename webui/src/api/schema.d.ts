@@ -15347,23 +15347,23 @@ export interface operations {
                      *           "help": "mean over groups of the standard deviation of a group's rewards: how much signal there is"
                      *         },
                      *         {
-                     *           "name": "group/zero_variance_share",
-                     *           "unit": "share",
+                     *           "name": "group/zero_variance_frac",
+                     *           "unit": "fraction",
                      *           "help": "groups of the batch whose rewards are all equal: no gradient under group normalisation"
                      *         },
                      *         {
-                     *           "name": "group/solved_all_share",
-                     *           "unit": "share",
+                     *           "name": "group/all_correct_frac",
+                     *           "unit": "fraction",
                      *           "help": "groups whose every rollout has the best reward seen in the batch"
                      *         },
                      *         {
-                     *           "name": "group/filtered_share",
-                     *           "unit": "share",
+                     *           "name": "group/filtered_frac",
+                     *           "unit": "fraction",
                      *           "help": "groups finished since the step before that rollout.filter dropped"
                      *         },
                      *         {
-                     *           "name": "group/solved_none_share",
-                     *           "unit": "share",
+                     *           "name": "group/none_correct_frac",
+                     *           "unit": "fraction",
                      *           "help": "groups whose every rollout has the worst reward seen in the batch"
                      *         },
                      *         {
@@ -15377,38 +15377,38 @@ export interface operations {
                      *           "help": "its standard deviation"
                      *         },
                      *         {
-                     *           "name": "length/response_mean",
+                     *           "name": "response_length/mean",
                      *           "unit": "tokens",
                      *           "help": "mean completion length of the batch, in tokens that the policy sampled"
                      *         },
                      *         {
-                     *           "name": "length/response_max",
+                     *           "name": "response_length/max",
                      *           "unit": "tokens",
                      *           "help": "longest completion of the batch, likewise"
                      *         },
                      *         {
-                     *           "name": "length/response_p50",
+                     *           "name": "response_length/p50",
                      *           "unit": "tokens",
                      *           "help": "median completion length of the batch"
                      *         },
                      *         {
-                     *           "name": "length/response_p95",
+                     *           "name": "response_length/p95",
                      *           "unit": "tokens",
                      *           "help": "95th percentile of those lengths"
                      *         },
                      *         {
-                     *           "name": "length/response_p99",
+                     *           "name": "response_length/p99",
                      *           "unit": "tokens",
                      *           "help": "99th percentile of those lengths"
                      *         },
                      *         {
-                     *           "name": "length/variation",
+                     *           "name": "response_length/cv",
                      *           "unit": "",
                      *           "help": "standard deviation of those lengths over their mean: how long the tail is"
                      *         },
                      *         {
-                     *           "name": "length/truncated_share",
-                     *           "unit": "share",
+                     *           "name": "response_length/truncated_frac",
+                     *           "unit": "fraction",
                      *           "help": "completions that ended at the length limit"
                      *         },
                      *         {
@@ -15427,32 +15427,32 @@ export interface operations {
                      *           "help": "mean number of tool calls in a trajectory"
                      *         },
                      *         {
-                     *           "name": "workflow/environment_tokens_share",
-                     *           "unit": "share",
+                     *           "name": "workflow/environment_tokens_frac",
+                     *           "unit": "fraction",
                      *           "help": "tokens of the batch's trajectories that the environment wrote: they are read and not trained on"
                      *         },
                      *         {
-                     *           "name": "length/overlong_share",
-                     *           "unit": "share",
+                     *           "name": "response_length/overlong_frac",
+                     *           "unit": "fraction",
                      *           "help": "rollouts whose longest turn has an overlong penalty"
                      *         },
                      *         {
-                     *           "name": "length/masked_share",
-                     *           "unit": "share",
+                     *           "name": "response_length/masked_frac",
+                     *           "unit": "fraction",
                      *           "help": "completions left out of the loss because they ended at the length limit"
                      *         },
                      *         {
-                     *           "name": "length/kept_mean",
+                     *           "name": "response_length/trained_mean",
                      *           "unit": "tokens",
                      *           "help": "mean sampled length of the trajectories taken for training so far"
                      *         },
                      *         {
-                     *           "name": "length/dropped_mean",
+                     *           "name": "response_length/dropped_mean",
                      *           "unit": "tokens",
                      *           "help": "mean sampled length of the finished trajectories dropped as stale so far"
                      *         },
                      *         {
-                     *           "name": "length/kept_over_finished",
+                     *           "name": "response_length/selection_bias",
                      *           "unit": "",
                      *           "help": "mean length of what is trained on over that of all that was finished; below 1, drops prefer short completions"
                      *         },
@@ -15472,18 +15472,18 @@ export interface operations {
                      *           "help": "mean entropy of the current policy on loss tokens"
                      *         },
                      *         {
-                     *           "name": "policy/clip_low_share",
-                     *           "unit": "share",
+                     *           "name": "policy/clip_low_frac",
+                     *           "unit": "fraction",
                      *           "help": "loss tokens clipped from below"
                      *         },
                      *         {
-                     *           "name": "policy/clip_high_share",
-                     *           "unit": "share",
+                     *           "name": "policy/clip_high_frac",
+                     *           "unit": "fraction",
                      *           "help": "loss tokens clipped from above"
                      *         },
                      *         {
-                     *           "name": "policy/dual_clip_share",
-                     *           "unit": "share",
+                     *           "name": "policy/dual_clip_frac",
+                     *           "unit": "fraction",
                      *           "help": "loss tokens of negative advantage whose ratio was over dual_clip"
                      *         },
                      *         {
@@ -15512,33 +15512,33 @@ export interface operations {
                      *           "help": "k1 estimate of the KL from the proximal to the current policy on the tokens with an advantage of the step's last minibatch, before its update"
                      *         },
                      *         {
-                     *           "name": "weight/mean",
+                     *           "name": "importance_ratio/mean",
                      *           "unit": "",
                      *           "help": "mean of w, proximal over behaviour probability"
                      *         },
                      *         {
-                     *           "name": "weight/std",
+                     *           "name": "importance_ratio/std",
                      *           "unit": "",
                      *           "help": "standard deviation of w"
                      *         },
                      *         {
-                     *           "name": "weight/effective_share",
-                     *           "unit": "share",
+                     *           "name": "importance_ratio/effective_sample_frac",
+                     *           "unit": "fraction",
                      *           "help": "effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)"
                      *         },
                      *         {
-                     *           "name": "weight/max",
+                     *           "name": "importance_ratio/max",
                      *           "unit": "",
                      *           "help": "largest w of the batch"
                      *         },
                      *         {
-                     *           "name": "weight/abs_log_mean",
+                     *           "name": "importance_ratio/abs_log_mean",
                      *           "unit": "nats",
                      *           "help": "mean |log w|: how far staleness moved the policy"
                      *         },
                      *         {
-                     *           "name": "weight/masked_share",
-                     *           "unit": "share",
+                     *           "name": "importance_ratio/masked_frac",
+                     *           "unit": "fraction",
                      *           "help": "loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit"
                      *         },
                      *         {
@@ -15547,8 +15547,8 @@ export interface operations {
                      *           "help": "the critic's loss, token mean"
                      *         },
                      *         {
-                     *           "name": "value/clip_share",
-                     *           "unit": "share",
+                     *           "name": "value/clip_frac",
+                     *           "unit": "fraction",
                      *           "help": "loss tokens whose value has left its range"
                      *         },
                      *         {
@@ -15563,7 +15563,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "value/explained_variance",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "variance of the returns that the values before the step explain; 1 is all, 0 none"
                      *         },
                      *         {
@@ -15582,17 +15582,17 @@ export interface operations {
                      *           "help": "number of tokens compared"
                      *         },
                      *         {
-                     *           "name": "mismatch/lag0_abs_mean",
+                     *           "name": "mismatch/on_policy_abs_mean",
                      *           "unit": "nats",
                      *           "help": "the same on training tokens of lag 0"
                      *         },
                      *         {
-                     *           "name": "mismatch/lag0_abs_max",
+                     *           "name": "mismatch/on_policy_abs_max",
                      *           "unit": "nats",
                      *           "help": "largest such difference on training tokens of lag 0"
                      *         },
                      *         {
-                     *           "name": "mismatch/lag0_tokens",
+                     *           "name": "mismatch/on_policy_tokens",
                      *           "unit": "tokens",
                      *           "help": "number of training tokens of lag 0"
                      *         },
@@ -15602,8 +15602,8 @@ export interface operations {
                      *           "help": "gradient norm before clipping, mean over minibatches"
                      *         },
                      *         {
-                     *           "name": "optim/grad_norm_clipped_share",
-                     *           "unit": "share",
+                     *           "name": "optim/grad_norm_clipped_frac",
+                     *           "unit": "fraction",
                      *           "help": "minibatches of the step whose gradient was clipped"
                      *         },
                      *         {
@@ -15622,7 +15622,7 @@ export interface operations {
                      *           "help": "learning rate of the step"
                      *         },
                      *         {
-                     *           "name": "optim/nonfinite_skips",
+                     *           "name": "optim/skipped_steps",
                      *           "unit": "steps",
                      *           "help": "steps skipped so far for a non-finite loss or gradient"
                      *         },
@@ -15647,8 +15647,8 @@ export interface operations {
                      *           "help": "mean lag over tokens"
                      *         },
                      *         {
-                     *           "name": "staleness/over_bound_share",
-                     *           "unit": "share",
+                     *           "name": "staleness/exceeded_frac",
+                     *           "unit": "fraction",
                      *           "help": "trajectories older than the max staleness at the take of their batch"
                      *         },
                      *         {
@@ -15672,13 +15672,13 @@ export interface operations {
                      *           "help": "largest such number"
                      *         },
                      *         {
-                     *           "name": "staleness/interrupted_share",
-                     *           "unit": "share",
+                     *           "name": "staleness/interrupted_frac",
+                     *           "unit": "fraction",
                      *           "help": "trajectories that were interrupted at least once"
                      *         },
                      *         {
-                     *           "name": "staleness/dropped_token_share",
-                     *           "unit": "share",
+                     *           "name": "staleness/dropped_token_frac",
+                     *           "unit": "fraction",
                      *           "help": "tokens dropped since the step before, for any reason, over those dropped or trained on"
                      *         },
                      *         {
@@ -15772,57 +15772,57 @@ export interface operations {
                      *           "help": "checkpoint (trainer blocked)"
                      *         },
                      *         {
-                     *           "name": "idle/trainer_share",
-                     *           "unit": "share",
+                     *           "name": "idle/trainer_frac",
+                     *           "unit": "fraction",
                      *           "help": "share of the step in which the trainer waited for a batch"
                      *         },
                      *         {
-                     *           "name": "idle/rollout_share",
-                     *           "unit": "share",
+                     *           "name": "idle/rollout_frac",
+                     *           "unit": "fraction",
                      *           "help": "share of time in which an engine had no running request"
                      *         },
                      *         {
-                     *           "name": "sync/paused_seconds",
+                     *           "name": "weight_sync/paused_seconds",
                      *           "unit": "seconds",
                      *           "help": "an engine was paused for a weight load"
                      *         },
                      *         {
-                     *           "name": "sync/load_seconds",
+                     *           "name": "weight_sync/load_seconds",
                      *           "unit": "seconds",
                      *           "help": "the engine's load of the weights"
                      *         },
                      *         {
-                     *           "name": "sync/delay_seconds",
+                     *           "name": "weight_sync/delay_seconds",
                      *           "unit": "seconds",
                      *           "help": "announcement to acknowledgement"
                      *         },
                      *         {
-                     *           "name": "sync/engine_paused_share",
-                     *           "unit": "share",
+                     *           "name": "weight_sync/engine_paused_frac",
+                     *           "unit": "fraction",
                      *           "help": "share of time that engines were paused for loads"
                      *         },
                      *         {
-                     *           "name": "pack/tokens",
+                     *           "name": "packing/tokens",
                      *           "unit": "tokens",
                      *           "help": "tokens of the step's microbatches, prompts included"
                      *         },
                      *         {
-                     *           "name": "pack/microbatches",
+                     *           "name": "packing/microbatches",
                      *           "unit": "",
                      *           "help": "microbatches of the step"
                      *         },
                      *         {
-                     *           "name": "pack/bin_use",
-                     *           "unit": "share",
+                     *           "name": "packing/utilization",
+                     *           "unit": "fraction",
                      *           "help": "tokens over the token budget of the microbatches used"
                      *         },
                      *         {
-                     *           "name": "pack/flops_imbalance",
+                     *           "name": "packing/flops_imbalance",
                      *           "unit": "",
                      *           "help": "work that the ranks wait for, microbatch by microbatch, over the mean work of a rank; 1 is perfect"
                      *         },
                      *         {
-                     *           "name": "ledger/drawn_groups",
+                     *           "name": "ledger/sampled_groups",
                      *           "unit": "groups",
                      *           "help": "groups started so far; trained, dropped and those in hand add up to it"
                      *         },
@@ -15882,17 +15882,17 @@ export interface operations {
                      *           "help": "free places of the admission gate"
                      *         },
                      *         {
-                     *           "name": "gate/standstill_seconds",
+                     *           "name": "gate/stalled_seconds",
                      *           "unit": "seconds",
                      *           "help": "no group is running, waiting or admissible, and too few are finished for a batch"
                      *         },
                      *         {
-                     *           "name": "buffer/untaken_seconds",
+                     *           "name": "buffer/batch_unclaimed_seconds",
                      *           "unit": "seconds",
                      *           "help": "enough groups for a batch are finished, and the trainer has none in training"
                      *         },
                      *         {
-                     *           "name": "sync/unloaded_seconds",
+                     *           "name": "weight_sync/unloaded_seconds",
                      *           "unit": "seconds",
                      *           "help": "no engine has loaded the newest published weights"
                      *         },
@@ -15922,8 +15922,8 @@ export interface operations {
                      *           "help": "requests that the engine took in and does not decode yet"
                      *         },
                      *         {
-                     *           "name": "engine/kv_share",
-                     *           "unit": "share",
+                     *           "name": "engine/kv_cache_frac",
+                     *           "unit": "fraction",
                      *           "help": "of the engine's KV cache, in use by running requests"
                      *         },
                      *         {
@@ -15937,8 +15937,8 @@ export interface operations {
                      *           "help": "requests taken off so far because the KV cache was full, weight loads not counted"
                      *         },
                      *         {
-                     *           "name": "engine/prefix_hit_share",
-                     *           "unit": "share",
+                     *           "name": "engine/prefix_cache_hit_frac",
+                     *           "unit": "fraction",
                      *           "help": "input tokens whose keys and values the engine had already"
                      *         },
                      *         {
@@ -15972,8 +15972,8 @@ export interface operations {
                      *           "help": "completions or tool calls without a result so far because the sandbox failed"
                      *         },
                      *         {
-                     *           "name": "reward/weak_share",
-                     *           "unit": "share",
+                     *           "name": "reward/forgeable_frac",
+                     *           "unit": "fraction",
                      *           "help": "scores that the completion's own code could have forged"
                      *         },
                      *         {
@@ -16032,12 +16032,12 @@ export interface operations {
                      *           "help": "the same for another reason, such as a weight load or an evaluation"
                      *         },
                      *         {
-                     *           "name": "relay/requests",
+                     *           "name": "tunnel/requests",
                      *           "unit": "",
                      *           "help": "requests to the worker's sessions so far that came through the relay"
                      *         },
                      *         {
-                     *           "name": "relay/bytes",
+                     *           "name": "tunnel/bytes",
                      *           "unit": "bytes",
                      *           "help": "bodies of those requests and of their answers"
                      *         },
@@ -16048,7 +16048,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "sft/greedy_accuracy",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "warm start: validation rows whose every target token is the model's first choice"
                      *         },
                      *         {
@@ -16058,62 +16058,62 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "eval/greedy",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "mean score of the greedy completions at a pinned version"
                      *         },
                      *         {
                      *           "name": "eval/greedy_low",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "lower end of its 95 % interval: Wilson's for scores of 0 and 1, else bootstrap over prompts"
                      *         },
                      *         {
                      *           "name": "eval/greedy_high",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "upper end of that interval"
                      *         },
                      *         {
                      *           "name": "eval/sampled",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "avg@k: mean score of the k sampled completions of each prompt at a pinned version"
                      *         },
                      *         {
                      *           "name": "eval/sampled_low",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "lower end of its 95 % interval, bootstrap over prompts"
                      *         },
                      *         {
                      *           "name": "eval/sampled_high",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "upper end of that interval"
                      *         },
                      *         {
                      *           "name": "eval/pass_at_k",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "prompts that one of the k samples solves (unbiased estimator), k = evaluation.samples"
                      *         },
                      *         {
                      *           "name": "eval/pass_at_k_low",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "lower end of its 95 % interval"
                      *         },
                      *         {
                      *           "name": "eval/pass_at_k_high",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "upper end of that interval"
                      *         },
                      *         {
                      *           "name": "eval/accuracy",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "right completions (score of evaluation.success_score or more): of the greedy ones, without them of the sampled ones"
                      *         },
                      *         {
                      *           "name": "eval/accuracy_low",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "lower end of its 95 % interval: Wilson's for one completion a prompt, else bootstrap over prompts"
                      *         },
                      *         {
                      *           "name": "eval/accuracy_high",
-                     *           "unit": "share",
+                     *           "unit": "fraction",
                      *           "help": "upper end of that interval"
                      *         },
                      *         {
@@ -16122,8 +16122,8 @@ export interface operations {
                      *           "help": "mean length of the evaluation's completions"
                      *         },
                      *         {
-                     *           "name": "eval/truncated_share",
-                     *           "unit": "share",
+                     *           "name": "eval/truncated_frac",
+                     *           "unit": "fraction",
                      *           "help": "of them, those that ended at the length limit"
                      *         },
                      *         {

@@ -49,7 +49,7 @@ export const RL_CHARTS: ChartPlan[] = [
   },
   {
     id: "idle", title: "Idle share", always: true, ...share,
-    lines: [{ metric: "idle/trainer_share", label: "trainer", colour: 1 }, { metric: "idle/rollout_share", label: "rollout", colour: 3 }],
+    lines: [{ metric: "idle/trainer_frac", label: "trainer", colour: 1 }, { metric: "idle/rollout_frac", label: "rollout", colour: 3 }],
   },
   {
     id: "step-time", title: "Time of a train step", floor: 0, format: duration,
@@ -72,23 +72,23 @@ export const RL_CHARTS: ChartPlan[] = [
   },
   {
     id: "length", title: "Response length", floor: 0, format: (value) => number(value, 0),
-    lines: [{ metric: "length/response_mean", label: "mean", colour: 1 }, { metric: "length/response_max", label: "max", colour: 6 }],
+    lines: [{ metric: "response_length/mean", label: "mean", colour: 1 }, { metric: "response_length/max", label: "max", colour: 6 }],
   },
   {
     id: "signal", title: "Groups without a gradient", ...share,
     lines: [
-      { metric: "group/zero_variance_share", label: "equal rewards", colour: 1 },
-      { metric: "group/solved_all_share", label: "all solved", colour: 3, dashed: true },
-      { metric: "group/solved_none_share", label: "none solved", colour: 2, dashed: true },
+      { metric: "group/zero_variance_frac", label: "equal rewards", colour: 1 },
+      { metric: "group/all_correct_frac", label: "all solved", colour: 3, dashed: true },
+      { metric: "group/none_correct_frac", label: "none solved", colour: 2, dashed: true },
     ],
   },
   {
     id: "weight", title: "Proximal over behaviour weight w", format: (value) => number(value, 3),
-    lines: [{ metric: "weight/abs_log_mean", label: "mean |log w|", colour: 1 }, { metric: "weight/masked_share", label: "masked share", colour: 2 }],
+    lines: [{ metric: "importance_ratio/abs_log_mean", label: "mean |log w|", colour: 1 }, { metric: "importance_ratio/masked_frac", label: "masked share", colour: 2 }],
   },
   {
     id: "clip", title: "Clipped tokens", format: (value) => percent(value, 1), floor: 0,
-    lines: [{ metric: "policy/clip_low_share", label: "from below", colour: 1 }, { metric: "policy/clip_high_share", label: "from above", colour: 2 }],
+    lines: [{ metric: "policy/clip_low_frac", label: "from below", colour: 1 }, { metric: "policy/clip_high_frac", label: "from above", colour: 2 }],
   },
   {
     id: "span", title: "Versions inside a trajectory", floor: 0,
@@ -105,9 +105,9 @@ export const RL_CHARTS: ChartPlan[] = [
   {
     id: "sync", title: "Weight sync", floor: 0, format: duration,
     lines: [
-      { metric: "sync/delay_seconds", label: "announced to loaded", colour: 1 },
-      { metric: "sync/paused_seconds", label: "engine paused", colour: 2 },
-      { metric: "sync/load_seconds", label: "load", colour: 3, dashed: true },
+      { metric: "weight_sync/delay_seconds", label: "announced to loaded", colour: 1 },
+      { metric: "weight_sync/paused_seconds", label: "engine paused", colour: 2 },
+      { metric: "weight_sync/load_seconds", label: "load", colour: 3, dashed: true },
     ],
   },
   { id: "evaluation", title: "Evaluation", ...share, lines: [{ metric: "eval/greedy", label: "greedy", colour: 1 }, { metric: "eval/sampled", label: "sampled", colour: 3 }] },

@@ -154,7 +154,7 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
           <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
           <Figure label={`Generated${over}`} note="tokens a second">{number(rate("perf/generated_tokens_per_second"), 0)}</Figure>
           <Figure label={`Trained${over}`} note="tokens a second">{number(rate("perf/trained_tokens_per_second"), 0)}</Figure>
-          <Figure label="Idle, trainer" note={`rollout ${percent(rate("idle/rollout_share"), 0)}${over}`}>{percent(rate("idle/trainer_share"), 0)}</Figure>
+          <Figure label="Idle, trainer" note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${over}`}>{percent(rate("idle/trainer_frac"), 0)}</Figure>
         </>
       ) : (
         <>

@@ -10,9 +10,9 @@ const STAGES: { metric: string; label: string; who: string }[] = [
   { metric: "time/gather_seconds", label: "Gather the full weights", who: "trainer waits" },
   { metric: "time/write_seconds", label: "Write them", who: "trainer waits" },
   { metric: "time/publish_seconds", label: "Publish, in all", who: "trainer waits" },
-  { metric: "sync/load_seconds", label: "Engine loads", who: "engine" },
-  { metric: "sync/paused_seconds", label: "Engine paused", who: "engine waits" },
-  { metric: "sync/delay_seconds", label: "Announced to loaded", who: "both go on" },
+  { metric: "weight_sync/load_seconds", label: "Engine loads", who: "engine" },
+  { metric: "weight_sync/paused_seconds", label: "Engine paused", who: "engine waits" },
+  { metric: "weight_sync/delay_seconds", label: "Announced to loaded", who: "both go on" },
 ];
 
 function mean(values: number[]): number | null {
@@ -23,7 +23,7 @@ function mean(values: number[]): number | null {
 export function SyncPanel({ metrics }: { metrics: MetricsStore }) {
   useMetricsVersion(metrics);
   const values = (name: string) => metrics.lines(name).flatMap((line) => line.points.y);
-  const pausedShare = mean(values("sync/engine_paused_share"));
+  const pausedShare = mean(values("weight_sync/engine_paused_frac"));
   return (
     <Panel title="Weight sync" aside={pausedShare === null ? undefined : `engines paused ${percent(pausedShare)} of the time`} flush>
       <Table verticalSpacing={4} className="tabular" data-testid="weight-sync">

@@ -24,7 +24,7 @@ REPORT = {
     "verdict": "green",
     "reasons": [],
     "range": {"min": 0.0, "max": 1.0},
-    "cheats": {"empty": {"mean": 0.0, "max": 0.0, "success_share": 0.0}},
+    "cheats": {"empty": {"mean": 0.0, "max": 0.0, "success_frac": 0.0}},
 }
 
 

@@ -82,7 +82,7 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
         sampled=[[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0], [0.0] * 4, [0.5] * 4],
         success_score=1.0,
         mean_tokens=7.0,
-        truncated_share=0.25,
+        truncated_frac=0.25,
         seconds=2.0,
     )
     assert (scores.greedy, scores.sampled, scores.samples) == (0.25, 7 / 16, 4)
@@ -100,7 +100,7 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
     )  # fmt: skip
     assert (told["eval/sampled_low"], told["eval/sampled_high"]) == scores.sampled_interval
     assert (told["eval/greedy_low"], told["eval/greedy_high"]) == scores.greedy_interval
-    assert (told["eval/greedy"], told["eval/sampled"], told["eval/truncated_share"]) == (0.25, 7 / 16, 0.25)
+    assert (told["eval/greedy"], told["eval/sampled"], told["eval/truncated_frac"]) == (0.25, 7 / 16, 0.25)
 
 
 # --- who does it, and when -----------------------------------------------------------------------------------

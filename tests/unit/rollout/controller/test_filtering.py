@@ -149,9 +149,9 @@ async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
         points = {
             name: value for line in lines if isinstance(line, Points) for name, value in line.values.items()
         }
-        assert 0 < points["group/filtered_share"] < 1
-        assert 0 < points["staleness/dropped_token_share"] < 1
-        assert points["length/kept_over_finished"] == 1.0
+        assert 0 < points["group/filtered_frac"] < 1
+        assert 0 < points["staleness/dropped_token_frac"] < 1
+        assert points["response_length/selection_bias"] == 1.0
         assert set(points) <= set(METRICS)
         dropped = [
             line for line in lines if isinstance(line, Histogram) and line.name == "staleness/dropped_tokens"

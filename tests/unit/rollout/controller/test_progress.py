@@ -79,7 +79,7 @@ def test_a_closed_gate_with_nothing_running_is_a_standstill(controller: Controll
     controller.state.ledger.trained += 2
     assert controller.state.no_group_can_finish
     standstills(progress, controller, now=20.0)
-    assert standstills(progress, controller, now=200.0) == {"gate/standstill_seconds": 180.0}
+    assert standstills(progress, controller, now=200.0) == {"gate/stalled_seconds": 180.0}
 
 
 def test_weights_that_no_engine_has_loaded_are_a_standstill_once_one_had_served(
@@ -93,7 +93,7 @@ def test_weights_that_no_engine_has_loaded_are_a_standstill_once_one_had_served(
     controller.trainer.take(TakeRequest(version=0, groups=2), now=0.0)
     controller.trainer.announce(announcement(1))
     standstills(progress, controller, now=20.0)
-    assert standstills(progress, controller, now=320.0) == {"sync/unloaded_seconds": 300.0}
+    assert standstills(progress, controller, now=320.0) == {"weight_sync/unloaded_seconds": 300.0}
     acknowledge(controller, 1)
     assert standstills(progress, controller, now=330.0) == {}
 

@@ -56,9 +56,9 @@ def test_each_batch_is_measured_against_the_bound_of_its_take() -> None:
     batch = BatchStaleness(by_trajectory={1: 3, 4: 2}, by_token={}, spans=[], interrupted=0)
     totals = ConsumedTotals()
     totals.add(batch, bound=4)
-    assert totals.over_bound == 0
+    assert totals.exceeded == 0
     totals.add(batch, bound=2)  # lowered since: what was trained on before is not over it
-    assert (totals.over_bound, totals.by_trajectory) == (2, {1: 6, 4: 4})
+    assert (totals.exceeded, totals.by_trajectory) == (2, {1: 6, 4: 4})
 
 
 def test_lengths_are_counted_in_two_buckets_to_a_doubling() -> None:

@@ -30,9 +30,9 @@ def test_it_begins_with_what_fits_at_full_length() -> None:
     [
         (CALM, 40),  # room and a full window: a quarter more
         (replace(CALM, held=31), 32),  # the window does not bind
-        (replace(CALM, kv_share=0.8), 32),  # enough in use
+        (replace(CALM, kv_cache_frac=0.8), 32),  # enough in use
         (replace(CALM, waiting_requests=1), 32),  # a request on its way in: no reason to cut, none to grow
-        (replace(CALM, kv_share=0.95), 28),
+        (replace(CALM, kv_cache_frac=0.95), 28),
         (replace(CALM, retractions=1), 25),
         (replace(CALM, waiting_requests=9), 32),  # a queue once may be a burst
     ],
@@ -100,7 +100,7 @@ async def test_a_worker_gives_a_small_engine_no_more_than_it_can_decode(
             await run.trainer.announce(versions(version + 1))
         assert 8 <= worker.worker.window.size <= 22
         # One point a second: the first may be from before the first look.
-        measured = {"engine/window", "engine/retractions", "engine/waiting_requests", "engine/kv_share"}
+        measured = {"engine/window", "engine/retractions", "engine/waiting_requests", "engine/kv_cache_frac"}
         await run.until(lambda: any(measured <= set(p.values) for p in points(run)))
 
 

@@ -166,7 +166,7 @@ def test_rollout_of_several_trajectories_has_one_reward() -> None:
     assert plan.rewards == [[1.0, 0.5]]
     assert sorted(one.rollout for one in sequences_of(plan.minibatches)) == [0, 1, 1]
     metrics = batch_metrics([group(0, *calls)])
-    assert metrics["reward/mean"] == 0.75 and metrics["group/zero_variance_share"] == 0.0
+    assert metrics["reward/mean"] == 0.75 and metrics["group/zero_variance_frac"] == 0.0
 
 
 def minibatches_of(groups: list[Group], *, version: int, seed: int | None) -> list[set[int]]:

@@ -124,8 +124,8 @@ def test_step_metrics_include_zero_advantage_tokens(tiny_model: Path, context: D
     assert metrics["advantage/mean"] == pytest.approx(
         sum(value * length for value, length in zip(flat, lengths, strict=True)) / sum(lengths)
     )
-    assert metrics["mismatch/lag0_abs_mean"] == pytest.approx(metrics["weight/abs_log_mean"])
-    assert 0.05 < metrics["weight/masked_share"] < 0.4 and metrics["weight/max"] > 1.2
+    assert metrics["mismatch/on_policy_abs_mean"] == pytest.approx(metrics["importance_ratio/abs_log_mean"])
+    assert 0.05 < metrics["importance_ratio/masked_frac"] < 0.4 and metrics["importance_ratio/max"] > 1.2
 
 
 def test_batch_of_zero_advantages_is_a_step_that_changes_no_weight(

@@ -249,7 +249,7 @@ def test_values_are_clipped_around_those_before_the_step(
         outcome = step(
             learner(tiny_model, context, spec(near, minibatches=2)), batch(tiny_model), minibatches=2
         )
-        assert (outcome.metrics["value/clip_share"] > 0.1) is clipped
+        assert (outcome.metrics["value/clip_frac"] > 0.1) is clipped
 
 
 def test_critic_learns_returns_and_advantages_shrink(tiny_model: Path, context: DistributedContext) -> None:
@@ -296,7 +296,7 @@ def test_gradients_are_clipped_to_max_grad_norm(tiny_model: Path, context: Distr
     outcome = step(one, batch(tiny_model))
     assert norms == pytest.approx([0.01, 0.02], rel=1e-4)
     assert outcome.grad_norms[0] > 0.1 and outcome.critic_grad_norms[0] > 0.1
-    assert outcome.metrics["optim/grad_norm_clipped_share"] == 1.0
+    assert outcome.metrics["optim/grad_norm_clipped_frac"] == 1.0
 
 
 def test_policy_is_bit_identical_during_critic_warmup(tiny_model: Path, context: DistributedContext) -> None:
@@ -357,8 +357,8 @@ def test_without_proximal_pass_ratios_are_against_the_behavior_policy(
     recomputed = step(learner(tiny_model, context, spec({"objective": "ppo"})), groups)
     assert recomputed.metrics["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
     assert bypass.metrics["policy/ratio_max"] > 1.3 > 0.8 > bypass.metrics["policy/ratio_min"]
-    assert "weight/mean" in recomputed.metrics and "weight/mean" not in bypass.metrics
-    assert bypass.metrics["policy/clip_high_share"] > 0.02 and "policy/entropy" in bypass.metrics
+    assert "importance_ratio/mean" in recomputed.metrics and "importance_ratio/mean" not in bypass.metrics
+    assert bypass.metrics["policy/clip_high_frac"] > 0.02 and "policy/entropy" in bypass.metrics
 
 
 def test_a3po_uses_the_version_lag_of_each_token(tiny_model: Path, context: DistributedContext) -> None:
@@ -388,7 +388,7 @@ def test_a3po_uses_the_version_lag_of_each_token(tiny_model: Path, context: Dist
             tokens += len(one.token_ids)
     outcome = step(learner(tiny_model, context, spec(bypass)), groups, version=5)
     assert outcome.minibatch_losses == pytest.approx([total / tokens], abs=1e-6)
-    assert outcome.metrics["weight/masked_share"] == pytest.approx(capped / tokens) and capped > 3
+    assert outcome.metrics["importance_ratio/masked_frac"] == pytest.approx(capped / tokens) and capped > 3
 
 
 def test_user_loss_receives_zero_advantage_tokens(tiny_model: Path, context: DistributedContext) -> None:
@@ -401,4 +401,4 @@ def test_user_loss_receives_zero_advantage_tokens(tiny_model: Path, context: Dis
     groups = batch(tiny_model)
     outcome = step(learner(tiny_model, context, spec({}), objective=cloning), groups)
     assert sum(seen) == outcome.metrics["perf/trained_tokens"] and outcome.finite
-    assert "policy/ratio_mean" not in outcome.metrics and "policy/clip_low_share" not in outcome.metrics
+    assert "policy/ratio_mean" not in outcome.metrics and "policy/clip_low_frac" not in outcome.metrics

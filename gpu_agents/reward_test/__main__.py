@@ -29,7 +29,7 @@ from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.live_changes import LiveFile
-from oolong.contracts.run_spec import BenchSection
+from oolong.contracts.run_spec import RewardTestSection
 from oolong.contracts.telemetry import Outbox, Progress, Summary
 from oolong.contracts.user_source import SAMPLES
 
@@ -64,8 +64,8 @@ def main() -> int:
 
 async def test_reward(job: Job) -> int:
     spec = job.attempt.run_spec
-    bench = spec.bench
-    assert bench is not None
+    reward_test = spec.reward_test
+    assert reward_test is not None
     template = ChatTemplate(job.attempt.model_directory)
     store = PromptStore(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
     outbox = Outbox(job.directory, job.job.incarnation)
@@ -101,7 +101,7 @@ async def _work(
 
     def done(count: int) -> None:
         if count % 25 == 0 or count == len(samples):
-            outbox.write(Progress(phase="bench", done=count, total=len(samples)))
+            outbox.write(Progress(phase="reward_test", done=count, total=len(samples)))
 
     service = Peer("the reward service", job.attempt.reward_url, job.attempt.token)
     try:
@@ -111,12 +111,12 @@ async def _work(
     document = build_report(
         scored,
         rows=len(prompts),
-        success_score=bench.success_score,
+        success_score=reward_test.success_score,
         timeout_seconds=reward.timeout_seconds,
-        max_error_share=bench.max_error_share,
+        max_error_rate=reward_test.max_error_rate,
     )
     log.info("verdict %s: %s", document["verdict"], document["reasons"])
-    outbox.write(Summary(name="bench", value=document))
+    outbox.write(Summary(name="reward_test", value=document))
 
 
 async def _from_model(

@@ -25,7 +25,7 @@ def build_report(
     rows: int,
     success_score: float,
     timeout_seconds: float,
-    max_error_share: float,
+    max_error_rate: float,
 ) -> dict[str, Any]:
     """Return the report as JSON. `scored` must not be empty."""
     calls = [outcome for item in scored for outcome in (item.first, item.second)]
@@ -59,7 +59,7 @@ def find_reasons(
 
     exceptions = document["exceptions"]
     if exceptions["count"]:
-        level: Level = "red" if exceptions["share"] > max_error_share else "amber"
+        level: Level = "red" if exceptions["share"] > max_error_rate else "amber"
         say(
             level, "exceptions",
             f"{exceptions['count']} of {document['calls']} calls returned no score; first error: "

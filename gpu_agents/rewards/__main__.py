@@ -62,10 +62,10 @@ def scorer_of_section(
     return build_scorer(section.name, section.options, place)
 
 
-def max_error_share(job: Job) -> float:
+def max_error_rate(job: Job) -> float:
     """A reward's test wants to see every error; a run ends at too many."""
     spec = job.attempt.run_spec
-    return 1.0 if spec.kind == "bench" else spec.reward.max_error_share
+    return 1.0 if spec.kind == "reward_test" else spec.reward.max_error_rate
 
 
 async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
@@ -78,7 +78,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         await sandboxes.close()
         return leave(job, EndReason.CONFIG_REFUSED, f"reward {section.function or section.name}: {refused}")
     service = RewardService(
-        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_share(job))
+        scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
     await service.door.open(*address_of(job.attempt.reward_url))

@@ -35,5 +35,5 @@ class ErrorBudget:
         elif self._errors >= FEW and self._errors > self._max_share * total:
             self.exceeded = (
                 f"{self._errors} of the last {total} completions got no score, more than "
-                f"reward.max_error_share={self._max_share:g}; the last: {message}"
+                f"reward.max_error_rate={self._max_share:g}; the last: {message}"
             )

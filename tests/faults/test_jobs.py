@@ -67,7 +67,7 @@ def test_a_run_of_two_ranks_stops_with_a_checkpoint_that_another_run_starts_from
 ) -> None:
     stack.add_node("three", slots=3)
     client = stack.client()
-    trainer = {"ranks": 2, "total_train_steps": 500}
+    trainer = {"num_ranks": 2, "total_train_steps": 500}
     run_id = client.runs.create(small_runs.spec(inputs, steps=500, trainer=trainer)).id
     small_runs.wait_for_step(stack, run_id, 7)
     client.runs.stop(run_id)

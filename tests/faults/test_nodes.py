@@ -57,7 +57,7 @@ def test_a_run_goes_on_elsewhere_when_its_node_dies(new_stack: Callable[..., Sta
 def test_two_trainer_ranks(stack: Stack, inputs: Inputs) -> None:
     stack.add_node("three", slots=3)
     client = stack.client()
-    trainer = {"ranks": 2, "total_train_steps": 8, "groups_per_step": 8, "minibatches": 2}
+    trainer = {"num_ranks": 2, "total_train_steps": 8, "groups_per_step": 8, "minibatches": 2}
     run_id = client.runs.create(small_runs.spec(inputs, steps=8, trainer=trainer)).id
     run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 60)
     assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())

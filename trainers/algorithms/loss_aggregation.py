@@ -15,8 +15,8 @@ def token_weights(
     tokens: 1 / loss_tokens (DAPO, arXiv 2503.14476). sequences: 1 / (sequences x length), the mean over sequences of
     their token means (GRPO, arXiv 2402.03300). constant: 1 / (sequences x constant) (Dr. GRPO, arXiv 2503.20783).
     """
-    if mode == "tokens":
+    if mode == "token_mean":
         return torch.full_like(lengths, 1.0 / max(1, loss_tokens))
-    if mode == "sequences":
+    if mode == "seq_mean":
         return 1.0 / (max(1, loss_sequences) * lengths)
     return torch.full_like(lengths, 1.0 / (max(1, loss_sequences) * constant_tokens))

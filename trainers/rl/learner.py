@@ -85,7 +85,7 @@ class Learner:
         self._constant_tokens = spec.algorithm.loss_constant_tokens or spec.rollout.max_new_tokens
         self._objective = objective or OBJECTIVES[spec.algorithm.objective]
         kl = spec.algorithm.kl
-        self._kl_in_loss = kl if kl is not None and kl.place == "loss" else None
+        self._kl_in_loss = kl if kl is not None and kl.apply_to == "loss" else None
         assert (reference is not None) == (kl is not None)
         assert (critic is not None) == (spec.algorithm.critic is not None)
         # Sequences with advantage 0 have no gradient if all terms of the loss are multiplied by the advantage.

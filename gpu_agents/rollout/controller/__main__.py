@@ -103,9 +103,9 @@ def controller_config(spec: RunSpec) -> ControllerConfig:
             low=spec.rollout.filter.low,
             high=spec.rollout.filter.high,
             success_score=spec.rollout.filter.success_score,
-            max_in_a_row=spec.rollout.filter.max_in_a_row,
+            max_consecutive=spec.rollout.filter.max_consecutive,
         ),
-        group_wall_seconds=spec.rollout.group_wall_seconds,
+        group_timeout_seconds=spec.rollout.group_timeout_seconds,
         branching=spec.serves_sessions,
     )
 
@@ -135,7 +135,7 @@ def _evaluation_plan(job: Job, spec: RunSpec, template: ChatTemplate) -> Evaluat
         every_steps=evaluation.every_steps,
         max_new_tokens=evaluation.max_new_tokens,
         success_score=evaluation.success_score,
-        on_only_engine=evaluation.on_only_engine,
+        allow_blocking=evaluation.allow_blocking,
         reward_timeout_seconds=reward.timeout_seconds,
         evaluator_seconds=_evaluator_seconds(os.environ) if uses_evaluators else 0.0,
     )

@@ -26,7 +26,7 @@ from oolong.contracts.user_source import SourceKind
 # Choices that more than one serializer shows, named once for the schema.
 RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
-RUN_KINDS = ["rl", "sft", "eval", "bench", "playground"]
+RUN_KINDS = ["rl", "sft", "eval", "reward_test", "playground"]
 CHECKPOINT_KINDS = ["training", "weights"]
 MODEL_KINDS = ["base_model", "checkpoint"]
 INVITATION_STATUSES = ["open", "accepted", "revoked", "expired"]

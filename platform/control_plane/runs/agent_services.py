@@ -103,7 +103,7 @@ def _sources(run: Run) -> dict[str, Artifact]:
         for place in (function_places(RunSpec.model_validate(run.spec)) if versions else [])
         if (version := versions.get(place.reference or "")) is not None
     }
-    test = RewardTest.objects.filter(run=run).first() if run.kind == "bench" else None
+    test = RewardTest.objects.filter(run=run).first() if run.kind == "reward_test" else None
     if test is not None and test.samples_sha256:
         sources[SAMPLES] = Artifact(sha256=test.samples_sha256, bytes=test.samples_bytes, kind="source")
     return sources

@@ -17,7 +17,7 @@ from oolong.contracts.run_spec import RunSpec
 
 NEWEST = 5  # comparable runs that a guess is made of
 _SHAPE = (  # what two runs must share for one to say how long the other will take
-    ("rollout", "group_size"), ("rollout", "max_new_tokens"), ("rollout", "engines"), ("trainer", "ranks"),
+    ("rollout", "group_size"), ("rollout", "max_new_tokens"), ("rollout", "engines"), ("trainer", "num_ranks"),
     ("trainer", "groups_per_step"), ("trainer", "dtype"), ("workflow", "name"),
 )  # fmt: skip
 

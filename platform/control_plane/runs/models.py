@@ -112,7 +112,9 @@ class RewardTest(models.Model):
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.reward_test_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="reward_tests")
-    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="reward_test")  # of kind bench
+    run = models.OneToOneField(
+        Run, on_delete=models.CASCADE, related_name="reward_test"
+    )  # of kind reward_test
     reward = models.CharField(max_length=300)  # as people read it: name@3, exact_match
     reward_key = models.CharField(max_length=64)  # sha256 of source, or name, and options
     dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="+")

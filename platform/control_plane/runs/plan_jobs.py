@@ -24,13 +24,13 @@ class JobPlan:
 
 
 def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
-    """The trainer takes the first `trainer.ranks` slots, each engine one of the rest. Needs `spec.slots_needed`.
+    """The trainer takes the first `trainer.num_ranks` slots, each engine one of the rest. Needs `spec.slots_needed`.
 
     An eval run and a reward's test have no trainer: their controller announces the given weights itself.
     """
     if len(slots) != spec.slots_needed:
         raise ValueError(f"{len(slots)} slots given, the spec needs {spec.slots_needed}")
-    ranks = spec.trainer.ranks if spec.trains else 0
+    ranks = spec.trainer.num_ranks if spec.trains else 0
     trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
     if spec.kind == "sft":
         return [trainer]

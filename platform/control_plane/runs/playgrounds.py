@@ -124,7 +124,7 @@ def _spec(
         "rollout": {"engine_max_total_tokens": max_total_tokens, "engine_max_running_requests": 8},
     }  # fmt: skip
     # An error of the reward is the reply's, and ends no chat.
-    return document if reward is None else {**document, "reward": {**reward, "max_error_share": 1.0}}
+    return document if reward is None else {**document, "reward": {**reward, "max_error_rate": 1.0}}
 
 
 def _in_body(pointer: str, index: int) -> str:

@@ -38,7 +38,7 @@ from oolong.contracts.lifecycle import (
 
 RESULTS = {
     "eval": "evaluation",
-    "bench": "bench",
+    "reward_test": "reward_test",
 }  # kinds without a checkpoint → the summary that they are for
 FOLLOW_TRAINER = timedelta(seconds=20)  # within this after a stopped trainer the other jobs end by themselves
 

@@ -33,7 +33,7 @@ from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
 
 # Kinds that hold a slot and are no run that one submits: what they are for.
 DOORS = {
-    "bench": "tests a reward: POST /api/v1/reward-tests, or oolong reward test",
+    "reward_test": "tests a reward: POST /api/v1/reward-tests, or oolong reward test",
     "playground": "is for chatting: POST /api/v1/playgrounds, or oolong ckpt chat",
 }
 
@@ -177,7 +177,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         "rl": (spec.trainer.groups_per_step, "trainer.groups_per_step"),
         "sft": (spec.sft.batch_size, "sft.batch_size"),
         "eval": (spec.scoring.prompts, "evaluation.prompts"),
-    }.get(spec.kind, (1, "bench.rows"))
+    }.get(spec.kind, (1, "reward_test.rows"))
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
     if spec.kind != "sft":
         return

@@ -1,4 +1,4 @@
-"""The test bench of rewards: start a test, see what it said, and the history."""
+"""Reward tests: start a test, read its report, list earlier ones."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class RewardTestRequestSerializer(StrictSerializer):
         help_text="instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so "
         "the reward of its samples is constant",
     )  # fmt: skip
-    bench = serializers.DictField(
+    reward_test = serializers.DictField(
         required=False, default=dict,
-        help_text="rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share",
+        help_text="rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate",
     )  # fmt: skip
     stored = serializers.ListField(
         child=StoredSampleSerializer(), required=False, default=list, max_length=MOST_STORED,
@@ -67,7 +67,7 @@ class RewardTestRequestSerializer(StrictSerializer):
 
 class RewardTestSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
-    run = serializers.CharField(help_text="of kind bench: its events and logs, its place in the queue")
+    run = serializers.CharField(help_text="of kind reward_test: its events and logs, its place in the queue")
     status = serializers.ChoiceField(choices=RUN_STATUSES)
     reason = serializers.CharField()
     reason_message = serializers.CharField()
@@ -76,8 +76,8 @@ class RewardTestSerializer(serializers.Serializer[Any]):
     reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
     dataset = DatasetRefSerializer()
     verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty before the end")
-    whole = serializers.BooleanField(
-        help_text="every cheat, on the usual rows and bounds: only such a test is proof where a project asks for green"
+    complete = serializers.BooleanField(
+        help_text="every probe, on the usual rows and bounds: only such a test is proof where a project asks for green"
     )
     report = serializers.DictField(allow_null=True)
     created_by = serializers.CharField()
@@ -124,8 +124,8 @@ class RewardTestsView(ApiView):
         caller = caller_of(request)
         form = RewardTestRequestSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        if "stored" in form.validated_data["bench"]:
-            raise serializers.ValidationError({"bench": {"stored": "send the completions as `stored`"}})
+        if "stored" in form.validated_data["reward_test"]:
+            raise serializers.ValidationError({"reward_test": {"stored": "send the completions as `stored`"}})
         test = reward_tests.create_test(caller, now=clock.now(), **form.validated_data)
         return Response(reward_tests.test_as_json(test), status=201)
 

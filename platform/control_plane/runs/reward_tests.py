@@ -1,4 +1,4 @@
-"""Tests of rewards: submitted as runs of kind bench, kept with what they said."""
+"""Tests of rewards: submitted as runs of kind reward_test, kept with what they said."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from control_plane.runs.models import RewardTest
 from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.reward_key import reward_key
 from control_plane.runs.submission import queue_resolved
-from control_plane.runs.tested_rewards import is_whole
+from control_plane.runs.tested_rewards import is_complete
 from oolong.contracts.user_source import SourceKind
 
 LOWEST_PRIORITY = 0
@@ -34,7 +34,7 @@ def create_test(
     reward: Mapping[str, Any],
     model: str | None = None,
     checkpoint: str | None = None,
-    bench: Mapping[str, Any],
+    reward_test: Mapping[str, Any],
     stored: Sequence[Mapping[str, Any]] = (),
     now: datetime,
 ) -> RewardTest:
@@ -48,10 +48,10 @@ def create_test(
     blob = store.Blob.of(lines) if lines else None
     named = str(reward.get("function") or reward.get("name") or "exact_match")
     document = {
-        "kind": "bench", "name": f"test of {named}"[:120],
+        "kind": "reward_test", "name": f"test of {named}"[:120],
         "model": {"checkpoint": checkpoint} if checkpoint else {"base_model": model},
         "dataset": {"version": dataset, "split": split}, "reward": dict(reward),
-        "bench": {**bench, "stored": blob.sha256 if blob else None},
+        "reward_test": {**reward_test, "stored": blob.sha256 if blob else None},
         "placement": {"priority": LOWEST_PRIORITY},
     }  # fmt: skip
     resolved = resolve_spec(caller, document, internal=True)
@@ -97,7 +97,7 @@ def test_as_json(test: RewardTest) -> dict[str, Any]:
         "reward_key": test.reward_key,
         "dataset": {"id": test.dataset_version_id, "ref": test.dataset_version.ref},
         "verdict": test.verdict,
-        "whole": is_whole(test),
+        "complete": is_complete(test),
         "report": test.report,
         "created_by": test.created_by.username,
         "created_at": rfc3339(test.created_at),

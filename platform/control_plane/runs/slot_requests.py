@@ -36,7 +36,7 @@ def runs_own_loss(spec: Mapping[str, Any]) -> bool:
 
 def trainer_ranks(spec: Mapping[str, Any]) -> int:
     """How many devices of its own the trainer needs. Read from the stored document, as above."""
-    return int((spec.get("trainer") or {}).get("ranks") or 1) if spec.get("kind") in ("rl", "sft") else 1
+    return int((spec.get("trainer") or {}).get("num_ranks") or 1) if spec.get("kind") in ("rl", "sft") else 1
 
 
 def slot_needs(placement: PlacementSection) -> dict[str, Any]:
@@ -51,6 +51,6 @@ def protocol_needed(kind: str, spec: Mapping[str, Any]) -> int:
     run that it does not know."""
     if uses_added_fields(spec):
         return FIELDS_OF_6
-    if kind in ("bench", "playground"):
+    if kind in ("reward_test", "playground"):
         return TESTS_AND_PLAYGROUNDS
     return SECRETS_IN_JOBS if spec.get("secrets") else OLDEST_PROTOCOL

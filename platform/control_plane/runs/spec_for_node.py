@@ -11,7 +11,7 @@ from oolong.contracts.agent import FIELDS_OF_6
 # Fields that came with FIELDS_OF_6, with the value that means what agents did before.
 ADDED: dict[tuple[str, ...], object] = {
     ("rollout", "repeatable_sampling"): False,
-    ("algorithm", "behaviour_weight", "lower_limit"): None,
+    ("algorithm", "importance_weight", "lower_threshold"): None,
     ("algorithm", "advantage", "std_of"): "population",
     ("algorithm", "kl", "importance_correction"): False,
 }

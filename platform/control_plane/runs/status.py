@@ -68,7 +68,7 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
         "rl": frozenset({JobKind.TRAINER, JobKind.CONTROLLER}),
         "sft": frozenset({JobKind.TRAINER}),
         "eval": frozenset({JobKind.CONTROLLER}),
-        "bench": frozenset({JobKind.CONTROLLER}),
+        "reward_test": frozenset({JobKind.CONTROLLER}),
         "playground": frozenset({JobKind.ROLLOUT}),
     }[run_kind]
 

@@ -11,7 +11,7 @@ from control_plane.common.field_error import FieldError
 from control_plane.runs.models import RewardTest
 from control_plane.runs.reward_key import reward_key
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.run_spec.bench import BenchSection
+from oolong.contracts.run_spec.reward_test import RewardTestSection
 
 
 def untested_reward(
@@ -19,17 +19,17 @@ def untested_reward(
 ) -> FieldError | None:
     """The fault of a spec whose reward may not train here; None where it may.
 
-    The newest whole test of this very reward (source or name, and options) on this dataset version decides.
+    The newest complete test of this very reward (source or name, and options) on this dataset version decides.
     """
     if not project.tested_rewards or spec.kind != "rl":
         return None
     key = reward_key(spec.reward, function)
     of_it = RewardTest.objects.filter(project=project, reward_key=key, dataset_version=version)
     ended = of_it.exclude(verdict="").select_related("run", "dataset_version").order_by("-created_at", "-pk")
-    newest = next((test for test in ended if is_whole(test)), None)
+    newest = next((test for test in ended if is_complete(test)), None)
     if newest is not None and newest.verdict == "green":
         return None
-    never = "no test of it was whole (see `whole`)" if ended else "it was never tested"
+    never = "no test of it was complete (see `complete`)" if ended else "it was never tested"
     said = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else never
     return FieldError(
         f"/reward/{'function' if spec.reward.function else 'name'}", "reward_not_tested",
@@ -51,10 +51,10 @@ def test_command(spec: RunSpec, version: DatasetVersion) -> str:
     return shlex.join(words)
 
 
-def is_whole(test: RewardTest) -> bool:
-    """Whether the test tried what a project that asks for green ones wants to know: all cheats, on the usual number of
+def is_complete(test: RewardTest) -> bool:
+    """Whether the test tried what a project that asks for green ones wants to know: all probes, on the usual number of
     rows and with the usual bound on failures, and counting as right what some completion can reach."""
-    bench = BenchSection.model_validate(test.run.spec["bench"])
+    section = RewardTestSection.model_validate(test.run.spec["reward_test"])
     rows = test.dataset_version.splits.get(test.run.spec["dataset"]["split"], 0)
     reached = ((test.report or {}).get("range") or {}).get("max")
-    return bench.tries_all(rows_there=rows) and (reached is None or bench.success_score <= reached)
+    return section.is_complete(available_rows=rows) and (reached is None or section.success_score <= reached)

@@ -125,10 +125,10 @@ def _tell(test: RewardTest, *, json: bool) -> None:
     for reason in test.report["reasons"]:
         print(f"  {reason['level']}: {reason['message']}")
     show_table(
-        ("CHEAT", "MEAN", "MAX", "COUNTS AS RIGHT"),
+        ("PROBE", "MEAN", "MAX", "COUNTS AS RIGHT"),
         (
-            (name, _number(cheat["mean"]), _number(cheat["max"]), f"{cheat['success_frac']:.0%} of rows")
-            for name, cheat in test.report["cheats"].items()
+            (name, _number(probe["mean"]), _number(probe["max"]), f"{probe['success_frac']:.0%} of rows")
+            for name, probe in test.report["probes"].items()
         ),
     )
 

@@ -19,7 +19,7 @@ from oolong.contracts.live_changes import LiveSettings
 PROTOCOL = 6
 OLDEST_PROTOCOL = 1
 JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
-TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run bench and playground
+TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run reward_test and playground
 EVALUATORS = 5  # since when an agent starts evaluators (DesiredJob.evaluates)
 FIELDS_OF_6 = 6  # since when an agent knows the fields of a spec that runs.spec_for_node lists
 SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job

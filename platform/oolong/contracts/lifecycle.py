@@ -142,7 +142,7 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
     EndReason.ALL_FILTERED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group was filtered: the prompts are all too easy or all too hard for the model. Widen rollout.filter, choose other rows, or a warm start."),
     EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "No completion gets a score; the event says why. Mend the reward function or the rows, and start again from the last checkpoint."),
-    EndReason.REWARD_ERROR_SHARE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_share."),
+    EndReason.REWARD_ERROR_SHARE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_rate."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
     EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.PREEMPTED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "A run needed the slot; start it again when one is free."),

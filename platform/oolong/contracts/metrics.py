@@ -58,7 +58,7 @@ importance_ratio/std | | standard deviation of w
 importance_ratio/effective_sample_frac | fraction | effective sample size of the batch's tokens under w, over their number: (sum w)^2 / (n sum w^2)
 importance_ratio/max | | largest w of the batch
 importance_ratio/abs_log_mean | nats | mean |log w|: how far staleness moved the policy
-importance_ratio/masked_frac | fraction | loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit
+importance_ratio/masked_frac | fraction | loss tokens whose w was masked or capped: above importance_weight.threshold, or below lower_threshold
 value/loss | | the critic's loss, token mean
 value/clip_frac | fraction | loss tokens whose value has left its range
 value/mean | | mean value before the step

@@ -67,7 +67,7 @@ class Preset(BaseModel):
         if self.sized_for is None:
             return []
         trainer, rollout = self.spec.get("trainer") or {}, self.spec.get("rollout") or {}
-        ranks, engines = trainer.get("ranks", 1), rollout.get("engines", 1)
+        ranks, engines = trainer.get("num_ranks", 1), rollout.get("engines", 1)
         size = f"{self.sized_for.parameters / 1e9:.2g}"
         split = "" if self.spec.get("kind") == "sft" else f": {ranks} for the trainer, {engines} for engines"
         gpus = "one GPU" if self.sized_for.gpus == 1 else f"{self.sized_for.gpus} GPUs"

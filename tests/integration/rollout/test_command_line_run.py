@@ -58,7 +58,7 @@ def spec(*, steps: int) -> RunSpec:
             "reward": {
                 "name": "exact_match",
                 "options": {"extract": "regex", "pattern": "()"},
-                "max_error_share": 1.0,
+                "max_error_rate": 1.0,
             },
             "rollout": {"group_size": 4, "max_new_tokens": 100, "engine_max_running_requests": 32},
             "staleness": {"max": MOST_STALE},

@@ -445,7 +445,7 @@ async def test_an_evaluator_scores_its_version_beside_the_runs_engine_outlives_i
 ) -> None:
     evaluation = {
         "split": "train", "prompts": 6, "samples": 1, "every_steps": 1, "at_start": False, "at_end": False,
-        "on_only_engine": True, "max_new_tokens": 200,
+        "allow_blocking": True, "max_new_tokens": 200,
     }  # fmt: skip
     harness.spec = run_spec(evaluation=evaluation, rollout={"max_new_tokens": 20}, staleness={"max": 2})
     async with harness as run:

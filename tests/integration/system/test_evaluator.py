@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 EVALUATION = {
     "split": "eval", "prompts": 8, "samples": 1, "at_start": False, "at_end": False, "every_steps": 5,
-    "on_only_engine": True,
+    "allow_blocking": True,
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
         function = client.functions.upload(source, name="anywhere", kind="reward")
         test = client.reward_tests.create(
             dataset=inputs.dataset, split="eval", model=inputs.model, reward={"function": function.ref},
-            bench={"rows": 4, "samples": 2, "max_new_tokens": 16},
+            reward_test={"rows": 4, "samples": 2, "max_new_tokens": 16},
             stored=[{"row": ROWS, "completion": "1"}],
         )  # fmt: skip
         run = small_runs.wait_for_end(stack, client, test.run, seconds=small_runs.BOOT_SECONDS + 60)
@@ -60,7 +60,7 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
         assert test.report["sources"]["model"] == 8
         assert test.report["sources"]["stored"] == 1
         assert test.verdict == "red"
-        assert "cheat_all_answers" in {reason["code"] for reason in test.report["reasons"]}
+        assert "probe_all_answers" in {reason["code"] for reason in test.report["reasons"]}
 
 
 def test_a_playground_chats_scores_and_gives_its_slot_to_a_run(stack: Stack, inputs: Inputs) -> None:

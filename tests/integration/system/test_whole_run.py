@@ -31,7 +31,7 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     reward = {
         "name": "exact_match",
         "options": {"extract": "regex", "pattern": "[01]"},
-        "max_error_share": 1.0,
+        "max_error_rate": 1.0,
     }
     client = stack.client()
     run_id = client.runs.create(small_runs.spec(inputs, steps=STEPS, reward=reward)).id

@@ -40,12 +40,12 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "critic and KL": {
         "advantage": {"estimator": "gae", "mean": "batch", "std": "batch", "gamma": 0.99, "gae_lambda": 0.95},
         "critic": {"learning_rate": 1e-3}, "kl": {"coefficient": 0.1}, "entropy_bonus": 0.01,
-        "behaviour_weight": {"mode": "second_moment", "limit": 0.01}, "dual_clip": 3.0,
+        "importance_weight": {"mode": "second_moment", "threshold": 0.01}, "dual_clip": 3.0,
     },
     "sequences": {
-        "objective": "gspo", "loss_normalisation": "sequences", "advantage": {"estimator": "gae"},
-        "behaviour_weight": {"mode": "cap", "level": "sequence"},
-        "kl": {"coefficient": 0.1, "estimator": "k1", "place": "reward"},
+        "objective": "gspo", "loss_aggregation": "seq_mean", "advantage": {"estimator": "gae"},
+        "importance_weight": {"mode": "truncate", "level": "sequence"},
+        "kl": {"coefficient": 0.1, "estimator": "k1", "apply_to": "reward"},
     },
 }  # fmt: skip
 

@@ -50,7 +50,7 @@ def attempt(kind: str = "rl", ranks: int = 2) -> DesiredAttempt:
             "name": "x",
             "model": {"base_model": "bm"},
             "dataset": {"version": "d@1"},
-            "trainer": {"ranks": ranks},
+            "trainer": {"num_ranks": ranks},
         }
     )
     return DesiredAttempt(

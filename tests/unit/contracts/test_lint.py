@@ -15,8 +15,8 @@ from tests.support.tiny_specs import tiny_run_spec
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "kv_too_small": ({"rollout": {"engine_max_total_tokens": 600}}, {"rollout": {"engine_max_total_tokens": 624}}, Facts()),
     "policy_never_learns": (
-        {"algorithm": {"critic": {"alone_steps": 60}, "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"}}},
-        {"algorithm": {"critic": {"alone_steps": 59}, "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"}}},
+        {"algorithm": {"critic": {"warmup_steps": 60}, "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"}}},
+        {"algorithm": {"critic": {"warmup_steps": 59}, "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"}}},
         Facts(),
     ),
     "reward_scale_zero": ({"reward": {"scale": 0}}, {"reward": {"scale": 0.1}}, Facts()),
@@ -50,22 +50,22 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "warmup_whole": ({"trainer": {"warmup_steps": 60}}, {"trainer": {"warmup_steps": 6}}, Facts()),
     "wall_short": ({"budget": {"max_wall_seconds": 60}}, {"budget": {"max_wall_seconds": 3600}}, Facts()),
     "decoupled_without_weights": (
-        {"algorithm": {"behaviour_weight": {"mode": "none"}}}, {"algorithm": {"behaviour_weight": {"mode": "cap"}}}, Facts(),
+        {"algorithm": {"importance_weight": {"mode": "none"}}}, {"algorithm": {"importance_weight": {"mode": "truncate"}}}, Facts(),
     ),
     "stale_without_correction": (
         {"algorithm": {"objective": "ppo"}}, {"algorithm": {"objective": "ppo"}, "staleness": {"max": 1}}, Facts(),
     ),
     "token_weights_of_a_sequence_ratio": (
         {"algorithm": {"objective": "gspo"}},
-        {"algorithm": {"objective": "gspo", "behaviour_weight": {"level": "sequence_mean"}}}, Facts(),
+        {"algorithm": {"objective": "gspo", "importance_weight": {"level": "sequence_mean"}}}, Facts(),
     ),
     "loss_constant_odd": (
-        {"algorithm": {"loss_normalisation": "constant", "loss_constant_tokens": 3000}},
-        {"algorithm": {"loss_normalisation": "constant"}}, Facts(),
+        {"algorithm": {"loss_aggregation": "constant", "loss_constant_tokens": 3000}},
+        {"algorithm": {"loss_aggregation": "constant"}}, Facts(),
     ),
     "loss_constant_unused": (
         {"algorithm": {"loss_constant_tokens": 112}},
-        {"algorithm": {"loss_constant_tokens": 112, "loss_normalisation": "constant"}}, Facts(),
+        {"algorithm": {"loss_constant_tokens": 112, "loss_aggregation": "constant"}}, Facts(),
     ),
     "no_baseline": (
         {"algorithm": {"advantage": {"mean": "none"}}}, {"algorithm": {"advantage": {"mean": "batch"}}}, Facts(),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "temperature_odd": ({"rollout": {"temperature": 0.3}}, {"rollout": {"temperature": 0.7}}, Facts()),
     "learning_rate_high": ({}, {"trainer": {"learning_rate": 1e-6}}, Facts(parameters=7_000_000_000)),
     "trainer_memory": (
-        {"trainer": {"ranks": 4}}, {"trainer": {"ranks": 8, "dtype": "bfloat16"}},
+        {"trainer": {"num_ranks": 4}}, {"trainer": {"num_ranks": 8, "dtype": "bfloat16"}},
         Facts(parameters=7_000_000_000, slot_memory_bytes=80 * 2**30),
     ),
     "engine_memory": (

@@ -159,7 +159,9 @@ def test_a_job_that_the_run_has_not_is_refused(kind, job, has):
 
 
 def test_slots_needed_counts_engines_only_for_rl():
-    assert RunSpec.model_validate(document(rollout={"engines": 3}, trainer={"ranks": 2})).slots_needed == 5
+    assert (
+        RunSpec.model_validate(document(rollout={"engines": 3}, trainer={"num_ranks": 2})).slots_needed == 5
+    )
     assert RunSpec.model_validate(document(kind="sft", rollout={"engines": 3})).slots_needed == 1
 
 
@@ -233,7 +235,7 @@ def test_the_probe_allows_what_the_rounding_of_the_type_makes() -> None:
         (
             {"kind": "rll"},
             "/kind",
-            "must be one of 'rl', 'sft', 'eval', 'bench', 'playground'; it is 'rll'; did you",
+            "must be one of 'rl', 'sft', 'eval', 'reward_test', 'playground'; it is 'rll'; did you",
         ),
         ({"name": 5}, "/name", "must be text (in YAML, put it in quotes); it is 5"),
         ({"trainer": {"adam_betas": 3}}, "/trainer/adam_betas", "must be a list; it is 3"),

@@ -52,8 +52,8 @@ def codes(document: dict[str, Any]) -> set[tuple[str, str]]:
 async def test_exact_reward_is_green() -> None:
     document = await tried(build_reward("exact_match", {"extract": "whole"}))
     assert (document["verdict"], document["reasons"]) == ("green", [])
-    assert document["cheats"]["leaked_answer"]["success_frac"] == 1.0
-    assert document["cheats"]["all_answers"]["success_frac"] == 0.0
+    assert document["probes"]["leaked_answer"]["success_frac"] == 1.0
+    assert document["probes"]["all_answers"]["success_frac"] == 0.0
     assert document["calls"] == 2 * 6 * len(ROWS)
     assert set(document["latency_seconds"]) == {"p50", "p95", "max"}
 
@@ -61,20 +61,20 @@ async def test_exact_reward_is_green() -> None:
 async def test_substring_reward_is_red_for_the_all_answers_probe() -> None:
     document = await tried(lambda completion: float(completion.answer in completion.text))
     assert document["verdict"] == "red"
-    assert ("red", "cheat_all_answers") in codes(document)
-    assert "'1 2 3 4'" in str(document["cheats"]["all_answers"]["example"])
+    assert ("red", "probe_all_answers") in codes(document)
+    assert "'1 2 3 4'" in str(document["probes"]["all_answers"]["example"])
 
 
 async def test_length_reward_is_red_and_names_the_probe() -> None:
     document = await tried(lambda completion: min(len(completion.text) / 1000, 1.0))
-    assert ("red", "cheat_longest") in codes(document)
+    assert ("red", "probe_longest") in codes(document)
     assert ("note", "bare_answer_is_not_enough") in codes(document)
 
 
 async def test_probe_scoring_above_the_model_is_amber() -> None:
     samples = [*sampled("a", "b"), Sample(row=0, source="empty", prompt="p", answer="1", completion="")]
     document = await tried(lambda completion: 0.0 if completion.text else 0.5, samples)
-    assert (document["verdict"], ("amber", "cheat_empty") in codes(document)) == ("amber", True)
+    assert (document["verdict"], ("amber", "probe_empty") in codes(document)) == ("amber", True)
 
 
 async def test_non_deterministic_reward_is_red() -> None:

@@ -15,7 +15,7 @@ def fed(budget: ErrorBudget, calls: str, *, seconds_apart: float = 0.1) -> Error
 def test_one_in_a_hundred_is_borne_and_more_is_not() -> None:
     assert not fed(ErrorBudget(0.01), ("." * 99 + "x") * 10).exceeded
     over = fed(ErrorBudget(0.01), ("." * 49 + "x") * 10).exceeded
-    assert "5 of the last 250 completions got no score, more than reward.max_error_share=0.01" in over
+    assert "5 of the last 250 completions got no score, more than reward.max_error_rate=0.01" in over
     assert "because" in over
 
 

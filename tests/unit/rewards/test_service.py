@@ -16,7 +16,7 @@ import pytest
 
 from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.job import Job
-from gpu_agents.rewards.__main__ import max_error_share, scorer_of, serve
+from gpu_agents.rewards.__main__ import max_error_rate, scorer_of, serve
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.pool import ChildPool
 from gpu_agents.rewards.registry import build_reward
@@ -282,11 +282,11 @@ async def test_an_evaluation_may_have_a_reward_of_its_own() -> None:
 
 def test_more_than_one_in_a_hundred_is_too_many_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
     document: dict[str, Any] = {"name": "x", "model": {"base_model": "m"}, "dataset": {"version": "d"}}
-    assert max_error_share(job_of(document, tmp_path)) == 0.01
-    document["reward"] = {"max_error_share": 0.2}
-    assert max_error_share(job_of(document, tmp_path)) == 0.2
-    tested = {**document, "kind": "bench", "bench": {"rows": 4}}
-    assert max_error_share(job_of(tested, tmp_path)) == 1.0, "a reward's test sees every error"
+    assert max_error_rate(job_of(document, tmp_path)) == 0.01
+    document["reward"] = {"max_error_rate": 0.2}
+    assert max_error_rate(job_of(document, tmp_path)) == 0.2
+    tested = {**document, "kind": "reward_test", "reward_test": {"rows": 4}}
+    assert max_error_rate(job_of(tested, tmp_path)) == 1.0, "a reward's test sees every error"
 
 
 @pytest.mark.parametrize("reward", [{"name": "code"}, {"function": "mine@1"}], ids=["code", "function"])

@@ -5835,7 +5835,7 @@ export interface components {
         };
         RewardTest: {
             id: string;
-            /** @description of kind bench: its events and logs, its place in the queue */
+            /** @description of kind reward_test: its events and logs, its place in the queue */
             run: string;
             status: components["schemas"]["RunStatus"];
             reason: string;
@@ -5847,8 +5847,8 @@ export interface components {
             dataset: components["schemas"]["DatasetRef"];
             /** @description empty before the end */
             verdict: components["schemas"]["RewardTestVerdictEnum"] | components["schemas"]["BlankEnum"];
-            /** @description every cheat, on the usual rows and bounds: only such a test is proof where a project asks for green */
-            whole: boolean;
+            /** @description every probe, on the usual rows and bounds: only such a test is proof where a project asks for green */
+            complete: boolean;
             report: {
                 [key: string]: unknown;
             } | null;
@@ -5876,8 +5876,8 @@ export interface components {
             model?: string;
             /** @description instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so the reward of its samples is constant */
             checkpoint?: string;
-            /** @description rows, samples, temperature, max_new_tokens, cheats, success_score, max_error_share */
-            bench?: {
+            /** @description rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate */
+            reward_test?: {
                 [key: string]: unknown;
             };
             /** @description completions to score besides */
@@ -6013,7 +6013,7 @@ export interface components {
             staleness: components["schemas"]["Staleness"] | null;
         };
         /** @enum {string} */
-        RunKind: "rl" | "sft" | "eval" | "bench" | "playground";
+        RunKind: "rl" | "sft" | "eval" | "reward_test" | "playground";
         RunModel: {
             id: string;
             name: string;
@@ -20238,7 +20238,7 @@ export interface operations {
                 cursor?: string;
                 /** @description id of a version, name, or name@3 */
                 dataset?: string;
-                /** @description one or more of rl, sft, eval, bench, playground, comma-separated */
+                /** @description one or more of rl, sft, eval, reward_test, playground, comma-separated */
                 kind?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;

@@ -14,11 +14,11 @@ export const SECTIONS: Section[] = [
   },
   {
     title: "Trainer", note: "", kinds: ["rl"], roots: ["trainer", "weight_sync"],
-    first: ["/trainer/total_train_steps", "/trainer/groups_per_step", "/trainer/minibatches", "/trainer/learning_rate", "/trainer/microbatch_tokens", "/trainer/ranks"],
+    first: ["/trainer/total_train_steps", "/trainer/groups_per_step", "/trainer/minibatches", "/trainer/learning_rate", "/trainer/microbatch_tokens", "/trainer/num_ranks"],
   },
   {
     title: "Algorithm", note: "", kinds: ["rl"], roots: ["algorithm"],
-    first: ["/algorithm/objective", "/algorithm/clip_low", "/algorithm/clip_high", "/algorithm/behaviour_weight/mode", "/algorithm/advantage/mean", "/algorithm/advantage/std"],
+    first: ["/algorithm/objective", "/algorithm/clip_low", "/algorithm/clip_high", "/algorithm/importance_weight/mode", "/algorithm/advantage/mean", "/algorithm/advantage/std"],
   },
   { title: "Warm start", note: "", kinds: ["sft"], roots: ["sft"], first: ["/sft/steps", "/sft/batch_size", "/sft/learning_rate", "/sft/stop_at_greedy_accuracy", "/sft/required_greedy_accuracy"] },
   { title: "Evaluation", note: "how the model is scored", kinds: ["eval"], roots: ["evaluation", "rollout"], first: ["/evaluation/prompts", "/evaluation/samples", "/evaluation/greedy", "/evaluation/success_score", "/rollout/max_new_tokens"] },

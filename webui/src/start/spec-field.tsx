@@ -9,7 +9,7 @@ export type Option = { value: string; label: string };
 type Props = { field: SpecField; value: unknown; error: string | undefined; options?: Option[]; onChange: (value: unknown) => void };
 
 /** A key whose own name says too little beside its neighbours is shown with the name of what it lies in. */
-const WITH_PARENT = new Set(["behaviour_weight", "advantage", "evaluation", "checkpoint", "staleness", "weight_sync", "budget"]);
+const WITH_PARENT = new Set(["importance_weight", "advantage", "evaluation", "checkpoint", "staleness", "weight_sync", "budget"]);
 
 function labelOf(path: string[]): string {
   const [last, parent] = [path.at(-1)!, path.at(-2)];

@@ -29,13 +29,14 @@ class AsyncRewardTests:
         model: str | None = None,
         checkpoint: str | None = None,
         split: str = "train",
-        bench: Mapping[str, Any] | None = None,
+        reward_test: Mapping[str, Any] | None = None,
         stored: Sequence[Mapping[str, Any]] = (),
     ) -> models.RewardTest:
-        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `bench` as in the RunSpec; samples
-        come from a base model or a checkpoint."""
+        """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `reward_test` as in the RunSpec;
+        samples come from a base model or a checkpoint."""
         call = calls.reward_tests.create(
-            dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint, bench=bench or {},
+            dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint,
+            reward_test=reward_test or {},
             stored=stored,
         )  # fmt: skip
         return await self._connection.send(call)

@@ -25,11 +25,11 @@ def create(
     reward: Mapping[str, Any],
     model: str | None,
     checkpoint: str | None,
-    bench: Mapping[str, Any],
+    reward_test: Mapping[str, Any],
     stored: Sequence[Mapping[str, Any]],
 ) -> Call[RewardTest]:
     body = {
-        "dataset": dataset, "split": split, "reward": dict(reward), "bench": dict(bench),
+        "dataset": dataset, "split": split, "reward": dict(reward), "reward_test": dict(reward_test),
         "stored": [dict(sample) for sample in stored], **given({"model": model, "checkpoint": checkpoint}),
     }  # fmt: skip
     return call.post("reward-tests", RewardTest, body=body)

@@ -11,7 +11,7 @@ from oolong.client.models.runs import DatasetReference
 
 class RewardTest(Answer):
     id: str
-    run: str  # of kind bench
+    run: str  # of kind reward_test
     status: str  # of that run
     reason: str = ""
     reason_message: str = ""
@@ -20,7 +20,7 @@ class RewardTest(Answer):
     reward_key: str
     dataset: DatasetReference
     verdict: str  # green | amber | red; empty before the end
-    whole: bool = False  # every cheat, on the usual rows and bounds
+    complete: bool = False  # every probe, on the usual rows and bounds
     report: dict[str, Any] | None = None
     created_by: str
     created_at: datetime

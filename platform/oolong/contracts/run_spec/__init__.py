@@ -10,12 +10,11 @@ from oolong.contracts.model_faults import SpecError
 from oolong.contracts.run_spec.algorithm import (
     AdvantageSection,
     AlgorithmSection,
-    BehaviourWeightSection,
     CriticSection,
+    ImportanceWeightSection,
     KlSection,
     OverlongSection,
 )
-from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.errors import read_spec, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
@@ -23,6 +22,7 @@ from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
 from oolong.contracts.run_spec.reward_options import REWARD_OPTIONS, option_faults
+from oolong.contracts.run_spec.reward_test import RewardTestSection
 from oolong.contracts.run_spec.rollout import FilterSection, RolloutSection, StalenessSection
 from oolong.contracts.run_spec.secrets import SecretSection
 from oolong.contracts.run_spec.section import Section
@@ -38,8 +38,6 @@ __all__ = [
     "REWARD_OPTIONS",
     "AdvantageSection",
     "AlgorithmSection",
-    "BehaviourWeightSection",
-    "BenchSection",
     "BudgetSection",
     "CheckpointSection",
     "CriticSection",
@@ -47,6 +45,7 @@ __all__ = [
     "EvaluationSection",
     "Facts",
     "FilterSection",
+    "ImportanceWeightSection",
     "KlSection",
     "LintFinding",
     "ModelSection",
@@ -54,6 +53,7 @@ __all__ = [
     "PlacementSection",
     "PlaygroundSection",
     "RewardSection",
+    "RewardTestSection",
     "RolloutSection",
     "RunSpec",
     "SecretSection",

@@ -22,16 +22,16 @@ OBJECTIVE_OPTIONS: dict[str, dict[str, float]] = {
 }
 
 
-class BehaviourWeightSection(Section):
+class ImportanceWeightSection(Section):
     """The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
     for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
     `algorithm.proximal: none` there is no proximal policy and w is 1."""
 
-    mode: Literal["mask", "cap", "none", "second_moment"] = Field(
+    mode: Literal["mask", "truncate", "none", "second_moment"] = Field(
         "mask",
         description="what happens to a w that is out of bounds. mask: the token leaves the loss and stays in its "
-        "denominator; cap: w is lowered to limit (truncated importance sampling); none: w is used as it is; "
-        "second_moment: the tokens with the largest (log w)^2 are masked until the batch's mean is at most limit "
+        "denominator; truncate: w is lowered to threshold (truncated importance sampling); none: w is used as it is; "
+        "second_moment: the tokens with the largest (log w)^2 are masked until the batch's mean is at most threshold "
         "(M2PO, arXiv 2510.01161)",
     )
     level: Literal["token", "sequence", "sequence_mean"] = Field(
@@ -40,15 +40,15 @@ class BehaviourWeightSection(Section):
         "over its trajectory's loss tokens; sequence_mean: the geometric mean over them, which does not grow with the "
         "length and matches the ratio of objective gspo",
     )
-    limit: PositiveFloat = Field(
+    threshold: PositiveFloat = Field(
         5.0,
         description="upper bound of w; with mode none it does nothing, with second_moment it bounds the mean of "
         "(log w)^2",
     )
-    lower_limit: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    lower_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
-        description="lower bound of w, mode mask only: with it tokens outside [lower_limit, limit] leave the loss "
-        "(IcePop, arXiv 2510.18855, with 0.5 to 5); none keeps every small w, which fades out by itself",
+        description="lower bound of w, mode mask only: with it tokens outside [lower_threshold, threshold] leave "
+        "the loss (IcePop, arXiv 2510.18855, with 0.5 to 5); none keeps every small w, which fades out by itself",
     )
 
     @model_validator(mode="after")
@@ -63,21 +63,21 @@ class BehaviourWeightSection(Section):
 
     @model_validator(mode="after")
     def _the_band_contains_one(self) -> Self:
-        if self.lower_limit is None:
+        if self.lower_threshold is None:
             return self
         if self.mode != "mask":
             raise refuse(
-                "lower_limit_of_mask",
-                f"lower_limit={self.lower_limit:g} works with mode: mask only, and mode is {self.mode}; take mask, or "
-                "leave lower_limit out",
-                "lower_limit",
+                "lower_threshold_of_mask",
+                f"lower_threshold={self.lower_threshold:g} works with mode: mask only, and mode is {self.mode}; take "
+                "mask, or leave lower_threshold out",
+                "lower_threshold",
             )
-        if self.limit < 1:
+        if self.threshold < 1:
             raise refuse(
                 "band_without_one",
-                f"the band from lower_limit={self.lower_limit:g} to limit={self.limit:g} leaves out w = 1, which every "
-                "token of fresh data has; raise limit to 1 or more",
-                "limit",
+                f"the band from lower_threshold={self.lower_threshold:g} to threshold={self.threshold:g} leaves out "
+                "w = 1, which every token of fresh data has; raise threshold to 1 or more",
+                "threshold",
             )
         return self
 
@@ -141,24 +141,24 @@ class KlSection(Section):
     estimator: Literal["k1", "k2", "k3"] = Field(
         "k3", description="per token, with d = log current/reference: d, d^2/2, or exp(-d) - 1 + d"
     )
-    place: Literal["loss", "reward"] = Field(
+    apply_to: Literal["loss", "reward"] = Field(
         "loss",
         description="added to the loss, or subtracted from each token's reward (needs estimator: gae)",
     )
     importance_correction: bool = Field(
         False,
-        description="weigh each token's KL in the loss by current / behaviour probability, as behaviour_weight bounds "
+        description="weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds "
         "it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that "
-        "sampled them. place: loss only",
+        "sampled them. apply_to: loss only",
     )
 
     @model_validator(mode="after")
     def _the_reward_is_corrected_with_the_objective(self) -> Self:
-        if self.importance_correction and self.place == "reward":
+        if self.importance_correction and self.apply_to == "reward":
             raise refuse(
                 "kl_corrected_twice",
-                "importance_correction is for place: loss; with place: reward the KL is part of the advantage, which "
-                "the objective's own w already weighs. Leave one of them out",
+                "importance_correction is for apply_to: loss; with apply_to: reward the KL is part of the advantage, "
+                "which the objective's own w already weighs. Leave one of them out",
                 "importance_correction",
             )
         return self
@@ -172,7 +172,7 @@ class CriticSection(Section):
         0.2, description="a value may move this far from the one before the step; none turns it off"
     )
     max_grad_norm: PositiveFloat = Field(1.0, description="gradients are clipped to this norm")
-    alone_steps: NonNegativeInt = Field(
+    warmup_steps: NonNegativeInt = Field(
         0, description="first train steps in which the critic learns and the policy waits"
     )
 
@@ -211,7 +211,7 @@ class AlgorithmSection(Section):
     dual_clip: Annotated[float, Field(gt=1)] | None = Field(
         None, description="where the advantage is negative the ratio counts as this much at most"
     )
-    behaviour_weight: BehaviourWeightSection = BehaviourWeightSection()
+    importance_weight: ImportanceWeightSection = ImportanceWeightSection()
     advantage: AdvantageSection = AdvantageSection()
     critic: CriticSection | None = Field(None, description="a value model; needs advantage.estimator: gae")
     kl: KlSection | None = Field(None, description="KL to the reference policy; it is loaded only then")
@@ -223,13 +223,13 @@ class AlgorithmSection(Section):
         False,
         description="completions cut at the length limit leave the loss; their rewards still count in advantages",
     )
-    loss_normalisation: Literal["tokens", "sequences", "constant"] = Field(
-        "tokens",
+    loss_aggregation: Literal["token_mean", "seq_mean", "constant"] = Field(
+        "token_mean",
         description="of a minibatch, over all ranks: mean over loss tokens; mean over sequences of their token means; "
         "or sum over (sequences x loss_constant_tokens)",
     )
     loss_constant_tokens: PositiveInt | None = Field(
-        None, description="of loss_normalisation: constant; default rollout.max_new_tokens"
+        None, description="of loss_aggregation: constant; default rollout.max_new_tokens"
     )
 
     @model_validator(mode="after")
@@ -280,17 +280,17 @@ class AlgorithmSection(Section):
         if self.advantage.estimator != "gae":
             if self.critic is not None:
                 raise refuse("critic_without_gae", "a critic needs advantage.estimator: gae", "critic")
-            if self.kl is not None and self.kl.place == "reward":
+            if self.kl is not None and self.kl.apply_to == "reward":
                 raise refuse(
                     "kl_reward_without_gae",
-                    "kl.place: reward is per token and needs advantage.estimator: gae",
-                    "kl", "place",
+                    "kl.apply_to: reward is per token and needs advantage.estimator: gae",
+                    "kl", "apply_to",
                 )  # fmt: skip
-        if self.kl is not None and self.kl.place == "reward" and self.proximal == "none":
+        if self.kl is not None and self.kl.apply_to == "reward" and self.proximal == "none":
             raise refuse(
                 "kl_reward_without_proximal",
-                "kl.place: reward is measured at the proximal policy; take proximal: recompute",
-                "kl", "place",
+                "kl.apply_to: reward is measured at the proximal policy; take proximal: recompute",
+                "kl", "apply_to",
             )  # fmt: skip
         return self
 

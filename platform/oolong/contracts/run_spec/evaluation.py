@@ -20,7 +20,7 @@ class EvaluationSection(Section):
     every_steps: PositiveInt | None = Field(
         None, description="score every so many train steps as well, while the run goes on"
     )
-    on_only_engine: bool = Field(
+    allow_blocking: bool = Field(
         False,
         description="consent to every_steps with rollout.engines: 1, where generation stands still while it lasts "
         "unless a slot of the node is idle for it",

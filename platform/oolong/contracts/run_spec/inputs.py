@@ -38,7 +38,7 @@ class RewardSection(Section):
     timeout_seconds: PositiveFloat = Field(
         15.0, description="one scoring call that takes longer is an error, never a reward of 0"
     )
-    max_error_share: PositiveFloat = Field(
+    max_error_rate: PositiveFloat = Field(
         0.01,
         description="the run pauses (reward_error_share) when more of the completions of five minutes got no score, "
         "for an error of the reward function or of the sandbox, and at 5 such errors in a row; 1: they are only "

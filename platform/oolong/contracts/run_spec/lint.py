@@ -79,9 +79,9 @@ def _kv_too_small(spec: RunSpec, facts: Facts) -> str | None:
 
 def _policy_never_learns(spec: RunSpec, facts: Facts) -> str | None:
     critic, steps = spec.algorithm.critic, spec.trainer.total_train_steps
-    if critic is None or critic.alone_steps < steps:
+    if critic is None or critic.warmup_steps < steps:
         return None
-    return f"alone_steps={critic.alone_steps} of total_train_steps={steps}: the policy is never updated"
+    return f"warmup_steps={critic.warmup_steps} of total_train_steps={steps}: the policy is never updated"
 
 
 def _reward_scale_zero(spec: RunSpec, facts: Facts) -> str | None:
@@ -194,18 +194,18 @@ def _wall_short(spec: RunSpec, facts: Facts) -> str | None:
 
 def _decoupled_without_weights(spec: RunSpec, facts: Facts) -> str | None:
     algorithm = spec.algorithm
-    if algorithm.objective != "decoupled_ppo" or algorithm.behaviour_weight.mode != "none":
+    if algorithm.objective != "decoupled_ppo" or algorithm.importance_weight.mode != "none":
         return None
-    return f"behaviour_weight.mode=none keeps every importance weight, at max staleness {spec.staleness.max}"
+    return f"importance_weight.mode=none keeps every importance weight, at max staleness {spec.staleness.max}"
 
 
 def _token_weights_of_a_sequence_ratio(spec: RunSpec, facts: Facts) -> str | None:
-    weight = spec.algorithm.behaviour_weight
+    weight = spec.algorithm.importance_weight
     if spec.algorithm.objective != "gspo" or spec.algorithm.loss_function or weight.level != "token":
         return None
     if weight.mode == "second_moment":
         return None
-    return "objective gspo clips one ratio per sequence, and behaviour_weight.level=token weighs each of its tokens apart"
+    return "objective gspo clips one ratio per sequence, and importance_weight.level=token weighs each of its tokens apart"
 
 
 def _stale_without_correction(spec: RunSpec, facts: Facts) -> str | None:
@@ -219,7 +219,7 @@ def _stale_without_correction(spec: RunSpec, facts: Facts) -> str | None:
 
 def _loss_constant_odd(spec: RunSpec, facts: Facts) -> str | None:
     constant, longest = spec.algorithm.loss_constant_tokens, spec.rollout.max_new_tokens
-    if constant is None or spec.algorithm.loss_normalisation != "constant":
+    if constant is None or spec.algorithm.loss_aggregation != "constant":
         return None
     if longest / 2 <= constant <= longest * 2:
         return None
@@ -228,11 +228,9 @@ def _loss_constant_odd(spec: RunSpec, facts: Facts) -> str | None:
 
 def _loss_constant_unused(spec: RunSpec, facts: Facts) -> str | None:
     algorithm = spec.algorithm
-    if algorithm.loss_constant_tokens is None or algorithm.loss_normalisation == "constant":
+    if algorithm.loss_constant_tokens is None or algorithm.loss_aggregation == "constant":
         return None
-    return (
-        f"loss_constant_tokens={algorithm.loss_constant_tokens} has no say in {algorithm.loss_normalisation}"
-    )
+    return f"loss_constant_tokens={algorithm.loss_constant_tokens} has no say in {algorithm.loss_aggregation}"
 
 
 def _no_baseline(spec: RunSpec, facts: Facts) -> str | None:
@@ -360,7 +358,7 @@ def _gib(size: float) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule("kv_too_small", "error", "rl", "/rollout/engine_max_total_tokens", _kv_too_small, "Raise it, or lower max_prompt_tokens or max_new_tokens."),
-    Rule("policy_never_learns", "error", "rl", "/algorithm/critic/alone_steps", _policy_never_learns, "Lower alone_steps, or raise total_train_steps."),
+    Rule("policy_never_learns", "error", "rl", "/algorithm/critic/warmup_steps", _policy_never_learns, "Lower warmup_steps, or raise total_train_steps."),
     Rule("reward_scale_zero", "error", "rl", "/reward/scale", _reward_scale_zero, "Give a scale other than 0."),
     Rule("stops_below_required", "error", "sft", "/sft/stop_at_greedy_accuracy", _stops_below_required, "Stop at the required accuracy or above it."),
     Rule("context_exceeded", "warning", "rl", "/rollout/max_new_tokens", _context_exceeded, "Lower max_new_tokens or max_prompt_tokens; what goes beyond the context is cut."),
@@ -377,16 +375,16 @@ RULES: tuple[Rule, ...] = (
     Rule("checkpoint_only_at_end", "warning", "rl", "/checkpoint/every_steps", _checkpoint_only_at_end, "Lower it to what you can bear to lose."),
     Rule("warmup_whole", "warning", "rl", "/trainer/warmup_steps", _warmup_whole, "Lower it."),
     Rule("wall_short", "warning", "any", "/budget/max_wall_seconds", _wall_short, "Give at least some minutes."),
-    Rule("decoupled_without_weights", "warning", "rl", "/algorithm/behaviour_weight/mode", _decoupled_without_weights, "Take mask or cap: one token with a huge weight can undo a step."),
+    Rule("decoupled_without_weights", "warning", "rl", "/algorithm/importance_weight/mode", _decoupled_without_weights, "Take mask or truncate: one token with a huge weight can undo a step."),
     Rule("stale_without_correction", "warning", "rl", "/algorithm/objective", _stale_without_correction, "Take decoupled_ppo, or lower staleness.max to 1."),
-    Rule("token_weights_of_a_sequence_ratio", "warning", "rl", "/algorithm/behaviour_weight/level", _token_weights_of_a_sequence_ratio, "Take level: sequence_mean, which is to w what the sequence's ratio is to the ratio of a token."),
+    Rule("token_weights_of_a_sequence_ratio", "warning", "rl", "/algorithm/importance_weight/level", _token_weights_of_a_sequence_ratio, "Take level: sequence_mean, which is to w what the sequence's ratio is to the ratio of a token."),
     Rule("loss_constant_odd", "warning", "rl", "/algorithm/loss_constant_tokens", _loss_constant_odd, "Leave it out: it then is rollout.max_new_tokens."),
-    Rule("loss_constant_unused", "warning", "rl", "/algorithm/loss_constant_tokens", _loss_constant_unused, "Leave it out, or take loss_normalisation: constant."),
+    Rule("loss_constant_unused", "warning", "rl", "/algorithm/loss_constant_tokens", _loss_constant_unused, "Leave it out, or take loss_aggregation: constant."),
     Rule("no_baseline", "warning", "rl", "/algorithm/advantage/mean", _no_baseline, "Take mean: group or batch; without a baseline the variance is high."),
     Rule("clip_open", "warning", "rl", "/algorithm/clip_low", _clip_open, "Take a value below 1, such as 0.2."),
     Rule("temperature_odd", "warning", "rl", "/rollout/temperature", _temperature_odd, "Exploration works best near 1: low ones sample the same answer again, high ones noise."),
     Rule("learning_rate_high", "warning", "rl", "/trainer/learning_rate", _learning_rate_high, "Published recipes for models of this size use 1e-6 to 2e-5."),
-    Rule("trainer_memory", "warning", "any", "/trainer/ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, or a smaller model."),
+    Rule("trainer_memory", "warning", "any", "/trainer/num_ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, or a smaller model."),
     Rule("engine_memory", "warning", "rl", "/rollout/engine_max_total_tokens", _engine_memory, "Lower it, or take a smaller model."),
     Rule("float32_large", "warning", "any", "/trainer/dtype", _float32_large, "Take bfloat16: master weights stay float32."),
     Rule("fits_no_node", "warning", "any", "/rollout/engines", _fits_no_node, "Fewer engines or ranks, or add a larger node; until then it waits."),

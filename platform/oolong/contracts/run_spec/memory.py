@@ -54,7 +54,7 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
     if spec.algorithm.critic is not None:
         state += trained
     if spec.algorithm.kl is not None:
-        state += parameters * 4 // spec.trainer.ranks
+        state += parameters * 4 // spec.trainer.num_ranks
     probes = (
         2 * element * parameters if spec.kind == "rl" else 0
     )  # a model, and a copy of the published weights

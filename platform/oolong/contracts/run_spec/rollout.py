@@ -28,7 +28,7 @@ class FilterSection(Section):
     success_score: float = Field(
         1.0, description="a completion succeeds when the reward function gives it this or more"
     )
-    max_in_a_row: PositiveInt = Field(
+    max_consecutive: PositiveInt = Field(
         512, description="so many filtered groups without one that is kept end the run with all_filtered"
     )
 
@@ -82,7 +82,7 @@ class RolloutSection(Section):
         "else the engine does: with one engine and staleness.max 0 also in another run",
     )
     filter: FilterSection = FilterSection()
-    group_wall_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
+    group_timeout_seconds: PositiveFloat | None = Field(None, description="cap on the life of one claim")
     engine_max_running_requests: PositiveInt = Field(
         64, description="requests that an engine decodes at once"
     )

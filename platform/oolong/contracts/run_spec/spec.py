@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec.algorithm import AlgorithmSection
-from oolong.contracts.run_spec.bench import BenchSection
 from oolong.contracts.run_spec.evaluation import EvaluationSection
 from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
+from oolong.contracts.run_spec.reward_test import RewardTestSection
 from oolong.contracts.run_spec.rollout import RolloutSection, StalenessSection
 from oolong.contracts.run_spec.secrets import MOST_SECRETS, SecretSection
 from oolong.contracts.run_spec.section import Section, refuse
@@ -25,10 +25,10 @@ from oolong.contracts.run_spec.training import (
 
 
 class RunSpec(Section):
-    kind: Literal["rl", "sft", "eval", "bench", "playground"] = Field(
+    kind: Literal["rl", "sft", "eval", "reward_test", "playground"] = Field(
         "rl",
         description="asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the "
-        "evaluation section says, and end; bench: test a reward (POST /api/v1/reward-tests); "
+        "evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); "
         "playground: chat with a model (POST /api/v1/playgrounds)",
     )
     name: Annotated[str, Field(min_length=1, max_length=120, description="shown in lists")]
@@ -44,7 +44,7 @@ class RunSpec(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     evaluation: EvaluationSection | None = None
     sft: SftSection = SftSection()
-    bench: BenchSection | None = None
+    reward_test: RewardTestSection | None = None
     playground: PlaygroundSection | None = None
     budget: BudgetSection = BudgetSection()
     placement: PlacementSection = PlacementSection()
@@ -93,12 +93,12 @@ class RunSpec(Section):
                 "rollout", "filter", "kind",
             )  # fmt: skip
         evaluation = self.evaluation if self.kind == "rl" else None
-        every = evaluation.every_steps if evaluation is not None and not evaluation.on_only_engine else None
+        every = evaluation.every_steps if evaluation is not None and not evaluation.allow_blocking else None
         if every is not None and self.rollout.engines == 1:
             raise refuse(
                 "evaluation_takes_the_only_engine",
                 f"evaluation.every_steps={every} leases an engine, and rollout.engines=1: nothing is generated while "
-                "it lasts. Say evaluation.on_only_engine: true, take 2 engines, or leave every_steps out",
+                "it lasts. Say evaluation.allow_blocking: true, take 2 engines, or leave every_steps out",
                 "evaluation", "every_steps",
             )  # fmt: skip
         return self
@@ -120,7 +120,7 @@ class RunSpec(Section):
         if self.kind != "eval":
             return self
         scoring, fresh = self.scoring, EvaluationSection()
-        for name in ("dataset", "split", "reward", "at_start", "at_end", "every_steps", "on_only_engine"):
+        for name in ("dataset", "split", "reward", "at_start", "at_end", "every_steps", "allow_blocking"):
             value = getattr(scoring, name)
             if value != getattr(fresh, name):
                 instead = {
@@ -152,17 +152,19 @@ class RunSpec(Section):
         return self.evaluation or EvaluationSection()
 
     @model_validator(mode="after")
-    def _a_bench_says_what_it_scores(self) -> Self:
-        if (self.kind == "bench") != (self.bench is not None):
+    def _a_reward_test_scores_something(self) -> Self:
+        if (self.kind == "reward_test") != (self.reward_test is not None):
             raise refuse(
-                "bench_section", "the bench section belongs to kind: bench, and that kind needs it", "bench"
+                "reward_test_section",
+                "the reward_test section belongs to kind: reward_test, and that kind needs it",
+                "reward_test",
             )
-        bench = self.bench
-        if bench is not None and not bench.samples and not bench.cheats and bench.stored is None:
+        test = self.reward_test
+        if test is not None and not test.samples and not test.probes and test.stored is None:
             raise refuse(
                 "nothing_scored",
-                "samples=0, cheats=[] and no stored completions leave nothing to score; take samples >= 1",
-                "bench", "samples",
+                "samples=0, probes=[] and no stored completions leave nothing to score; take samples >= 1",
+                "reward_test", "samples",
             )  # fmt: skip
         return self
 
@@ -207,7 +209,7 @@ class RunSpec(Section):
     def job_kinds(self) -> frozenset[JobKind]:
         """Kinds of jobs that an attempt of it has."""
         has = {
-            JobKind.CONTROLLER: self.kind in ("rl", "eval", "bench"),
+            JobKind.CONTROLLER: self.kind in ("rl", "eval", "reward_test"),
             JobKind.REWARD: self.scores,
             JobKind.ROLLOUT: self.engines_needed > 0,
             JobKind.TRAINER: self.trains,
@@ -231,8 +233,8 @@ class RunSpec(Section):
         match self.kind:
             case "rl" | "eval":
                 return self.rollout.engines
-            case "bench":
-                return 1 if self.bench is not None and self.bench.samples else 0
+            case "reward_test":
+                return 1 if self.reward_test is not None and self.reward_test.samples else 0
             case "playground":
                 return 1
             case _:
@@ -246,4 +248,4 @@ class RunSpec(Section):
     @property
     def slots_needed(self) -> int:
         """Slots of the minimal gang: the trainer's ranks where it trains, and an engine each where it generates."""
-        return (self.trainer.ranks if self.trains else 0) + self.engines_needed
+        return (self.trainer.num_ranks if self.trains else 0) + self.engines_needed

@@ -17,15 +17,15 @@ RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("agent-protocol-1
 # The names that a RunSpec of then knows, by section; any other is refused.
 SPEC = {
     "algorithm": (
-        "advantage behaviour_weight clip_high clip_low critic dual_clip entropy_bonus kl "
-        "loss_constant_tokens loss_function loss_normalisation mask_truncated objective options "
+        "advantage importance_weight clip_high clip_low critic dual_clip entropy_bonus kl "
+        "loss_constant_tokens loss_function loss_aggregation mask_truncated objective options "
         "overlong proximal"
     ),
     "budget": "max_attempts max_wall_seconds",
     "checkpoint": "every_steps keep_last",
     "dataset": "split version",
     "evaluation": (
-        "at_end at_start dataset every_steps greedy max_new_tokens on_only_engine prompts reward "
+        "at_end at_start dataset every_steps greedy max_new_tokens allow_blocking prompts reward "
         "samples split success_score temperature"
     ),
     "kind": "",
@@ -33,10 +33,10 @@ SPEC = {
     "name": "",
     "notes": "",
     "placement": "pool priority",
-    "reward": "bias function max_error_share name options scale timeout_seconds",
+    "reward": "bias function max_error_rate name options scale timeout_seconds",
     "rollout": (
         "engine_max_running_requests engine_max_total_tokens engine_memory_fraction engines filter "
-        "frequency_penalty group_size group_wall_seconds interruptible interruption logit_bias "
+        "frequency_penalty group_size group_timeout_seconds interruptible interruption logit_bias "
         "max_concurrent_groups max_new_tokens max_prompt_tokens min_p presence_penalty "
         "repetition_penalty temperature top_k top_p"
     ),

@@ -63,7 +63,7 @@ def test_each_stage_ends_when_the_next_one_begins(alice: Any, node: Any, start: 
 
 def test_a_queued_run_says_what_it_waits_for(alice: Any, node: Any, tick: Any) -> None:
     node()
-    run = alice.run(trainer={"ranks": 7})
+    run = alice.run(trainer={"num_ranks": 7})
     tick()
     shown = alice.see(run["id"])
     assert stage(shown, "queue")["state"] == "active"

@@ -18,7 +18,7 @@ from oolong.contracts.telemetry import Document
 from tests.unit.telemetry.world import encode
 
 TASK = "step-20-v20"
-EVALUATED = {"evaluation": {"every_steps": 20, "prompts": 8, "on_only_engine": True}}
+EVALUATED = {"evaluation": {"every_steps": 20, "prompts": 8, "allow_blocking": True}}
 Tell = Callable[[Any], None]
 
 

@@ -1,4 +1,4 @@
-"""Tests of rewards: a run of kind bench, what it said, and projects that take only tested rewards."""
+"""Tests of rewards: a run of kind reward_test, what it said, and projects that take only tested rewards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPORT = {
     "verdict": "green",
     "reasons": [],
     "range": {"min": 0.0, "max": 1.0},
-    "cheats": {"empty": {"mean": 0.0, "max": 0.0, "success_frac": 0.0}},
+    "probes": {"empty": {"mean": 0.0, "max": 0.0, "success_frac": 0.0}},
 }
 
 
@@ -35,10 +35,10 @@ def create(who: Any, **change: Any) -> Any:
 def say(test: Any, verdict: str) -> None:
     """What telemetry does with the summary of the test's controller."""
     run = Run.objects.get(pk=test["run"])
-    records.record_summary(run, Attempt(run=run, number=1), "bench", {**REPORT, "verdict": verdict})
+    records.record_summary(run, Attempt(run=run, number=1), "reward_test", {**REPORT, "verdict": verdict})
 
 
-def test_canned_cheats_take_no_slot_and_the_report_is_kept(alice: Any, node: Any, tick: Any) -> None:
+def test_canned_probes_take_no_slot_and_the_report_is_kept(alice: Any, node: Any, tick: Any) -> None:
     machine = node(slots=1)
     test = create(alice).json()
     assert (test["verdict"], test["report"], test["dataset"]["ref"]) == ("", None, "sums@1")
@@ -49,14 +49,14 @@ def test_canned_cheats_take_no_slot_and_the_report_is_kept(alice: Any, node: Any
     assert not Lease.objects.exists()
     machine.beat()
     run = Run.objects.get(pk=test["run"])
-    assert (run.kind, run.status, run.priority) == ("bench", "RUNNING", 0)
+    assert (run.kind, run.status, run.priority) == ("reward_test", "RUNNING", 0)
     say(test, "amber")
     machine.exit(machine.job("controller"), EndReason.COMPLETED, shipped=10)
     for _ in range(3):
         machine.beat()
         tick()
     seen = alice.get(f"/reward-tests/{test['id']}").json()
-    assert (seen["status"], seen["verdict"], seen["report"]["cheats"]["empty"]["max"]) == (
+    assert (seen["status"], seen["verdict"], seen["report"]["probes"]["empty"]["max"]) == (
         "SUCCEEDED",
         "amber",
         0.0,
@@ -76,7 +76,7 @@ def test_a_test_goes_to_an_agent_that_knows_its_kind(alice: Any, node: Any, tick
 
 def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:
     machine = node(slots=1)
-    create(alice, bench={"rows": 8, "samples": 2})
+    create(alice, reward_test={"rows": 8, "samples": 2})
     tick()
     (attempt,) = machine.beat().attempts
     assert [job.name for job in attempt.jobs] == ["controller", "reward", "rollout-0"]
@@ -138,7 +138,7 @@ def test_an_odd_test_is_refused_and_nothing_is_queued(
 
 
 def test_it_is_no_run_that_one_submits(alice: Any) -> None:
-    refused = alice.post("/runs", {"spec": alice.spec(kind="bench", bench={"rows": 4})})
+    refused = alice.post("/runs", {"spec": alice.spec(kind="reward_test", reward_test={"rows": 4})})
     assert [(e["pointer"], e["code"]) for e in refused.json()["errors"]] == [("/kind", "not_a_run")]
 
 
@@ -204,7 +204,7 @@ def test_the_named_command_runs_as_printed_and_its_test_is_the_one_that_is_asked
 def test_samples_come_from_a_checkpoint(strict: Any, node: Any, tick: Any, clock: Any) -> None:
     mark = stored_checkpoint(strict, clock)
     body = {name: value for name, value in BODY.items() if name != "model"}
-    test = strict.post("/reward-tests", {**body, "checkpoint": mark.pk, "bench": {"samples": 2}}).json()
+    test = strict.post("/reward-tests", {**body, "checkpoint": mark.pk, "reward_test": {"samples": 2}}).json()
     run = Run.objects.get(pk=test["run"])
     assert (run.initial_checkpoint, run.base_model) == (mark, None)
     machine = node(slots=1)
@@ -237,18 +237,18 @@ def test_the_newest_test_decides(strict: Any, clock: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bench",
-    [{"cheats": ["empty"]}, {"rows": 4}, {"max_error_share": 0.5}, {"success_score": 2.0}],
+    "reward_test",
+    [{"probes": ["empty"]}, {"rows": 4}, {"max_error_rate": 0.5}, {"success_score": 2.0}],
 )
-def test_a_test_that_looked_away_is_no_proof(strict: Any, bench: Any) -> None:
-    lenient = create(strict, bench=bench).json()
+def test_a_test_that_looked_away_is_no_proof(strict: Any, reward_test: Any) -> None:
+    lenient = create(strict, reward_test=reward_test).json()
     say(lenient, "green")
-    assert strict.get(f"/reward-tests/{lenient['id']}").json()["whole"] is False
-    assert "no test of it was whole" in refusal(strict)["message"]
-    whole = create(strict, bench={"rows": 64, "max_error_share": 0.001, "samples": 2}).json()
-    say(whole, "green")
-    assert strict.get(f"/reward-tests/{whole['id']}").json()["whole"] is True
-    say(create(strict, bench=bench).json(), "red")
+    assert strict.get(f"/reward-tests/{lenient['id']}").json()["complete"] is False
+    assert "no test of it was complete" in refusal(strict)["message"]
+    complete = create(strict, reward_test={"rows": 64, "max_error_rate": 0.001, "samples": 2}).json()
+    say(complete, "green")
+    assert strict.get(f"/reward-tests/{complete['id']}").json()["complete"] is True
+    say(create(strict, reward_test=reward_test).json(), "red")
     strict.run()
 
 
@@ -305,7 +305,7 @@ def test_a_run_that_waited_while_the_test_turned_red_does_not_start(
     run = strict.run()
     clock.forward(1)
     say(create(strict).json(), "red")
-    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    Run.objects.filter(kind="reward_test").update(status="SUCCEEDED")
     node()
     tick()
     ended = strict.see(run["id"])
@@ -317,12 +317,12 @@ def test_a_run_that_trains_goes_on_whatever_a_later_test_says(
     strict: Any, node: Any, start: Any, tick: Any, clock: Any
 ) -> None:
     say(create(strict).json(), "green")
-    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    Run.objects.filter(kind="reward_test").update(status="SUCCEEDED")
     machine = node()
     run = start(machine)
     clock.forward(1)
     say(create(strict).json(), "red")
-    Run.objects.filter(kind="bench").update(status="SUCCEEDED")
+    Run.objects.filter(kind="reward_test").update(status="SUCCEEDED")
     machine.exit(machine.job("trainer"), None, code=1)
     for _ in range(4):
         machine.ship_all()

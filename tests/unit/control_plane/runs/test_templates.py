@@ -45,10 +45,10 @@ def test_presets_are_templates_too_and_ones_own_come_first(alice: Any) -> None:
     planned = alice.post(
         "/runs/plan", {"template": "dr-grpo", "spec": alice.spec(reward={"name": "math"})}
     ).json()
-    assert planned["resolved"]["algorithm"]["loss_normalisation"] == "constant"
+    assert planned["resolved"]["algorithm"]["loss_aggregation"] == "constant"
     make(alice, "dr-grpo")
     own = alice.post("/runs/plan", {"template": "dr-grpo", "spec": alice.spec()}).json()
-    assert own["resolved"]["algorithm"]["loss_normalisation"] == "tokens"
+    assert own["resolved"]["algorithm"]["loss_aggregation"] == "token_mean"
 
 
 def test_a_checkpoint_or_a_function_takes_the_place_of_what_the_preset_leaves_open(alice: Any) -> None:

@@ -194,7 +194,7 @@ def test_its_files_stay_while_versions_move_on_and_an_engine_that_moved_on_may_l
 
 def test_the_only_engine_is_leased_on_consent_alone() -> None:
     for consent in (False, True):
-        run = Run(replace(PLAN, on_only_engine=consent), workers=(ALICE,))
+        run = Run(replace(PLAN, allow_blocking=consent), workers=(ALICE,))
         run.step()
         run.step()
         assert (run.ask(ALICE) is not None) is consent
@@ -202,7 +202,7 @@ def test_the_only_engine_is_leased_on_consent_alone() -> None:
 
 @pytest.mark.parametrize("consent", [False, True])
 def test_a_stale_engine_evaluates_nothing_and_leaves_the_other_one_as_the_only_one(consent: bool) -> None:
-    run = Run(replace(PLAN, on_only_engine=consent))
+    run = Run(replace(PLAN, allow_blocking=consent))
     run.step()
     run.step()
     stale = StaleEngineRequest(worker_id=ALICE, version=2, max_difference=0.3)
@@ -212,7 +212,7 @@ def test_a_stale_engine_evaluates_nothing_and_leaves_the_other_one_as_the_only_o
 
 
 def test_one_that_leaves_in_the_middle_gives_the_evaluation_up_at_once() -> None:
-    run = Run(replace(PLAN, on_only_engine=True))
+    run = Run(replace(PLAN, allow_blocking=True))
     run.step()
     run.step()
     task = run.ask(ALICE)
@@ -349,7 +349,7 @@ def test_every_steps_with_one_engine_is_refused_without_consent() -> None:
     [fault] = spec_errors(document)
     assert (fault.pointer, fault.code) == ("/evaluation/every_steps", "evaluation_takes_the_only_engine")
     assert spec_errors(document | {"rollout": {"engines": 2}}) == []
-    assert spec_errors(document | {"evaluation": {"every_steps": 5, "on_only_engine": True}}) == []
+    assert spec_errors(document | {"evaluation": {"every_steps": 5, "allow_blocking": True}}) == []
 
 
 # --- on engines ----------------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
     monkeypatch.setattr("gpu_agents.rollout.controller.evaluations.SAME_VERSION_SECONDS", 0.0)
     evaluation = {
         "split": "train", "prompts": 4, "every_steps": 1, "at_start": False, "at_end": False,
-        "on_only_engine": True,
+        "allow_blocking": True,
     }  # fmt: skip
     async with WatchedEngine() as engine, new_harness(evaluation=evaluation, staleness={"max": 4}) as run:
         await run.trainer.announce(versions(0), "none")

@@ -250,7 +250,7 @@ Versions = Callable[[int], PublishedWeights]
 SPEC = {
     "evaluation": {
         "split": "train", "prompts": 5, "samples": 2, "every_steps": 2, "at_start": False, "at_end": False,
-        "max_new_tokens": 200, "on_only_engine": True,
+        "max_new_tokens": 200, "allow_blocking": True,
     },
     "rollout": {"max_new_tokens": 10},
     "staleness": {"max": 2},

@@ -173,7 +173,7 @@ async def test_a_run_whose_every_group_is_filtered_ends_with_that_cause(
     versions: Callable[[int], PublishedWeights],
 ) -> None:
     """The scripted engine answers nothing right: every group is solved by none."""
-    filtered = {"filter": {"kind": "success_rate", "max_in_a_row": 20}}
+    filtered = {"filter": {"kind": "success_rate", "max_consecutive": 20}}
     async with new_harness(rollout=filtered) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")

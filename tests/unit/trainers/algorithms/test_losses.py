@@ -41,7 +41,7 @@ def run(
     section = AlgorithmSection.model_validate(
         {
             "objective": objective, "proximal": "none" if objective == "a3po" else "recompute",
-            "behaviour_weight": {"mode": "none"}, **settings,
+            "importance_weight": {"mode": "none"}, **settings,
         }
     )  # fmt: skip
     sequence = torch.zeros(len(proximal), dtype=torch.long) if sequence is None else sequence
@@ -106,7 +106,7 @@ def test_masked_token_is_not_counted_as_clipped() -> None:
     over = (proximal - behavior).exp() > 2.0
     given = (current, proximal, behavior, advantage)
     free = run("decoupled_ppo", *given, dual_clip=1.3)
-    masked = run("decoupled_ppo", *given, dual_clip=1.3, behaviour_weight=mask)
+    masked = run("decoupled_ppo", *given, dual_clip=1.3, importance_weight=mask)
     for name in ("clipped_low", "clipped_high", "dual_clipped"):
         of_free, of_masked = getattr(free, name), getattr(masked, name)
         assert bool(of_free[over].any()) and torch.equal(of_masked, of_free & ~over), name

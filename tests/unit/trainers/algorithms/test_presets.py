@@ -138,30 +138,30 @@ def test_paper_recipe_gives_the_hand_computed_loss() -> None:
                          "rollout": {"group_size": 16, "max_new_tokens": 27648, "max_prompt_tokens": 1024},
                          "algorithm": {"objective": "decoupled_ppo", "proximal": "recompute", "kl": None,
                                        "critic": None, "clip_low": 0.2, "clip_high": 0.2,
-                                       "loss_normalisation": "tokens",
-                                       "behaviour_weight": {"mode": "mask", "level": "token", "limit": 5.0},
+                                       "loss_aggregation": "token_mean",
+                                       "importance_weight": {"mode": "mask", "level": "token", "threshold": 5.0},
                                        "advantage": {"estimator": "gae", "mean": "batch", "std": "batch",
                                                      "gamma": 1.0, "gae_lambda": 1.0}},
                          "staleness": {"max": 8}, "reward": {"scale": 10.0, "bias": -5.0}}),
-        ("areal-8-gpus", {"trainer": {"groups_per_step": 64, "ranks": 2, "learning_rate": 2e-5},
+        ("areal-8-gpus", {"trainer": {"groups_per_step": 64, "num_ranks": 2, "learning_rate": 2e-5},
                           "rollout": {"group_size": 16, "engines": 6, "max_prompt_tokens": 1024,
                                       "max_new_tokens": 7168},
                           "staleness": {"max": 4}}),
         ("grpo", {"trainer": {"learning_rate": 1e-6, "minibatches": 1}, "rollout": {"group_size": 64},
-                  "algorithm": {"kl": {"coefficient": 0.04, "estimator": "k3", "place": "loss"}}}),
+                  "algorithm": {"kl": {"coefficient": 0.04, "estimator": "k3", "apply_to": "loss"}}}),
         ("dapo", {"trainer": {"minibatches": 16, "groups_per_step": 512, "warmup_steps": 20},
                   "rollout": {"group_size": 16, "max_new_tokens": 20480}, "reward": {"scale": 2.0, "bias": -1.0},
                   "algorithm": {"clip_low": 0.2, "clip_high": 0.28,
                                 "overlong": {"margin_tokens": 4096, "penalty": 1.0}}}),
         ("cispo", {"trainer": {"adam_betas": (0.9, 0.95), "adam_epsilon": 1e-15}, "algorithm": {"clip_low": 1.0}}),
         ("gspo", {"algorithm": {"clip_low": 3e-4, "clip_high": 4e-4,
-                                "behaviour_weight": {"mode": "mask", "level": "sequence_mean"}},
+                                "importance_weight": {"mode": "mask", "level": "sequence_mean"}},
                   "trainer": {"minibatches": 4}}),
         ("rloo", {"trainer": {"minibatches": 1}, "algorithm": {"kl": None}}),
         ("reinforce-plus-plus", {"rollout": {"group_size": 1},
-                                 "algorithm": {"kl": {"coefficient": 0.001, "estimator": "k1", "place": "reward"}}}),
+                                 "algorithm": {"kl": {"coefficient": 0.001, "estimator": "k1", "apply_to": "reward"}}}),
         ("ppo", {"algorithm": {"advantage": {"gamma": 1.0, "gae_lambda": 0.95}, "critic": {"clip": 0.2}}}),
-        ("m2po", {"algorithm": {"behaviour_weight": {"mode": "second_moment", "level": "token", "limit": 0.04}}}),
+        ("m2po", {"algorithm": {"importance_weight": {"mode": "second_moment", "level": "token", "threshold": 0.04}}}),
         ("sapo", {"algorithm": {"options": {"temperature_positive": 1.0, "temperature_negative": 1.05}}}),
         ("a-3po", {"algorithm": {"objective": "a3po", "proximal": "none"}}),
         ("dr-grpo", {"algorithm": {"kl": None, "loss_constant_tokens": None}, "rollout": {"max_new_tokens": 3000}}),
@@ -229,7 +229,7 @@ def test_preset_step_is_finite_and_raises_rewarded_completions(
     algorithm = own.algorithm
     if algorithm.critic is not None:
         algorithm = algorithm.model_copy(
-            update={"critic": algorithm.critic.model_copy(update={"alone_steps": 0})}
+            update={"critic": algorithm.critic.model_copy(update={"warmup_steps": 0})}
         )
     rollout = own.rollout.model_copy(update={"temperature": 0.7})
     spec = own.model_copy(update={"trainer": trainer, "algorithm": algorithm, "rollout": rollout})

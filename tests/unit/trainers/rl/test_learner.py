@@ -25,7 +25,7 @@ SPEC = tiny_run_spec(
         "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
         "rollout": {"group_size": 3, "temperature": 0.7},
         "trainer": {"groups_per_step": 4, "minibatches": 2, "learning_rate": 1e-3},
-        "algorithm": {"behaviour_weight": {"mode": "mask", "limit": 1.2}},
+        "algorithm": {"importance_weight": {"mode": "mask", "threshold": 1.2}},
     }
 )  # fmt: skip
 

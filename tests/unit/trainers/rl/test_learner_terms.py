@@ -79,7 +79,7 @@ def test_kl_entropy_bonus_and_seq_mean_match_the_formulas(
     wanted = spec(
         {
             "kl": {"coefficient": 0.3, "estimator": "k2"}, "entropy_bonus": 0.05,
-            "loss_normalisation": "sequences", "behaviour_weight": {"mode": "none"},
+            "loss_aggregation": "seq_mean", "importance_weight": {"mode": "none"},
         },
         max_grad_norm=1e6, learning_rate=3e-3,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def test_corrected_kl_is_weighted_by_the_bounded_importance_weight(
         wanted = spec(
             {
                 "kl": {"coefficient": 0.3, "estimator": "k2", "importance_correction": corrected},
-                "behaviour_weight": {"mode": "mask", "limit": limit},
+                "importance_weight": {"mode": "mask", "threshold": threshold},
             },
             max_grad_norm=1e6, learning_rate=3e-3,
         )  # fmt: skip
@@ -148,12 +148,12 @@ def test_corrected_kl_is_weighted_by_the_bounded_importance_weight(
             current = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach()
             far = plain_logprobs(reference, group.prompt_token_ids, one.token_ids).detach()
             weight = (current - torch.tensor(one.behaviour_logprobs)).exp()
-            masked += float((weight > limit).sum())
-            weight = weight.masked_fill(weight > limit, 0.0)
+            masked += float((weight > threshold).sum())
+            weight = weight.masked_fill(weight > threshold, 0.0)
             weighed += float((weight * 0.3 * (current - far).square() / 2).sum())
             kl += float((0.3 * (current - far).square() / 2).sum())
             tokens += len(one.token_ids)
-    assert (masked > 0) == (limit < 2) and abs(weighed - kl) / kl > 0.01
+    assert (masked > 0) == (threshold < 2) and abs(weighed - kl) / kl > 0.01
     policy_loss = outcome.metrics["loss/policy"]
     assert outcome.minibatch_losses[0] - policy_loss == pytest.approx(weighed / tokens, abs=2e-6)
 
@@ -334,7 +334,7 @@ def test_kl_in_reward_lowers_returns_of_tokens_far_from_the_reference(
 ) -> None:
     plus_plus = {
         "advantage": {"estimator": "gae", "mean": "batch", "std": "batch"},
-        "kl": {"coefficient": 0.5, "estimator": "k1", "place": "reward"},
+        "kl": {"coefficient": 0.5, "estimator": "k1", "apply_to": "reward"},
     }
     one = learner(tiny_model, context, spec(plus_plus))
     first, second = (step(one, batch(tiny_model), version=version) for version in range(2))
@@ -369,7 +369,11 @@ def test_a3po_uses_the_version_lag_of_each_token(tiny_model: Path, context: Dist
         ])
         for group in batch(tiny_model)
     ]  # fmt: skip
-    bypass = {"objective": "a3po", "proximal": "none", "behaviour_weight": {"mode": "cap", "limit": 1.1}}
+    bypass = {
+        "objective": "a3po",
+        "proximal": "none",
+        "importance_weight": {"mode": "truncate", "threshold": 1.1},
+    }
     policy = load_policy(tiny_model)
     total, capped, tokens = 0.0, 0, 0
     for number, group in enumerate(groups):

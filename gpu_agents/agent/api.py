@@ -49,7 +49,7 @@ class Refused(Exception):
         super().__init__(f"{status} {code}: {detail}" if code else f"{status}: {detail}")
         self.status = status
         self.detail = detail
-        self.code = code  # stable problem code: fenced, not_found, ...
+        self.code = code  # stable problem code: stale_epoch, not_found, ...
         self.body = body
 
 

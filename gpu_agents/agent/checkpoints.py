@@ -178,7 +178,7 @@ class Uploader:
                         )
                 reply = await self.api.complete_upload(reply.upload_id)
         except Refused as refusal:
-            if refusal.code != "fenced" and (known or refusal.status not in GONE_STATUSES):
+            if refusal.code != "stale_epoch" and (known or refusal.status not in GONE_STATUSES):
                 raise
             upload.dropped = str(refusal)
             log.warning("checkpoint %s is dropped: %s", upload.key, refusal)

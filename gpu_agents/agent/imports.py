@@ -69,7 +69,7 @@ class ModelImports:
         try:
             await self._fetch_and_store(import_id, folder)
         except Refused as refusal:
-            if refusal.status == 404 or refusal.code == "fenced":
+            if refusal.status == 404 or refusal.code == "stale_epoch":
                 raise
             await self._failed(import_id, f"the control plane refuses it: {refusal}")
         except OSError as error:

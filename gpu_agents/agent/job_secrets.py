@@ -52,9 +52,9 @@ class JobSecrets:
             self._wait(record, error, error.retry_after)
             return None
         except Refused as refusal:
-            if refusal.code == "secret_gone":
-                return NotGiven(EndReason.SECRET_GONE, refusal.detail)
-            if refusal.code in ("fenced", "not_found"):
+            if refusal.code == "secret_missing":
+                return NotGiven(EndReason.SECRET_MISSING, refusal.detail)
+            if refusal.code in ("stale_epoch", "not_found"):
                 self._wait(record, refusal, None)
                 return None
             return NotGiven(EndReason.PREPARATION_FAILED, f"its secrets are not to be had: {refusal.detail}")

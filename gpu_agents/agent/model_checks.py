@@ -52,7 +52,7 @@ class ModelChecks:
         try:
             await self._look_and_tell(check_id, folder)
         except Refused as refusal:
-            if refusal.status == 404 or refusal.code == "fenced":
+            if refusal.status == 404 or refusal.code == "stale_epoch":
                 raise
             await self._failed(check_id, f"the control plane refuses what was found: {refusal}")
         except (OSError, ValueError) as error:

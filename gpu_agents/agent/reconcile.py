@@ -129,10 +129,10 @@ class Picture:
 
 
 DIED: Mapping[JobKind, EndReason] = {
-    JobKind.TRAINER: EndReason.TRAINER_DIED,
-    JobKind.CONTROLLER: EndReason.CONTROLLER_DIED,
-    JobKind.ROLLOUT: EndReason.ROLLOUT_KEPT_DYING,
-    JobKind.REWARD: EndReason.REWARD_SERVICE_KEPT_DYING,
+    JobKind.TRAINER: EndReason.TRAINER_CRASHED,
+    JobKind.CONTROLLER: EndReason.CONTROLLER_CRASHED,
+    JobKind.ROLLOUT: EndReason.ROLLOUT_CRASH_LOOP,
+    JobKind.REWARD: EndReason.REWARD_SERVICE_CRASH_LOOP,
 }
 
 

@@ -30,7 +30,7 @@ def main() -> int:
     except InvalidModelFiles as error:
         return leave(job, EndReason.MODEL_UNUSABLE, str(error))
     except EngineConfigRejected as error:
-        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+        return leave(job, EndReason.CONFIG_REJECTED, str(error))
 
 
 async def serve(job: Job) -> int:

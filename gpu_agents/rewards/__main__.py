@@ -76,7 +76,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         await scorer.start()
     except SandboxRefused as refused:
         await sandboxes.close()
-        return leave(job, EndReason.CONFIG_REFUSED, f"reward {section.function or section.name}: {refused}")
+        return leave(job, EndReason.CONFIG_REJECTED, f"reward {section.function or section.name}: {refused}")
     service = RewardService(
         scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
     )
@@ -99,7 +99,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     telemetry.publish(now=time.time(), closing=True)
     telemetry.close()
     if service.budget.exceeded:
-        return leave(job, EndReason.REWARD_ERROR_SHARE, service.budget.exceeded)
+        return leave(job, EndReason.REWARD_ERROR_RATE, service.budget.exceeded)
     return leave(job, EndReason.STOPPED_BY_USER)
 
 

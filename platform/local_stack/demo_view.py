@@ -76,7 +76,7 @@ class RunView:
 def describe(run: Run) -> str:
     """Live reward and staleness, or why the run waits."""
     if run.status == "QUEUED":
-        return run.waiting_why
+        return run.pending_reason
     parts = []
     if run.kind == "rl" and run.reward_mean is not None:
         filled = round(max(0.0, min(1.0, run.reward_mean)) * 20)

@@ -121,7 +121,7 @@ def run(status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     """A run as the API shows it."""
     return {
         "id": "run_1", "name": "letters", "kind": "rl", "status": status, "reason": "", "reason_message": "",
-        "advice": "", "fault": "none", "conditions": [], "waiting_why": "", "queue_position": None, "priority": 500,
+        "advice": "", "fault": "none", "conditions": [], "pending_reason": "", "queue_position": None, "priority": 500,
         "slots_needed": 2,
         "attempt_number": 1, "train_step": 3, "total_train_steps": 60, "policy_version": 3, "progress": None,
         "reward_mean": 0.5, "staleness_mean": 1.2, "spec": {}, "dataset": {"id": "dsv_1", "ref": "letters@1"},

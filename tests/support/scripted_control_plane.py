@@ -234,7 +234,7 @@ class ScriptedControlPlane:
         asked = msgspec.json.decode(await request.read(), type=SecretsRequest)
         assert asked.epoch >= 1
         values = self.secrets.get(request.match_info["job"])
-        return _problem(409, "secret_gone") if values is None else _json(SecretsReply(variables=values))
+        return _problem(409, "secret_missing") if values is None else _json(SecretsReply(variables=values))
 
     async def _shipments(self, request: web.Request) -> web.Response:
         head, _, rest = (await request.read()).partition(b"\n")
@@ -274,7 +274,7 @@ class ScriptedControlPlane:
 
     async def _begin(self, request: web.Request) -> web.Response:
         if request.match_info["attempt"] in self.fenced:
-            return _problem(409, "fenced")
+            return _problem(409, "stale_epoch")
         body = msgspec.json.decode(await request.read())
         upload_id = f"upl_{body['step']}"
         upload = self.uploads.setdefault(upload_id, Upload(body))

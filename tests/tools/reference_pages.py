@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from control_plane.telemetry.alert_rules import RULES
-from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES
+from oolong.contracts.lifecycle import OUTCOMES, RUN_TRANSITIONS
 from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
@@ -246,7 +246,7 @@ def _metric_rows(table: dict[str, Metric]) -> list[str]:
 
 def _lifecycle() -> str:
     parts = ["# Life of a run", "", "| status | moves to |", "| --- | --- |"]
-    for status, moves in RUN_MOVES.items():
+    for status, moves in RUN_TRANSITIONS.items():
         parts.append(f"| {status} | {', '.join(sorted(moves)) or 'ended'} |")
     parts += [
         "",

@@ -190,11 +190,11 @@ def evaluation_end_reason(state: ControllerState) -> tuple[EndReason, str]:
     """Why an eval run ends without scores."""
     failure = state.evaluations.failure
     if failure is None:
-        return EndReason.CONTROLLER_DIED, "no rollout worker was left to evaluate"
+        return EndReason.CONTROLLER_CRASHED, "no rollout worker was left to evaluate"
     reasons = {
         "reward": EndReason.REWARD_ERRORS,
         "workflow": EndReason.WORKFLOW_ERRORS,
-        "engine": EndReason.ROLLOUT_KEPT_DYING,
+        "engine": EndReason.ROLLOUT_CRASH_LOOP,
     }
     return reasons[failure.cause], failure.message
 

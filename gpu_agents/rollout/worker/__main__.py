@@ -61,7 +61,7 @@ def main() -> int:
     except EngineCrashLoop as error:
         return leave(job, EndReason.ROLLOUT_KEPT_DYING, str(error))
     except PeerGone as error:
-        return leave(job, EndReason.CONTROLLER_DIED, str(error))
+        return leave(job, EndReason.CONTROLLER_CRASHED, str(error))
 
 
 async def work(job: Job) -> int:

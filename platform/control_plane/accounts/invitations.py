@@ -105,5 +105,5 @@ def accept_as_new(secret: str, *, username: str, password: str, now: datetime) -
 
 def _spent() -> Problem:
     return Problem(
-        410, "invitation_spent", "this invitation is unknown, used, revoked or too old; ask for another"
+        410, "invitation_invalid", "this invitation is unknown, used, revoked or too old; ask for another"
     )

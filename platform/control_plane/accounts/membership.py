@@ -39,11 +39,11 @@ def need_to_manage(caller: Caller, level: Level) -> None:
 
 def refuse_role_above(caller: Caller, role: str) -> None:
     """Whoever gives a role hands on power of their own, never more: a token that may only manage members would
-    otherwise make an admin of anybody. 403 `more_than_yours`."""
+    otherwise make an admin of anybody. 403 `scope_exceeds_caller`."""
     if more := sorted(ROLE_SCOPES[role] - caller.scopes):
         shown = ", ".join(more[:5]) + (" and more" if len(more) > 5 else "")
         raise Problem(
-            403, "more_than_yours",
+            403, "scope_exceeds_caller",
             f"the role {role} may {shown}, and you may not; give a lower one, or ask with a token that has it all",
         )  # fmt: skip
 

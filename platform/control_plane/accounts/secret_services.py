@@ -100,7 +100,7 @@ def reveal(project_id: str, names: Sequence[str], *, for_what: str, now: datetim
                     Sealed(row.key_id, bytes(row.sealed)), place=_place(project_id, row.name)
                 )
             except CannotOpen as error:
-                raise conflict("secret_unusable", f"the secret {row.name}: {error}") from error
+                raise conflict("secret_invalid", f"the secret {row.name}: {error}") from error
             ProjectSecret.objects.filter(pk=row.pk).update(last_used_at=now)
             audit.record(
                 "secret.use", target=("secret", row.pk, row.name), project=project_id, at=now,

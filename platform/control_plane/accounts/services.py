@@ -104,7 +104,7 @@ def create_token(
 
 
 def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
-    """Whoever makes a token hands on power of their own, never more: 403 `more_than_yours`.
+    """Whoever makes a token hands on power of their own, never more: 403 `scope_exceeds_caller`.
 
     A wildcard stands for whatever its user may at each moment, so who asks with a token needs it in that token.
     """
@@ -113,7 +113,7 @@ def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
         more |= known(scopes) - expand(caller.token.scopes)
     if more:
         raise Problem(
-            403, "more_than_yours", f"you do not have {', '.join(sorted(more))} yourself; leave it out"
+            403, "scope_exceeds_caller", f"you do not have {', '.join(sorted(more))} yourself; leave it out"
         )
 
 
@@ -222,7 +222,7 @@ def log_in(request: HttpRequest, *, username: str, password: str, address: str, 
             "login.failed", target=("user", known.pk if known else "", username), at=now,
             project=caller.project.pk if caller else "",
         )  # fmt: skip
-        raise Problem(401, "wrong_credentials", "the user name or the password is wrong")
+        raise Problem(401, "invalid_credentials", "the user name or the password is wrong")
     assert isinstance(user, User)
     attempt.delete()
     login(request, user)

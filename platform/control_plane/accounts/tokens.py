@@ -69,10 +69,12 @@ def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: date
             identity,
         )
         if caller.token is not None and (more := known(row.scopes) - expand(caller.token.scopes)):
-            raise Problem(403, "more_than_yours", f"that token may {', '.join(sorted(more))}; yours may not")
+            raise Problem(
+                403, "scope_exceeds_caller", f"that token may {', '.join(sorted(more))}; yours may not"
+            )
         if row.expires_at != earliest(row.expires_at, end_of(caller)):
             raise Problem(
-                403, "more_than_yours", "that token ends later than yours; rotate it with one that lasts"
+                403, "scope_exceeds_caller", "that token ends later than yours; rotate it with one that lasts"
             )
         text = new_secret(TOKEN_PREFIX)
         row.previous_sha256, row.previous_until = row.sha256, now + overlap

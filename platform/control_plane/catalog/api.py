@@ -131,7 +131,7 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     sha256 = serializers.CharField(help_text="of its manifest")
     tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
     bytes = serializers.IntegerField()
-    state = serializers.ChoiceField(choices=["LOCAL", "STORED", "FREED"])
+    state = serializers.ChoiceField(choices=["LOCAL", "STORED", "DELETED"])
     final = serializers.BooleanField()
     metrics = serializers.DictField(child=serializers.FloatField(allow_null=True))
     parent = serializers.CharField(allow_null=True)
@@ -139,7 +139,7 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     pinned = serializers.BooleanField(help_text="never freed by a policy")
     created_at = serializers.DateTimeField()
     stored_at = serializers.DateTimeField(allow_null=True)
-    freed_at = serializers.DateTimeField(allow_null=True)
+    deleted_at = serializers.DateTimeField(allow_null=True)
 
 
 def need_scope_of(caller: Caller, purpose: str) -> None:

@@ -96,7 +96,7 @@ class CheckpointsView(ApiView):
         parameters=[
             *PAGE_PARAMETERS,
             OpenApiParameter("run", str, description="only of this run"),
-            OpenApiParameter("state", str, enum=["LOCAL", "STORED", "FREED"]),
+            OpenApiParameter("state", str, enum=["LOCAL", "STORED", "DELETED"]),
             OpenApiParameter("kind", str, enum=CHECKPOINT_KINDS),
             OpenApiParameter(
                 "final", bool, description="only those that ended their run, or only the others"
@@ -276,8 +276,8 @@ class AliasesView(ApiView):
 
 
 def need_stored(checkpoint: Checkpoint) -> None:
-    if checkpoint.state == CheckpointState.FREED:
-        raise Problem(410, "freed", f"the bytes of checkpoint {checkpoint.pk} were freed")
+    if checkpoint.state == CheckpointState.DELETED:
+        raise Problem(410, "deleted", f"the bytes of checkpoint {checkpoint.pk} were freed")
     if checkpoint.state != CheckpointState.STORED:
         raise conflict("not_stored", "the checkpoint is only on its node so far; try again when it is STORED")
 

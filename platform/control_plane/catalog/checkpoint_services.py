@@ -54,9 +54,9 @@ def set_alias(
         raise unprocessable("invalid", message, [FieldError("/alias", "reserved", message)])
     with transaction.atomic():
         held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
-        if held.state == CheckpointState.FREED:
+        if held.state == CheckpointState.DELETED:
             raise conflict(
-                "freed", f"the bytes of {held.pk} were freed; an alias needs a checkpoint that is there"
+                "deleted", f"the bytes of {held.pk} were freed; an alias needs a checkpoint that is there"
             )
         alias = CheckpointAlias.objects.select_for_update().filter(project=caller.project, name=name).first()
         before = alias.checkpoint_id if alias else None
@@ -166,8 +166,8 @@ def pin(checkpoint: Checkpoint, pinned: bool) -> Checkpoint:
     """A pinned checkpoint is never freed by a policy."""
     with transaction.atomic():
         held = Checkpoint.objects.select_for_update().get(pk=checkpoint.pk)
-        if pinned and held.state == CheckpointState.FREED:
-            raise conflict("freed", f"the bytes of {held.pk} were freed; there is nothing to pin")
+        if pinned and held.state == CheckpointState.DELETED:
+            raise conflict("deleted", f"the bytes of {held.pk} were freed; there is nothing to pin")
         held.pinned = pinned
         held.save(update_fields=["pinned"])
     return held
@@ -216,7 +216,7 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
         verdicts = judge(_candidates(project, needs, among=held), policy, now=now)
         freed = [verdict.id for verdict in verdicts if verdict.freed]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
-        Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.FREED, freed_at=now)
+        Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.DELETED, deleted_at=now)
         for sha256 in set(hashes):
             # What the storage does not delete now is left to `free_left_bytes`.
             store.free_on_commit(sha256)
@@ -225,7 +225,7 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
 
 def free_left_bytes(*, now: datetime) -> int:
     """Delete what the storage did not, when its checkpoint was freed; returns how many blobs. Safe to repeat."""
-    lately = Checkpoint.objects.filter(state=CheckpointState.FREED, freed_at__gte=now - LEFT_FOR)
+    lately = Checkpoint.objects.filter(state=CheckpointState.DELETED, freed_at__gte=now - LEFT_FOR)
     freed = 0
     for sha256 in lately.exclude(tar_sha256="").values_list("tar_sha256", flat=True).distinct():
         with apart(f"freeing the bytes {sha256[:12]}"):

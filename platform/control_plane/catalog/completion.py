@@ -18,11 +18,11 @@ AGAIN_SECONDS = 10
 
 @contextmanager
 def one_at_a_time(upload_id: str) -> Iterator[None]:
-    """503 `being_completed`, with Retry-After, while another request is at it. Gone with its process."""
+    """503 `completion_in_progress`, with Retry-After, while another request is at it. Gone with its process."""
     with held_meanwhile(LockClass.COMPLETION, upload_id) as mine:
         if not mine:
             raise Problem(
-                503, "being_completed",
+                503, "completion_in_progress",
                 f"upload {upload_id} is being put together by an earlier request; ask again in {AGAIN_SECONDS} s",
                 headers={"Retry-After": str(AGAIN_SECONDS)},
             )  # fmt: skip

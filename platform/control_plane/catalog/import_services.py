@@ -92,10 +92,12 @@ def begin(
         )
         if asked is None:
             held_by(node_id, import_id)  # says why
-            raise conflict("fenced", f"import {import_id} has changed at this very moment")
+            raise conflict("stale_epoch", f"import {import_id} has changed at this very moment")
         if asked.state == ImportState.QUEUED:
             if not takes_work:
-                raise conflict("fenced", f"this node takes nothing new, so not import {import_id} either")
+                raise conflict(
+                    "stale_epoch", f"this node takes nothing new, so not import {import_id} either"
+                )
             asked.tries += 1
         asked.state, asked.node_id, asked.touched_at = ImportState.RUNNING, node_id, now
         asked.save(update_fields=["state", "node_id", "touched_at", "tries"])
@@ -105,7 +107,7 @@ def begin(
             token = reveal_for_host(asked.project_id, asked.secret, url=asked.hub, now=now)
         except Problem as refusal:
             _end(asked, ImportState.FAILED, refusal.detail, now=now)
-            raise conflict("fenced", f"import {import_id} cannot go on: {refusal.detail}") from refusal
+            raise conflict("stale_epoch", f"import {import_id} cannot go on: {refusal.detail}") from refusal
     return ImportOrder(
         import_id=asked.pk, endpoint=asked.hub, model=asked.hub_model, revision=asked.revision, token=token
     )
@@ -205,7 +207,7 @@ def held_by(node_id: str, import_id: str) -> ModelImport:
     own = ModelImport.objects.select_related("project", "created_by").filter(pk=import_id, node_id=node_id)
     asked = or_not_found(own.first(), "import", import_id)
     if asked.state != ImportState.RUNNING:
-        raise conflict("fenced", f"import {import_id} is {asked.state}")
+        raise conflict("stale_epoch", f"import {import_id} is {asked.state}")
     return asked
 
 

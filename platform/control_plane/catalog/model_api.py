@@ -47,7 +47,7 @@ class ModelSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField(allow_null=True, help_text="of the version; null until READY")
     ref = serializers.CharField(allow_blank=True, help_text="name@2")
     state = serializers.ChoiceField(choices=ModelState.values)
-    message = serializers.CharField(help_text="why UNUSABLE")
+    message = serializers.CharField(help_text="why INVALID")
     errors = FieldErrorSerializer(  # type: ignore[assignment]  # a field, as in every answer with faults
         many=True, help_text="every fault, by file or tensor"
     )

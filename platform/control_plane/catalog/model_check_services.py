@@ -182,13 +182,13 @@ def begin(
             raise not_found("model check", check_id)
         if check.state == CheckState.QUEUED:
             if not takes_work:
-                raise conflict("fenced", f"this node takes nothing new, so not check {check_id} either")
+                raise conflict("stale_epoch", f"this node takes nothing new, so not check {check_id} either")
             check.state, check.node_id, check.started_at = CheckState.RUNNING, node_id, now
             check.tries += 1
         elif check.node_id != node_id:
             raise not_found("model check", check_id)
         elif check.state != CheckState.RUNNING:
-            raise conflict("fenced", f"check {check_id} is {check.state}")
+            raise conflict("stale_epoch", f"check {check_id} is {check.state}")
         check.touched_at = now
         check.save(update_fields=["state", "node_id", "started_at", "tries", "touched_at"])
     return CheckOrder(check_id=check.pk, path=check.path)
@@ -215,5 +215,5 @@ def held_by(node_id: str, check_id: str) -> ModelCheck:
         check_id,
     )
     if check.state != CheckState.RUNNING:
-        raise conflict("fenced", f"check {check_id} is {check.state}")
+        raise conflict("stale_epoch", f"check {check_id} is {check.state}")
     return check

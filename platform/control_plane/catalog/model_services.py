@@ -92,7 +92,7 @@ def _validating(
 
 
 def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
-    """The model is READY as the next version of its name, a DUPLICATE of one that is, or UNUSABLE. Once."""
+    """The model is READY as the next version of its name, a DUPLICATE of one that is, or INVALID. Once."""
     # What it quotes of the files may hold what no database takes.
     document = rows.presentable(msgspec.to_builtins(report), depth=60)
     with transaction.atomic():
@@ -111,7 +111,7 @@ def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
         for sha256 in filter(None, (check.archive_sha256, report.tar_sha256)):
             store.free_on_commit(sha256)  # unless it is named: by its upload, or by the model that it is now
         if report.faults or report.message:
-            model.state = ModelState.UNUSABLE
+            model.state = ModelState.INVALID
         elif twin is not None:
             model.state, model.same_as, model.report = ModelState.DUPLICATE, twin, None
         else:
@@ -125,7 +125,7 @@ def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
             model.bytes = report.tar_bytes or sum(file.bytes for file in report.files)
         model.save()
         of_hub = ModelImport.objects.filter(model=model, state=ImportState.CHECKING)
-        if model.state == ModelState.UNUSABLE:
+        if model.state == ModelState.INVALID:
             of_hub.update(state=ImportState.FAILED, message=model.message, ended_at=now)
         else:
             of_hub.update(state=ImportState.DONE, model=twin or model, ended_at=now)
@@ -151,10 +151,10 @@ def remove(model: BaseModel) -> None:
         if found is None:
             return
         waits = found.state == ModelState.VALIDATING and _is_waiting_for_a_node(found)
-        if not waits and found.state not in (ModelState.UNUSABLE, ModelState.DUPLICATE):
+        if not waits and found.state not in (ModelState.INVALID, ModelState.DUPLICATE):
             raise conflict(
                 "in_use",
-                f"model {found.pk} is {found.state}; only what is UNUSABLE, DUPLICATE or waits for a node is removed",
+                f"model {found.pk} is {found.state}; only what is INVALID, DUPLICATE or waits for a node is removed",
             )
         try:
             found.delete()

@@ -172,7 +172,7 @@ class FetchUnderWay(models.Model):
 class ModelState(models.TextChoices):
     VALIDATING = "VALIDATING"
     READY = "READY"
-    UNUSABLE = "UNUSABLE"
+    INVALID = "INVALID"
     DUPLICATE = "DUPLICATE"  # of `same_as`: the same files under the same name
 
 
@@ -190,7 +190,7 @@ class BaseModel(models.Model):
     )  # of a hub: its address, model and commit
     path = models.CharField(max_length=1000, default="", blank=True)
     state = models.CharField(max_length=10, default=ModelState.READY, db_default=ModelState.READY.value)
-    message = models.TextField(default="", db_default="", blank=True)  # why UNUSABLE
+    message = models.TextField(default="", db_default="", blank=True)  # why INVALID
     report = models.JSONField(null=True)  # contracts.model_report.ModelReport, without its config
     manifest_sha256 = models.CharField(
         max_length=64, default="", db_default="", blank=True
@@ -320,7 +320,7 @@ class FunctionVersion(models.Model):
 class CheckpointState(models.TextChoices):
     LOCAL = "LOCAL"  # committed on its node
     STORED = "STORED"  # in the blob store: serves recovery elsewhere and download
-    FREED = "FREED"  # its bytes are gone; the row and its place in the lineage stay
+    DELETED = "DELETED"  # its bytes are gone; the row and its place in the lineage stay
 
 
 class CheckpointKind(models.TextChoices):
@@ -363,7 +363,7 @@ class Checkpoint(models.Model):
     pinned = models.BooleanField(default=False)  # never freed by a policy
     created_at = models.DateTimeField()
     stored_at = models.DateTimeField(null=True)
-    freed_at = models.DateTimeField(null=True)
+    deleted_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

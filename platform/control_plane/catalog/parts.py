@@ -63,12 +63,12 @@ def try_join(upload_id: str, total_bytes: int, *, sha256: str) -> tuple[store.Bl
     try:
         return join(upload_id, total_bytes, sha256=sha256), None
     except Problem as refusal:
-        if refusal.code not in ("parts_missing", "upload_gone"):
+        if refusal.code not in ("parts_missing", "upload_ended"):
             raise
         return store.Blob("", 0), refusal
 
 
 def gone(upload_id: str) -> Problem:
     return conflict(
-        "upload_gone", f"upload {upload_id} was completed or aborted by another request; look at it again"
+        "upload_ended", f"upload {upload_id} was completed or aborted by another request; look at it again"
     )

@@ -49,11 +49,11 @@ class Candidate:
 class Verdict:
     id: str
     bytes: int
-    kept_because: tuple[str, ...]  # empty: it may be freed
+    keep_reasons: tuple[str, ...]  # empty: it may be freed
 
     @property
     def freed(self) -> bool:
-        return not self.kept_because
+        return not self.keep_reasons
 
 
 def judge(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> list[Verdict]:

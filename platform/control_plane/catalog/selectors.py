@@ -217,7 +217,7 @@ def find_checkpoint(caller: Caller, reference: str) -> Checkpoint | None:
     run, at, step = reference.rpartition("@")
     if not at:
         return own.filter(aliases__name=reference).first()
-    of_run = own.filter(Q(run_id=run) | Q(run_name=run)).exclude(state=CheckpointState.FREED)
+    of_run = own.filter(Q(run_id=run) | Q(run_name=run)).exclude(state=CheckpointState.DELETED)
     if step == "latest":
         return of_run.order_by("-run_id", "-step", "-pk").first()
     return of_run.filter(step=int(step)).order_by("-run_id", "-pk").first() if _is_number(step) else None

@@ -103,7 +103,7 @@ def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -
             _refuse_empty(writer, f"{url} has no bytes", FieldError("/url", "empty", "there are no bytes"))
     except AddressRefused as error:
         raise unprocessable(
-            "address_refused", str(error), [FieldError("/url", "address_refused", str(error))]
+            "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]
         ) from error
     except FetchFailed as error:
         raise unprocessable(
@@ -117,7 +117,7 @@ def _authorization(caller: Caller, secret: str, url: str, *, now: datetime) -> s
     value = reveal_for_host(caller.project.pk, secret, url=url, now=now)
     if not (value.isascii() and value.isprintable()):
         message = f"the secret {secret} cannot be a header: it has a line end or a character outside of ASCII"
-        raise unprocessable("secret_unusable", message, [FieldError("/secret", "secret_unusable", message)])
+        raise unprocessable("secret_invalid", message, [FieldError("/secret", "secret_invalid", message)])
     return value if " " in value else f"Bearer {value}"
 
 

@@ -131,7 +131,7 @@ def checkpoint_as_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "pinned": checkpoint.pinned,
         "created_at": rfc3339(checkpoint.created_at),
         "stored_at": rfc3339(checkpoint.stored_at),
-        "freed_at": rfc3339(checkpoint.freed_at),
+        "deleted_at": rfc3339(checkpoint.deleted_at),
     }
 
 

@@ -118,7 +118,7 @@ def hold(sha256: str) -> None:
     hold_until_commit(LockClass.BLOB, sha256)
     if not has_blob(sha256):
         raise conflict(
-            "bytes_freed", f"the bytes {sha256[:12]}… were freed at this very moment; send them again"
+            "bytes_deleted", f"the bytes {sha256[:12]}… were freed at this very moment; send them again"
         )
 
 

@@ -64,8 +64,8 @@ def conflict(code: str, detail: str, **extra: Any) -> Problem:
     return Problem(409, code, detail, **extra)
 
 
-def fenced(detail: str) -> Problem:
-    return Problem(409, "fenced", detail)
+def stale_epoch(detail: str) -> Problem:
+    return Problem(409, "stale_epoch", detail)
 
 
 def body(

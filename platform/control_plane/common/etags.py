@@ -58,7 +58,7 @@ def conditional(view: Callable[..., Response]) -> Callable[..., Response]:
             hold_until_commit(LockClass.RESOURCE, request.path)
             if wanted and not _fits(wanted, current := _current(self, request, *args, **kwargs)):
                 raise Problem(
-                    412, "changed_meanwhile",
+                    412, "precondition_failed",
                     f"If-Match says {wanted}, it is {current} by now: read it again and send its ETag",
                     headers={"ETag": current},
                 )  # fmt: skip

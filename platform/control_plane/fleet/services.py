@@ -72,17 +72,17 @@ def enrol(
         row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token), pool=pool).first()
         if row is None or pool is None:
             raise Problem(
-                401, "enrolment_unknown", "this enrolment token is unknown; make one on the pool page"
+                401, "join_token_unknown", "this enrolment token is unknown; make one on the pool page"
             )
         if row.used_at is not None:
             raise Problem(
                 409,
-                "enrolment_used",
+                "join_token_used",
                 f"this enrolment token was used at {row.used_at:%H:%M:%S}; make another",
             )
         if row.expires_at <= now:
             raise Problem(
-                410, "enrolment_expired", "this enrolment token is older than 15 minutes; make another"
+                410, "join_token_expired", "this enrolment token is older than 15 minutes; make another"
             )
         credential = new_secret(NODE_PREFIX)
         node = Node.objects.create(

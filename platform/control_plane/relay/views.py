@@ -54,7 +54,7 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
     try:
         exchange().refuse_more_than_share(caller.project.pk)
     except TooManyStreams as error:
-        raise Problem(503, "relay_busy", str(error), headers=_retry(), retryable=True) from error
+        raise Problem(503, "tunnel_busy", str(error), headers=_retry(), retryable=True) from error
     content = _content(request, endpoint)  # not before there is a place for it
     opening = Open(
         secrets.token_hex(16),
@@ -70,7 +70,7 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
         )
     except NodeAway as error:
         message = f"{error}; the run goes on meanwhile, try again"
-        raise Problem(503, "node_away", message, headers=_retry(), retryable=True) from error
+        raise Problem(503, "node_unavailable", message, headers=_retry(), retryable=True) from error
     leave = _end_with_power(pipe, request, caller, endpoint)
     try:
         return await _answer(pipe, content, endpoint, leave)
@@ -245,12 +245,12 @@ _STATUS: dict[CancelCode, int] = {
 def _broken(error: Cancelled) -> Problem:
     status = _STATUS[error.code]
     headers = _retry() if status == 503 else {}
-    return Problem(status, f"relay_{error.code}", str(error), headers=headers, retryable=status != 413)
+    return Problem(status, f"tunnel_{error.code}", str(error), headers=headers, retryable=status != 413)
 
 
 def _error_event(error: Cancelled) -> bytes:
     """In the form in which OpenAI clients expect an error in the middle of a stream."""
-    document = {"error": {"message": str(error), "type": "relay_error", "code": f"relay_{error.code}"}}
+    document = {"error": {"message": str(error), "type": "tunnel_error", "code": f"tunnel_{error.code}"}}
     return b"data: " + msgspec.json.encode(document) + b"\n\n"
 
 

@@ -52,7 +52,7 @@ def desired_attempts(node: Node) -> list[DesiredAttempt]:
         Attempt.objects.filter(node=node)
         .exclude(status=AttemptStatus.ENDED)
         .annotate(allowed=may_use(pool="node__pool", team="run__project__team"))
-        .exclude(allowed=False, status=AttemptStatus.PLACED)
+        .exclude(allowed=False, status=AttemptStatus.SCHEDULED)
         .select_related(
             "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
             "resume_checkpoint",

@@ -50,7 +50,7 @@ def boot_of(run: Run) -> list[Stage] | None:
     attempt = run.attempts.order_by("-number").first()
     if run.status == RunStatus.QUEUED or attempt is None:
         first = Stage(
-            name="queue", state=_open_state(run, None), started_at=run.status_at, detail=run.waiting_why
+            name="queue", state=_open_state(run, None), started_at=run.status_at, detail=run.pending_reason
         )
         return [first, *(Stage(name=name, state="waiting") for name in names[1:])]
     jobs = list(attempt.jobs.filter(evaluates="").order_by("pk"))

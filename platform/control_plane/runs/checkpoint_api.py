@@ -94,7 +94,7 @@ class RetentionSerializer(PolicySerializer):
 class VerdictSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     bytes = serializers.IntegerField()
-    kept_because = serializers.ListField(child=serializers.CharField())
+    keep_reasons = serializers.ListField(child=serializers.CharField())
 
 
 class RetentionPlanSerializer(serializers.Serializer[Any]):

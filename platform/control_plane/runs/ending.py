@@ -47,7 +47,7 @@ def begin_cancel(run: Run, message: str, *, now: datetime) -> None:
 
 
 def hasten(run: Run, message: str, *, now: datetime) -> bool:
-    """A run that is FINISHING keeps its end; its jobs are asked at once, and killed when they take their time. False
+    """A run that is FINALIZING keeps its end; its jobs are asked at once, and killed when they take their time. False
     when there is nothing left to hasten."""
     attempt = live_attempt(run)
     if attempt is None or not _shorten_graces(attempt):
@@ -106,7 +106,7 @@ def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> Non
     attention = [NEEDS_ATTENTION] if OUTCOMES[reason].fault is not Fault.NONE else []
     move_run(
         run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=[*(conditions or []), *attention],
-        waiting_why="", queue_position=None, progress=None,
+        pending_reason="", queue_position=None, progress=None,
         **verdict_of(reason, f"{why}; {goes_on} when it is resumed"),
     )  # fmt: skip
 
@@ -128,12 +128,12 @@ def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, n
     max_attempts = int(run.spec["budget"]["max_attempts"])
     if retry_follows(cause, lost_before=lost_before, max_attempts=max_attempts):
         move_run(
-            run, RunStatus.RECOVERING, now=now, message=message, waiting_why=f"recovers: {message}"[:400]
+            run, RunStatus.RECOVERING, now=now, message=message, pending_reason=f"recovers: {message}"[:400]
         )
-    elif run.status == RunStatus.FINISHING:
+    elif run.status == RunStatus.FINALIZING:
         move_run(run, outcome.status, now=now, message=message, **verdict_of(cause, message))
     else:
-        move_run(run, RunStatus.FINISHING, now=now, message=message, **verdict_of(cause, message))
+        move_run(run, RunStatus.FINALIZING, now=now, message=message, **verdict_of(cause, message))
 
 
 def end_with_node(run: Run, attempt: Attempt, *, now: datetime) -> None:

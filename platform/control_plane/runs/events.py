@@ -40,7 +40,7 @@ def move_run(run: Run, status: RunStatus, *, now: datetime, message: str = "", *
     if not may_move(before, status):
         raise RefusedMove(f"run {run.pk}: {before} → {status} is not a move")
     if status in ENDED:
-        fields = {"ended_at": now, "progress": None, "waiting_why": "", "queue_position": None, **fields}
+        fields = {"ended_at": now, "progress": None, "pending_reason": "", "queue_position": None, **fields}
     fields = {"conditions": [], **fields, "status": status, "status_at": now}
     if not Run.objects.filter(pk=run.pk, status=before).update(**fields):
         return False

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from control_plane.accounts import secret_services
 from control_plane.accounts.caller import Caller
-from control_plane.common.errors import FieldError, conflict, fenced, or_not_found
+from control_plane.common.errors import FieldError, conflict, or_not_found, stale_epoch
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node
 from control_plane.runs.fencing import refuse_stale
@@ -71,7 +71,7 @@ def _unread(secret: SecretSection, jobs: list[JobKind]) -> str:
 def hand_out(node: Node, job_id: str, *, epoch: int, incarnation: int, now: datetime) -> dict[str, str]:
     """Variable -> value, for the node that holds the job's attempt and is about to start this incarnation.
 
-    404 for a job of another node, 409 fenced for one that it is not to start, 409 secret_gone when a secret was
+    404 for a job of another node, 409 fenced for one that it is not to start, 409 secret_missing when a secret was
     deleted, or is not for such jobs any more. A value that was set anew since is the one that is given.
     """
     job = or_not_found(
@@ -82,9 +82,13 @@ def hand_out(node: Node, job_id: str, *, epoch: int, incarnation: int, now: date
     run, kind = job.attempt.run, JobKind(job.kind)
     refuse_stale(job.attempt, run, epoch)
     if not team_may_use(node.pool_id, run.project.team_id):
-        raise fenced(f"{job.name} is not to be started: its team may not use pool {node.pool_id!r} any more")
+        raise stale_epoch(
+            f"{job.name} is not to be started: its team may not use pool {node.pool_id!r} any more"
+        )
     if job.state == JobState.EXITED or job.stop_asked_at is not None:
-        raise fenced(f"{job.name} of {run.name!r} is not to be started: it was asked to stop, or has ended")
+        raise stale_epoch(
+            f"{job.name} of {run.name!r} is not to be started: it was asked to stop, or has ended"
+        )
     variables = variables_of(run, kind)
     names = sorted(set(variables.values()))
     allowed = secret_services.for_jobs(run.project_id, names)
@@ -92,7 +96,7 @@ def hand_out(node: Node, job_id: str, *, epoch: int, incarnation: int, now: date
         if kind not in allowed.get(name, []):
             is_so = "is not for such jobs any more" if name in allowed else "was deleted"
             raise conflict(
-                "secret_gone",
+                "secret_missing",
                 f"the secret {name}, which {job.name} is to have as {variable}, {is_so}; an admin sets it again "
                 f"({_command(name, [kind])}), then retry goes on from the last checkpoint",
             )

@@ -58,7 +58,8 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
     with transaction.atomic():
         if checkpoint is not None and not hold_stored(checkpoint.pk):
             raise conflict(
-                "freed", f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead"
+                "deleted",
+                f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead",
             )
         run = create_run(caller, parent.spec, now=now)
         audit.record(

@@ -46,7 +46,7 @@ class Run(models.Model):
     reason_message = models.TextField(default="", blank=True)
     fault = models.CharField(max_length=16, default="", blank=True)
     conditions = models.JSONField(default=list)  # of runs.events.set_condition, shown beside the status
-    waiting_why = models.CharField(max_length=400, default="", blank=True)
+    pending_reason = models.CharField(max_length=400, default="", blank=True)
     queue_position = models.PositiveIntegerField(null=True)
     priority = models.PositiveIntegerField()
     slots_needed = models.PositiveIntegerField()
@@ -157,7 +157,7 @@ class Attempt(models.Model):
     number = models.PositiveIntegerField()
     epoch = models.PositiveIntegerField()
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="attempts")
-    status = models.CharField(max_length=10, default=AttemptStatus.PLACED)
+    status = models.CharField(max_length=10, default=AttemptStatus.SCHEDULED)
     token = models.CharField(max_length=80)  # of its controller and reward service
     ports = models.JSONField()
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")

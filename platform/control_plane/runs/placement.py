@@ -71,7 +71,7 @@ def _place_in(pool: str, waiting: dict[str, Run], *, now: datetime) -> int:
             log.warning("run %s could not be placed on %s", placement.request, placement.node, exc_info=True)
     for run_id, why in decided.waiting.items():
         run = waiting[run_id]
-        if run.waiting_why != why or run.queue_position != decided.positions[run_id]:
+        if run.pending_reason != why or run.queue_position != decided.positions[run_id]:
             with transaction.atomic():
                 _note_waiting(run_id, why, decided.positions[run_id], now=now)
     take_slots_back(decided, snapshot, waiting, now=now)
@@ -117,7 +117,7 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     starts = any(placement.request == asked.id for placement in decided.placements)
     return {
         "starts_now": starts,
-        "why_not": decided.waiting.get(asked.id, ""),
+        "blocked_reason": decided.waiting.get(asked.id, ""),
         "queue_position": decided.positions.get(asked.id),
     }
 
@@ -127,9 +127,9 @@ def _note_waiting(run_id: str, why: str, position: int, *, now: datetime) -> Non
     if run.status != RunStatus.QUEUED:
         return
     # A countdown changes every second; only a new kind of reason is an event.
-    said_before = run.waiting_why.split(" in ")[0]
-    run.waiting_why, run.queue_position = why[:400], position
-    run.save(update_fields=["waiting_why", "queue_position"])
+    said_before = run.pending_reason.split(" in ")[0]
+    run.pending_reason, run.queue_position = why[:400], position
+    run.save(update_fields=["pending_reason", "queue_position"])
     if why.split(" in ")[0] != said_before:
         note(run, "waiting", why, at=now)
         announce_run(run)
@@ -146,7 +146,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
         return False  # the next tick says why it waits
     spec = spec_to_start(run)
     if message := _not_allowed_any_more(run, spec, node.pool):
-        fields = verdict_of(EndReason.CONFIG_REFUSED, message)
+        fields = verdict_of(EndReason.CONFIG_REJECTED, message)
         move_run(run, RunStatus.FAILED, now=now, message=message, **fields)
         fleet.announce_queue()
         return False
@@ -173,7 +173,7 @@ def _place(run_id: str, node_id: str, slots: tuple[str, ...], *, now: datetime) 
     fleet.ring([node.pk])
     move_run(
         run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {node.name}",
-        attempt_number=attempt.number, epoch=attempt.epoch, waiting_why="", queue_position=None, not_before=None,
+        attempt_number=attempt.number, epoch=attempt.epoch, pending_reason="", queue_position=None, not_before=None,
         started_at=run.started_at or now, reason="", reason_message="", fault="",
         train_step=resume.step if resume else 0,
     )  # fmt: skip

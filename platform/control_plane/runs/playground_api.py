@@ -55,7 +55,7 @@ class PlaygroundSideSerializer(serializers.Serializer[Any]):
     model = RunModelSerializer()
     status = serializers.ChoiceField(choices=RUN_STATUSES)
     ready = serializers.BooleanField(help_text="it answers")
-    waiting_why = serializers.CharField(help_text="why it does not answer yet")
+    pending_reason = serializers.CharField(help_text="why it does not answer yet")
     reason = serializers.CharField(help_text="why it has ended: completed after idleness, preempted by a run")
     reason_message = serializers.CharField()
     base_url = serializers.CharField(help_text="for OpenAI clients, with your token as api_key")

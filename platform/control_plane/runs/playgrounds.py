@@ -102,7 +102,7 @@ def _side_as_json(run: Run) -> dict[str, Any]:
         "model": model_as_json(run),
         "status": str(run.status),
         "ready": run.status == RunStatus.RUNNING and phase == "chat",
-        "waiting_why": run.waiting_why or ("the engine starts" if _boots(run, phase) else ""),
+        "pending_reason": run.pending_reason or ("the engine starts" if _boots(run, phase) else ""),
         "reason": str(run.reason),
         "reason_message": run.reason_message,
         "base_url": f"/api/v1/runs/{run.pk}/playground",

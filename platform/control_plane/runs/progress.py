@@ -90,7 +90,7 @@ def advance_run(run: Run, *, now: datetime) -> None:
             rest(run, now=now)
         elif run.status == RunStatus.STOPPING:
             move_run(run, RunStatus.STOPPED, now=now)
-        elif run.status == RunStatus.FINISHING:
+        elif run.status == RunStatus.FINALIZING:
             _finish(run, None, [], now=now)
         return
     jobs = list(attempt.jobs.order_by("pk"))
@@ -99,7 +99,7 @@ def advance_run(run: Run, *, now: datetime) -> None:
             _advance_working(run, attempt, jobs, now=now)
         case RunStatus.PAUSING | RunStatus.STOPPING:
             _advance_stopping(run, attempt, jobs, now=now)
-        case RunStatus.FINISHING:
+        case RunStatus.FINALIZING:
             _advance_finishing(run, attempt, jobs, now=now)
         case RunStatus.RECOVERING:
             _advance_recovering(run, attempt, jobs, now=now)
@@ -114,7 +114,7 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
     elif isinstance(verdict, Done):
         move_run(
             run,
-            RunStatus.FINISHING,
+            RunStatus.FINALIZING,
             now=now,
             message="the work is done; the last lines and checkpoint follow",
         )
@@ -123,7 +123,7 @@ def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: dateti
         end_with_node(run, attempt, now=now)
     elif _wall_time_over(run, now=now):
         begin_stop(
-            run, EndReason.WALL_TIME_OVER,
+            run, EndReason.WALL_TIME_EXCEEDED,
             f"budget.max_wall_seconds={run.spec['budget']['max_wall_seconds']} is over", now=now,
         )  # fmt: skip
     elif verdict.all_running and run.status == RunStatus.STARTING:
@@ -135,7 +135,7 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
     """Of a run that stops or pauses: the trainer's checkpoint first, then the others' end."""
     if run.status == RunStatus.PAUSING and isinstance(judge(run.kind, [_view(job) for job in jobs]), Done):
         move_run(
-            run, RunStatus.FINISHING, now=now, message="the work was done before it could be paused", reason="",
+            run, RunStatus.FINALIZING, now=now, message="the work was done before it could be paused", reason="",
             reason_message="", fault="",
         )  # fmt: skip
         ask_stop(attempt, now=now)
@@ -171,7 +171,7 @@ def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: date
 
 
 def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime) -> None:
-    """Out of FINISHING: with the cause noted before, or COMPLETED."""
+    """Out of FINALIZING: with the cause noted before, or COMPLETED."""
     gap = gap_of(jobs)
     trains = any(job.kind == JobKind.TRAINER for job in jobs)
     if not run.reason and trains and attempt is not None and not final_is_stored(attempt):
@@ -223,7 +223,7 @@ def _requeue(run: Run, *, now: datetime) -> None:
     lost = run.attempts.exclude(reason__in=rests).count()
     move_run(
         run, RunStatus.QUEUED, now=now, message="waits for slots for a new attempt",
-        not_before=now + timedelta(seconds=pause_before_retry(lost)), waiting_why="",
+        not_before=now + timedelta(seconds=pause_before_retry(lost)), pending_reason="",
     )  # fmt: skip
 
 

@@ -142,9 +142,9 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
                 f"base model {resolved.base_model.pk} is being checked; wait until it is READY: "
                 f"GET /api/v1/models/{resolved.base_model.pk}?wait=30",
             )  # fmt: skip
-        elif resolved.base_model.state == ModelState.UNUSABLE:
+        elif resolved.base_model.state == ModelState.INVALID:
             resolved.refuse(
-                "/model/base_model", "model_unusable",
+                "/model/base_model", "model_invalid",
                 f"base model {resolved.base_model.pk} cannot be used: {resolved.base_model.message}",
             )  # fmt: skip
         return
@@ -154,9 +154,11 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
             "/model/checkpoint", "unknown_checkpoint",
             f"there is no checkpoint {spec.model.checkpoint!r}; take a STORED one's id, see GET /api/v1/checkpoints",
         )  # fmt: skip
-    elif checkpoint.state == CheckpointState.FREED:
+    elif checkpoint.state == CheckpointState.DELETED:
         resolved.refuse(
-            "/model/checkpoint", "freed", f"the bytes of checkpoint {checkpoint.pk} were freed; take another"
+            "/model/checkpoint",
+            "deleted",
+            f"the bytes of checkpoint {checkpoint.pk} were freed; take another",
         )
     elif checkpoint.state != CheckpointState.STORED:
         resolved.refuse(

@@ -71,7 +71,7 @@ class RewardTestSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=RUN_STATUSES)
     reason = serializers.CharField()
     reason_message = serializers.CharField()
-    waiting_why = serializers.CharField()
+    pending_reason = serializers.CharField()
     reward = serializers.CharField()
     reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
     dataset = DatasetRefSerializer()

@@ -92,7 +92,7 @@ def test_as_json(test: RewardTest) -> dict[str, Any]:
         "status": str(run.status),
         "reason": str(run.reason),
         "reason_message": run.reason_message,
-        "waiting_why": run.waiting_why,
+        "pending_reason": run.pending_reason,
         "reward": test.reward,
         "reward_key": test.reward_key,
         "dataset": {"id": test.dataset_version_id, "ref": test.dataset_version.ref},

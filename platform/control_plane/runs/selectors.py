@@ -117,7 +117,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
                 "name": run.name if own else "another team's run",
                 "priority": run.priority,
                 "slots_needed": run.slots_needed,
-                "why": (run.waiting_why or "not looked at yet") if own else "",
+                "why": (run.pending_reason or "not looked at yet") if own else "",
                 "position": run.queue_position or position,
                 "submitted_at": rfc3339(run.created_at),
             }

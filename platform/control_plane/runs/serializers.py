@@ -81,7 +81,7 @@ class RunSerializer(serializers.Serializer[Any]):
     advice = serializers.CharField(help_text="what the reader can do about the reason")
     fault = serializers.CharField(help_text="whose fault the end was")
     conditions = serializers.ListField(child=serializers.CharField(), help_text=CONDITIONS_HELP)
-    waiting_why = serializers.CharField(help_text="one line, while it waits")
+    pending_reason = serializers.CharField(help_text="one line, while it waits")
     queue_position = serializers.IntegerField(allow_null=True)
     priority = serializers.IntegerField()
     slots_needed = serializers.IntegerField()
@@ -212,7 +212,7 @@ class PlannedJobSerializer(serializers.Serializer[Any]):
 
 class PlannedPlaceSerializer(serializers.Serializer[Any]):
     starts_now = serializers.BooleanField()
-    why_not = serializers.CharField()
+    blocked_reason = serializers.CharField()
     queue_position = serializers.IntegerField(allow_null=True)
 
 

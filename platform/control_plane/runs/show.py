@@ -42,7 +42,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
         "advice": OUTCOMES[EndReason(run.reason)].advice if run.reason else "",
         "fault": str(run.fault),
         "conditions": run.conditions,
-        "waiting_why": run.waiting_why,
+        "pending_reason": run.pending_reason,
         "queue_position": run.queue_position,
         "priority": run.priority,
         "slots_needed": run.slots_needed,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oolong.contracts.lifecycle import OUTCOMES, RUN_MOVES, EndReason, JobKind, JobState, Retry, RunStatus
+from oolong.contracts.lifecycle import (
+    OUTCOMES,
+    RUN_TRANSITIONS,
+    EndReason,
+    JobKind,
+    JobState,
+    Retry,
+    RunStatus,
+)
 
 WORKING = (RunStatus.STARTING, RunStatus.RUNNING)  # the states of its jobs decide what comes next
 FREE_ATTEMPTS = 20  # platform-wide cap on attempts lost to faults that are not the user's
@@ -20,10 +28,10 @@ CONDITIONS = {
 }
 
 _DIED = {
-    JobKind.TRAINER: EndReason.TRAINER_DIED,
-    JobKind.CONTROLLER: EndReason.CONTROLLER_DIED,
-    JobKind.ROLLOUT: EndReason.ROLLOUT_KEPT_DYING,
-    JobKind.REWARD: EndReason.REWARD_SERVICE_KEPT_DYING,
+    JobKind.TRAINER: EndReason.TRAINER_CRASHED,
+    JobKind.CONTROLLER: EndReason.CONTROLLER_CRASHED,
+    JobKind.ROLLOUT: EndReason.ROLLOUT_CRASH_LOOP,
+    JobKind.REWARD: EndReason.REWARD_SERVICE_CRASH_LOOP,
 }
 # When several jobs are down at once, the one that the others depend on names the cause.
 _BLAME = (JobKind.TRAINER, JobKind.CONTROLLER, JobKind.ROLLOUT, JobKind.REWARD)
@@ -59,7 +67,7 @@ class Broken:
 
 
 def may_move(before: RunStatus, after: RunStatus) -> bool:
-    return after in RUN_MOVES[before]
+    return after in RUN_TRANSITIONS[before]
 
 
 def deciding_kinds(run_kind: str) -> frozenset[JobKind]:

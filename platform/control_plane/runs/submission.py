@@ -69,7 +69,7 @@ def hold_initial(resolved: Resolved) -> None:
     """Keep the checkpoint that the run begins with from being freed while its row is made."""
     if resolved.initial_checkpoint is not None and not hold_stored(resolved.initial_checkpoint.pk):
         raise conflict(
-            "freed", f"checkpoint {resolved.initial_checkpoint.pk} was freed just now; take another"
+            "deleted", f"checkpoint {resolved.initial_checkpoint.pk} was freed just now; take another"
         )
 
 
@@ -128,14 +128,14 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
 def cancel_run(run_id: str, *, by: str, now: datetime) -> Run:
     """End a run without a last checkpoint: its jobs are asked to end, and killed a few seconds later.
 
-    A run that is FINISHING keeps its end, be it a cause or work that is done, and only comes to it sooner. Asking
+    A run that is FINALIZING keeps its end, be it a cause or work that is done, and only comes to it sooner. Asking
     again changes nothing; 409 when the run has ended.
     """
     with transaction.atomic():
         run = lock_run(run_id)
         refuse_draft(run, "cancelled: delete it")
         refuse_ended(run)
-        if run.status == RunStatus.FINISHING:
+        if run.status == RunStatus.FINALIZING:
             stays = f"{run.reason} stays its end" if run.reason else "its work is done already, and is kept"
             if hasten(run, f"{by} cancelled it; {stays}", now=now):
                 record_act("cancel", run, now=now)
@@ -176,12 +176,14 @@ def refuse_draft(run: Run, how: str) -> None:
 
 
 def stop_run(run_id: str, *, now: datetime) -> Run:
-    """Ask for an end with a checkpoint. Asking again changes nothing, nor does asking a run that is FINISHING: it comes
-    to its own end. 409 when the run has ended."""
+    """Ask the run to take a checkpoint and stop. No effect on a run that is stopping or FINALIZING.
+
+    Raises 409 when the run has ended.
+    """
     with transaction.atomic():
         run = lock_run(run_id)
         refuse_draft(run, "stopped: delete it")
-        if run.status in (RunStatus.STOPPING, RunStatus.FINISHING):
+        if run.status in (RunStatus.STOPPING, RunStatus.FINALIZING):
             return run
         refuse_ended(run)
         record_act("stop", run, now=now)

@@ -172,7 +172,7 @@ def _try(act: Callable[[Run], object], trial: SweepTrial) -> None:
 
 def _ends_already(run: Run) -> bool:
     """Whether a cancel has nothing to do: the run was cancelled before, or comes to its own end."""
-    return run.status == RunStatus.FINISHING or run.reason == EndReason.CANCELLED_BY_USER
+    return run.status == RunStatus.FINALIZING or run.reason == EndReason.CANCELLED_BY_USER
 
 
 def _cancel(run: Run, *, by: str, now: datetime) -> None:

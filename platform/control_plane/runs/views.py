@@ -77,7 +77,7 @@ def _own(caller: Caller, view_id: str) -> SavedView:
     view = view_for(caller, view_id)
     if view.owner_id != caller.user.pk:
         raise Problem(
-            403, "not_yours", f"view {view.name!r} is {view.owner.username}'s; save one of your own"
+            403, "not_owner", f"view {view.name!r} is {view.owner.username}'s; save one of your own"
         )
     return view
 

@@ -191,7 +191,7 @@ class TrajectorySample(models.Model):
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
     verdict = models.TextField(default="")  # the reward function's own word
     # What older jobs did not tell is null.
-    sampled_because = models.JSONField(null=True)
+    sample_reasons = models.JSONField(null=True)
     row = models.BigIntegerField(null=True)  # of the dataset
     member = models.IntegerField(null=True)  # of the group
     score = models.FloatField(null=True)  # the reward function's own value

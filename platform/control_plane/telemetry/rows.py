@@ -210,7 +210,7 @@ def _sample(job: Job, line: contract.TrajectoryLine) -> TrajectorySample:
         finish_reason=line.finish_reason,
         reward_parts=line.reward_parts,
         verdict=line.verdict,
-        sampled_because=line.sampled_because,
+        sample_reasons=line.sample_reasons,
         row=line.row if line.row >= 0 else None,
         member=line.member,
         score=line.score,

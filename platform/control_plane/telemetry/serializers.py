@@ -133,7 +133,7 @@ class TrajectorySerializer(serializers.Serializer[Any]):
     verdict = serializers.CharField(
         allow_blank=True, help_text="the reward function's own word: exact, wrong_answer, time_limit ..."
     )
-    sampled_because = serializers.ListField(child=serializers.CharField(), help_text="see the sampling rule")
+    sample_reasons = serializers.ListField(child=serializers.CharField(), help_text="see the sampling rule")
     row = serializers.IntegerField(allow_null=True, help_text="of the dataset")
     member = serializers.IntegerField(allow_null=True, help_text="of its group")
     score = serializers.FloatField(allow_null=True, help_text="before scale and bias")

@@ -65,7 +65,7 @@ def _receive_outbox(job_id: str, name: str, *, offset: int, body: bytes, togethe
             if offset + len(body) > file.offset:
                 raise Problem(
                     422,
-                    "no_whole_line",
+                    "no_complete_line",
                     f"{len(body)} bytes of {name} from byte {offset} hold no newline; ship whole lines",
                 )
             return file.offset

@@ -75,7 +75,7 @@ def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
         "finish_reason": row.finish_reason,
         "reward_parts": row.reward_parts,
         "verdict": row.verdict,
-        "sampled_because": row.sampled_because or [],
+        "sample_reasons": row.sample_reasons or [],
         "row": row.row,
         "member": row.member,
         "score": row.score,

@@ -48,7 +48,7 @@ class WebhookSerializer(serializers.Serializer[Any]):
     url = serializers.CharField()
     events = serializers.ListField(child=serializers.CharField())
     enabled = serializers.BooleanField()
-    disabled_why = serializers.CharField()
+    disabled_reason = serializers.CharField()
     failing_since = serializers.DateTimeField(allow_null=True, help_text="since when every try has failed")
     previous_secret_until = serializers.DateTimeField(
         allow_null=True, help_text="until then two secrets sign"

@@ -173,8 +173,8 @@ def _failing_since(webhook: Webhook, now: datetime) -> datetime:
 
 def disable(webhook: Webhook, why: str, *, now: datetime) -> None:
     """Turn it off, with what waits for it; the project's other webhooks are told. The row is locked."""
-    webhook.enabled, webhook.disabled_why, webhook.updated_at = False, why[:400], now
-    webhook.save(update_fields=["enabled", "disabled_why", "updated_at"])
+    webhook.enabled, webhook.disabled_reason, webhook.updated_at = False, why[:400], now
+    webhook.save(update_fields=["enabled", "disabled_reason", "updated_at"])
     webhook.deliveries.filter(state=DeliveryState.PENDING).update(
         state=DeliveryState.FAILED,
         ended_at=now,

@@ -22,7 +22,7 @@ class Webhook(models.Model):
     previous_key_id = models.CharField(max_length=40, default="", blank=True)
     previous_until = models.DateTimeField(null=True)
     enabled = models.BooleanField(default=True)
-    disabled_why = models.CharField(max_length=400, default="", blank=True)
+    disabled_reason = models.CharField(max_length=400, default="", blank=True)
     failing_since = models.DateTimeField(null=True)  # since when every try has failed
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

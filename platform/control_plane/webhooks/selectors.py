@@ -38,7 +38,7 @@ def webhook_as_json(webhook: Webhook) -> dict[str, Any]:
         "url": webhook.url,
         "events": webhook.events,
         "enabled": webhook.enabled,
-        "disabled_why": webhook.disabled_why,
+        "disabled_reason": webhook.disabled_reason,
         "failing_since": rfc3339(webhook.failing_since),
         "previous_secret_until": rfc3339(webhook.previous_until),
         "created_by": webhook.created_by.username,

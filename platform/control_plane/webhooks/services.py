@@ -55,9 +55,9 @@ def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) ->
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
         if fields.get("enabled") and not webhook.enabled:
-            webhook.disabled_why, webhook.failing_since = "", None
+            webhook.disabled_reason, webhook.failing_since = "", None
         if fields.get("enabled") is False and webhook.enabled:
-            webhook.disabled_why = "turned off by hand"
+            webhook.disabled_reason = "turned off by hand"
             webhook.deliveries.filter(state=DeliveryState.PENDING).update(
                 state=DeliveryState.FAILED, ended_at=now, message="the webhook was turned off"
             )
@@ -118,7 +118,8 @@ def redeliver(delivery: Delivery, *, now: datetime) -> Delivery:
 def _refuse_off(webhook: Webhook) -> None:
     if not webhook.enabled:
         raise conflict(
-            "webhook_off", f"webhook {webhook.name!r} is off: {webhook.disabled_why}; turn it on first"
+            "webhook_disabled",
+            f"webhook {webhook.name!r} is off: {webhook.disabled_reason}; turn it on first",
         )
 
 
@@ -133,7 +134,7 @@ def _refuse_odd(*, url: str | None = None, events: list[str] | None = None) -> N
             check(url, networks=settings.ENVIRONMENT.webhook_networks)
         except (AddressRefused, FetchFailed) as error:
             raise unprocessable(
-                "address_refused", str(error), [FieldError("/url", "address_refused", str(error))]
+                "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]
             ) from error
 
 

@@ -64,7 +64,7 @@ def _wait(client: Client, opened: Playground, timeout: float) -> list[Playground
     for side in found.sides:
         if not side.ready:
             notes.print(
-                f"{side.model.name}: {side.status} {side.reason_message or side.waiting_why}", markup=False
+                f"{side.model.name}: {side.status} {side.reason_message or side.pending_reason}", markup=False
             )
     ready = [side for side in found.sides if side.ready]
     if not ready:

@@ -31,7 +31,7 @@ def list_checkpoints(
         str | None,
         typer.Option(help="training (a run goes on from it) or weights (runs only begin with it)"),
     ] = None,
-    state: Annotated[str | None, typer.Option(help="LOCAL, STORED or FREED")] = None,
+    state: Annotated[str | None, typer.Option(help="LOCAL, STORED or DELETED")] = None,
     json: JsonOption = False,
 ) -> None:
     """Committed checkpoints, newest first."""
@@ -248,7 +248,7 @@ def _pin(reference: str, *, pinned: bool, json: bool) -> None:
 
 def _print_plan(plan: RetentionPlan, *, applied: bool) -> None:
     for verdict in plan.free:
-        print(f"{'freed' if applied else 'would free'}\t{verdict.id}\t{verdict.bytes}")
+        print(f"{'deleted' if applied else 'would delete'}\t{verdict.id}\t{verdict.bytes}")
     for verdict in plan.keep:
-        print(f"keep\t{verdict.id}\t{verdict.bytes}\t{'; '.join(verdict.kept_because)}")
-    notes.print(f"{plan.free_bytes} bytes {'freed' if applied else 'would be freed'}")
+        print(f"keep\t{verdict.id}\t{verdict.bytes}\t{'; '.join(verdict.keep_reasons)}")
+    notes.print(f"{plan.free_bytes} bytes {'deleted' if applied else 'would be deleted'}")

@@ -129,9 +129,7 @@ def list_models(json: JsonOption = False) -> None:
 
 @app.command()
 def remove(
-    model: Annotated[
-        str, typer.Argument(help="id of one that is UNUSABLE or DUPLICATE, or waits for a node")
-    ],
+    model: Annotated[str, typer.Argument(help="id of one that is INVALID or DUPLICATE, or waits for a node")],
     json: JsonOption = False,
 ) -> None:
     """Forget what is no model after all."""

@@ -16,8 +16,8 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="id of the run (
 
 def state_of(run: Run) -> str:
     """Status, conditions and what explains them, in one line."""
-    if run.waiting_why and not run.ended:
-        return f"{status_of(run)}: {run.waiting_why}"
+    if run.pending_reason and not run.ended:
+        return f"{status_of(run)}: {run.pending_reason}"
     if run.reason_message or run.reason:
         return f"{status_of(run)}: {run.reason_message or run.reason}"
     return status_of(run)

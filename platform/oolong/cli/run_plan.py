@@ -77,7 +77,7 @@ def _show(answer: Plan) -> None:
     if made is None:
         return
     place, time = made.placement, made.time
-    waits = f"waits, number {place.queue_position}: {place.why_not}"
+    waits = f"waits, number {place.queue_position}: {place.blocked_reason}"
     guess = f"{time.seconds:.0f} s, {time.gpu_hours} GPU-hours" if time.seconds is not None else None
     show_fields(
         {

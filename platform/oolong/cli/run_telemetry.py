@@ -120,7 +120,7 @@ def trajectories(
             (
                 one.id, one.step, one.group_id, one.reward, one.tokens,
                 f"{one.low_version}..{one.high_version}" if one.low_version is not None else None,
-                ",".join(one.sampled_because), " ".join(one.completion.split())[:60],
+                ",".join(one.sample_reasons), " ".join(one.completion.split())[:60],
             )
             for one in found
         ),

@@ -38,7 +38,13 @@ def list_webhooks(json: JsonOption = False) -> None:
     show_table(
         ("ID", "NAME", "URL", "EVENTS", "STATE"),
         (
-            (hook.id, hook.name, hook.url, ",".join(hook.events), "on" if hook.enabled else hook.disabled_why)
+            (
+                hook.id,
+                hook.name,
+                hook.url,
+                ",".join(hook.events),
+                "on" if hook.enabled else hook.disabled_reason,
+            )
             for hook in found
         ),
     )

@@ -8,6 +8,6 @@ from oolong.client.models import Model
 
 def refuse_unusable(model: Model) -> None:
     """Raise Invalid with every fault."""
-    if model.state == "UNUSABLE":
+    if model.state == "INVALID":
         errors = tuple(FieldError(error.pointer, error.code, error.message) for error in model.errors)
-        raise Invalid(422, code="model_unusable", detail=f"{model.id}: {model.message}", errors=errors)
+        raise Invalid(422, code="model_invalid", detail=f"{model.id}: {model.message}", errors=errors)

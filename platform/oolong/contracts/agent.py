@@ -146,7 +146,7 @@ class SecretsRequest(Wire, frozen=True, kw_only=True):
 
 
 class SecretsReply(Wire, frozen=True, kw_only=True):
-    """409 secret_gone: the job cannot have what its run names. Values are kept in memory and nowhere else."""
+    """409 secret_missing: the job cannot have what its run names. Values are kept in memory and nowhere else."""
 
     variables: dict[str, str]
 

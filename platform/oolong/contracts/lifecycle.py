@@ -15,7 +15,7 @@ class RunStatus(StrEnum):
     PAUSING = "PAUSING"  # a checkpoint is taken, then the slots are given back
     PAUSED = "PAUSED"  # holds no slot; goes on from its checkpoint when it is resumed
     STOPPING = "STOPPING"  # the user asked for it; a checkpoint is taken first
-    FINISHING = "FINISHING"  # work done; the last lines and the checkpoint are on their way
+    FINALIZING = "FINALIZING"  # work done; the last lines and the checkpoint are on their way
     SUCCEEDED = "SUCCEEDED"
     STOPPED = "STOPPED"
     FAILED = "FAILED"
@@ -23,16 +23,16 @@ class RunStatus(StrEnum):
 
 ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPED, RunStatus.FAILED})
 
-RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.DRAFT: frozenset({RunStatus.QUEUED}),
     RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.PAUSED, RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FINISHING, RunStatus.FAILED}),
-    RunStatus.RUNNING: frozenset({RunStatus.FINISHING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
+    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FINALIZING, RunStatus.FAILED}),
+    RunStatus.RUNNING: frozenset({RunStatus.FINALIZING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
     RunStatus.RECOVERING: frozenset({RunStatus.QUEUED, RunStatus.PAUSING, RunStatus.STOPPED, RunStatus.STOPPING, RunStatus.FAILED}),
-    RunStatus.PAUSING: frozenset({RunStatus.PAUSED, RunStatus.FINISHING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
+    RunStatus.PAUSING: frozenset({RunStatus.PAUSED, RunStatus.FINALIZING, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.FAILED}),
     RunStatus.PAUSED: frozenset({RunStatus.QUEUED, RunStatus.STOPPED}),
     RunStatus.STOPPING: frozenset({RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.FINISHING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.RECOVERING, RunStatus.FAILED}),
+    RunStatus.FINALIZING: frozenset({RunStatus.SUCCEEDED, RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.RECOVERING, RunStatus.FAILED}),
     RunStatus.SUCCEEDED: frozenset(),
     RunStatus.STOPPED: frozenset(),
     RunStatus.FAILED: frozenset(),
@@ -40,7 +40,7 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 
 
 class AttemptStatus(StrEnum):
-    PLACED = "PLACED"  # leases granted, the agent has not yet reported every job running
+    SCHEDULED = "SCHEDULED"  # leases granted, the agent has not yet reported every job running
     RUNNING = "RUNNING"
     ENDING = "ENDING"  # jobs are being stopped, or their last lines are being shipped
     ENDED = "ENDED"
@@ -89,27 +89,27 @@ class EndReason(StrEnum):
     FORCED_BY_OPERATOR = (
         "forced_by_operator"  # ended at once; its slots are kept until its jobs are known dead
     )
-    TRAINER_DIED = "trainer_died"
-    CONTROLLER_DIED = "controller_died"
-    ROLLOUT_KEPT_DYING = "rollout_kept_dying"
-    REWARD_SERVICE_KEPT_DYING = "reward_service_kept_dying"
+    TRAINER_CRASHED = "trainer_crashed"
+    CONTROLLER_CRASHED = "controller_crashed"
+    ROLLOUT_CRASH_LOOP = "rollout_crash_loop"
+    REWARD_SERVICE_CRASH_LOOP = "reward_service_crash_loop"
     NODE_LOST = "node_lost"
     NODE_REVOKED = "node_revoked"  # whoever manages the pool took the node out of it
     ORPHANED = "orphaned"  # the node heard nothing from the control plane for orphan_ttl
     PREPARATION_FAILED = "preparation_failed"  # an artifact could not be fetched or did not verify
     NONFINITE_LOSS = "nonfinite_loss"
-    WARM_START_TOO_WEAK = "warm_start_too_weak"
+    SFT_TARGET_NOT_REACHED = "sft_target_not_reached"
     NO_VALID_CHECKPOINT = "no_valid_checkpoint"  # a resume was asked for and nothing valid was there
-    DATASET_UNUSABLE = "dataset_unusable"
-    MODEL_UNUSABLE = "model_unusable"
+    DATASET_INVALID = "dataset_invalid"
+    MODEL_INVALID = "model_invalid"
     REWARD_ERRORS = "reward_errors"
-    REWARD_ERROR_SHARE = "reward_error_share"  # the run rests until somebody has looked
+    REWARD_ERROR_RATE = "reward_error_rate"  # the run rests until somebody has looked
     ALL_FILTERED = "all_filtered"  # rollout.filter left no group for a batch
     WORKFLOW_ERRORS = "workflow_errors"
-    WALL_TIME_OVER = "wall_time_over"
+    WALL_TIME_EXCEEDED = "wall_time_exceeded"
     PREEMPTED = "preempted"  # it held a slot that nobody needed, and now a run did
-    SECRET_GONE = "secret_gone"  # a job was to start, and a secret that it is to have was deleted or is not for it any more
-    CONFIG_REFUSED = "config_refused"  # a job found the spec impossible (say, prompts over the limit)
+    SECRET_MISSING = "secret_missing"  # a job was to start, and a secret that it is to have was deleted or is not for it any more
+    CONFIG_REJECTED = "config_rejected"  # a job found the spec impossible (say, prompts over the limit)
 
 
 @dataclass(frozen=True)
@@ -127,25 +127,25 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.CANCELLED_WHILE_QUEUED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, ""),
     EndReason.CANCELLED_BY_USER: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "It ended without a last checkpoint; retry goes on from the newest one before, if there is one."),
     EndReason.FORCED_BY_OPERATOR: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "It was ended at once; its slots come free when its node says that its jobs are dead."),
-    EndReason.TRAINER_DIED: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the trainer's last log lines; out-of-memory is the usual cause: lower trainer.microbatch_tokens."),
-    EndReason.CONTROLLER_DIED: Outcome(RunStatus.FAILED, Fault.PLATFORM, Retry.FREE, "Read the controller's last log lines and report them."),
-    EndReason.ROLLOUT_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the rollout job's last log lines; the engine may be out of memory."),
-    EndReason.REWARD_SERVICE_KEPT_DYING: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.LIMITED, "Read the reward service's last log lines."),
+    EndReason.TRAINER_CRASHED: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the trainer's last log lines; out-of-memory is the usual cause: lower trainer.microbatch_tokens."),
+    EndReason.CONTROLLER_CRASHED: Outcome(RunStatus.FAILED, Fault.PLATFORM, Retry.FREE, "Read the controller's last log lines and report them."),
+    EndReason.ROLLOUT_CRASH_LOOP: Outcome(RunStatus.FAILED, Fault.USER, Retry.LIMITED, "Read the rollout job's last log lines; the engine may be out of memory."),
+    EndReason.REWARD_SERVICE_CRASH_LOOP: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.LIMITED, "Read the reward service's last log lines."),
     EndReason.NODE_LOST: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node stopped answering; the run goes on elsewhere from its last stored checkpoint."),
     EndReason.NODE_REVOKED: Outcome(RunStatus.FAILED, Fault.NONE, Retry.ALWAYS, "The node was taken out of its pool; the run goes on elsewhere from its last stored checkpoint."),
     EndReason.ORPHANED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "The node lost its control plane for too long and ended its jobs."),
     EndReason.PREPARATION_FAILED: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.FREE, "An input could not be fetched to the node; the event names it."),
     EndReason.NONFINITE_LOSS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Three steps in a row gave a non-finite loss or gradient: lower trainer.learning_rate."),
-    EndReason.WARM_START_TOO_WEAK: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Raise sft.steps, or another seed."),
+    EndReason.SFT_TARGET_NOT_REACHED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Raise sft.steps, or another seed."),
     EndReason.NO_VALID_CHECKPOINT: Outcome(RunStatus.FAILED, Fault.INFRA, Retry.NEVER, "No committed checkpoint verifies; start a new run."),
-    EndReason.DATASET_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the row and the reason."),
-    EndReason.MODEL_UNUSABLE: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
+    EndReason.DATASET_INVALID: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the row and the reason."),
+    EndReason.MODEL_INVALID: Outcome(RunStatus.FAILED, Fault.DATA, Retry.NEVER, "The event names the file or tensor."),
     EndReason.ALL_FILTERED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group was filtered: the prompts are all too easy or all too hard for the model. Widen rollout.filter, choose other rows, or a warm start."),
     EndReason.REWARD_ERRORS: Outcome(RunStatus.FAILED, Fault.REWARD, Retry.NEVER, "No completion gets a score; the event says why. Mend the reward function or the rows, and start again from the last checkpoint."),
-    EndReason.REWARD_ERROR_SHARE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_rate."),
+    EndReason.REWARD_ERROR_RATE: Outcome(RunStatus.PAUSED, Fault.REWARD, Retry.NEVER, "Too many completions got no score; the event says why. A reward that cannot judge a row is no reward of 0: resume if the cause has passed, else fork the run with a mended reward or rows, or with a higher reward.max_error_rate."),
     EndReason.WORKFLOW_ERRORS: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "Every group's workflow failed; the event says how the last one did."),
-    EndReason.WALL_TIME_OVER: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
+    EndReason.WALL_TIME_EXCEEDED: Outcome(RunStatus.STOPPED, Fault.USER, Retry.NEVER, "budget.max_wall_seconds is over; start again from the last checkpoint."),
     EndReason.PREEMPTED: Outcome(RunStatus.STOPPED, Fault.NONE, Retry.NEVER, "A run needed the slot; start it again when one is free."),
-    EndReason.SECRET_GONE: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the secret: an admin sets it again, then retry goes on from the last checkpoint."),
-    EndReason.CONFIG_REFUSED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
+    EndReason.SECRET_MISSING: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the secret: an admin sets it again, then retry goes on from the last checkpoint."),
+    EndReason.CONFIG_REJECTED: Outcome(RunStatus.FAILED, Fault.CONFIG, Retry.NEVER, "The event names the field."),
 }  # fmt: skip

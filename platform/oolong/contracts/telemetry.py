@@ -72,7 +72,7 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     finish_reason: str
     reward_parts: dict[str, float] = {}  # of a composite reward: each part's own score
     verdict: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
-    sampled_because: list[str] = []  # group, highest_reward, lowest_reward, longest, widest_span
+    sample_reasons: list[str] = []  # group, highest_reward, lowest_reward, longest, widest_span
     row: int = -1  # of the dataset; -1 where it was not told
     member: int = 0  # of the group, 0-based
     score: float | None = None  # the reward function's own value, before scale and bias

@@ -187,7 +187,7 @@ def test_new_work_is_had_by_an_agent_that_waits_and_a_death_is_told_although_it_
     until(lambda: world.server.held)
     os.kill(world.job("trainer").pid, signal.SIGKILL)
     trainer = world.ended("trainer")
-    assert (trainer.reason, trainer.exit_code) == (EndReason.TRAINER_DIED, -9)
+    assert (trainer.reason, trainer.exit_code) == (EndReason.TRAINER_CRASHED, -9)
 
 
 def test_a_killed_agent_finds_its_jobs_again(world: World) -> None:
@@ -239,7 +239,7 @@ def test_a_worker_is_restarted_in_place_until_its_restarts_are_used_up(world: Wo
     for incarnation in range(4):
         until((world.directory("rollout-0", incarnation) / "outbox" / f"main-{incarnation}.jsonl").exists)
         (world.directory("rollout-0", incarnation) / "die").touch()
-    assert world.ended("rollout-0").reason is EndReason.ROLLOUT_KEPT_DYING
+    assert world.ended("rollout-0").reason is EndReason.ROLLOUT_CRASH_LOOP
     assert "after 3 restarts" in world.job("rollout-0").message
     until(
         lambda: all(
@@ -436,7 +436,7 @@ def test_an_input_that_the_store_does_not_have_fails_the_preparation(world: Worl
 def test_a_model_path_without_a_model_is_named(world: World) -> None:
     world.start_agent()
     world.want({"trainer": {}}, model_path="/nowhere/model")
-    assert world.ended("trainer").reason is EndReason.MODEL_UNUSABLE
+    assert world.ended("trainer").reason is EndReason.MODEL_INVALID
     assert "/nowhere/model" in world.job("trainer").message
 
 
@@ -563,12 +563,12 @@ def test_a_job_waits_for_secrets_that_cannot_be_asked_for_and_each_restart_takes
     assert told == hashlib.sha256(b"a rotated value").hexdigest()
     del world.server.secrets[world.job_id("rollout")]
     (world.directory("rollout", 1) / "die").touch()
-    assert world.ended("rollout").reason is EndReason.SECRET_GONE
+    assert world.ended("rollout").reason is EndReason.SECRET_MISSING
 
 
 def test_a_job_whose_secret_is_gone_is_not_started(world: World) -> None:
     world.start_agent()
     want_secret(world)
     trainer = world.ended("trainer")
-    assert (trainer.reason, trainer.message) == (EndReason.SECRET_GONE, "secret_gone")
+    assert (trainer.reason, trainer.message) == (EndReason.SECRET_MISSING, "secret_missing")
     assert not (world.directory("trainer") / "told").exists()

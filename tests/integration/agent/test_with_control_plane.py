@@ -279,7 +279,7 @@ def test_a_model_by_its_path_is_checked_by_the_node_and_a_run_starts_from_it(poo
     run = pool.run({"points": 2}, **starts)
     pool.oolong("run", "wait", run.id, "--timeout", "240")
     ended = pool.client.runs.get(run.id)
-    assert (ended.status, ended.reason) == ("FAILED", "model_unusable"), pool.said()
+    assert (ended.status, ended.reason) == ("FAILED", "model_invalid"), pool.said()
     assert "register it again" in ended.reason_message
 
 
@@ -387,11 +387,11 @@ def test_a_run_that_waits_starts_when_the_slot_is_free(pool: Pool, node: Node) -
     second = pool.run({"points": 5})
     waiting = pool.client.runs.get(second.id)
     assert waiting.status == "QUEUED"
-    until(lambda: pool.client.runs.get(second.id).waiting_why, said=pool.said)
+    until(lambda: pool.client.runs.get(second.id).pending_reason, said=pool.said)
     assert second.id in pool.oolong("pool", "queue").stdout
     node.go_on()
     assert pool.client.runs.wait(second.id, timeout_seconds=240).status == "SUCCEEDED"
-    assert pool.status(first) in ("FINISHING", "SUCCEEDED")
+    assert pool.status(first) in ("FINALIZING", "SUCCEEDED")
 
 
 def test_the_node_of_the_trainer_is_lost_and_the_run_resumes_on_the_other(pool: Pool, node: Node) -> None:

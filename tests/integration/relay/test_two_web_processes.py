@@ -124,9 +124,9 @@ async def test_a_killed_holder_ends_the_call_cleanly_and_the_next_one_works_agai
         calling = await pair.held_call(far)
         pair.holder.kill_part("web")
         reply = await calling
-        assert (reply.status_code, reply.json()["code"]) == (502, "relay_lost")
+        assert (reply.status_code, reply.json()["code"]) == (502, "tunnel_lost")
         reply = await far.get(pair.path)
-        assert (reply.status_code, reply.json()["code"]) == (503, "node_away")
+        assert (reply.status_code, reply.json()["code"]) == (503, "node_unavailable")
         await eventually(
             lambda: not pair.job.open_now, "the agent lets go of what the lost socket had asked for"
         )

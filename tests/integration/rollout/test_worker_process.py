@@ -216,7 +216,7 @@ async def test_an_engine_that_keeps_dying_ends_the_worker_with_that_reason(
         worker = start(token_seconds=0.01, die_at_boot=True)
         await until(lambda: worker.process.poll() is not None, "the worker gives up")
         assert worker.process.returncode == 1
-        assert worker.reason == "rollout_kept_dying"
+        assert worker.reason == "rollout_crash_loop"
         assert worker.notes == ["engine_boot_failed"] * 2
         assert "failed to boot 3 times in a row" in worker.message
         assert worker.message.endswith("no memory for this engine"), "its log's end is part of the reason"

@@ -75,7 +75,7 @@ def test_a_playground_chats_scores_and_gives_its_slot_to_a_run(stack: Stack, inp
         )  # fmt: skip
         # The node has one slot: the other side waits and says why.
         other = next(side for side in client.playgrounds.get(opened.id).sides if side.run != first.run)
-        assert (other.status, "needs 1 slot" in other.waiting_why) == ("QUEUED", True)
+        assert (other.status, "needs 1 slot" in other.pending_reason) == ("QUEUED", True)
         question = [{"role": "user", "content": "bit 3"}]
         pieces = list(client.playgrounds.chat(first.run, question, temperature=0.0, max_tokens=12))
         assert len(pieces) > 1, "the reply came in one piece"

@@ -57,7 +57,9 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
 
     second_id = client.runs.create(small_runs.sft_spec(inputs, steps=5000)).id
     third_id = client.runs.create(small_runs.spec(inputs, steps=6)).id
-    waiting = until(lambda: client.runs.get(second_id).waiting_why, seconds=60, what="a reason for waiting")
+    waiting = until(
+        lambda: client.runs.get(second_id).pending_reason, seconds=60, what="a reason for waiting"
+    )
     assert "slot" in waiting, waiting
     cancelled = client.runs.cancel(third_id)
     assert (cancelled.status, cancelled.reason) == ("STOPPED", "cancelled_while_queued")

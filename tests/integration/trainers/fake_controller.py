@@ -86,7 +86,9 @@ class FakeController:
     def _take(self, body: bytes) -> tuple[int, msgspec.Struct]:
         request = msgspec.msgpack.decode(body, type=rollout.TakeRequest)
         if request.version != self.version:
-            return 409, rollout.Refused(code="fenced", message=f"version {self.version} was announced last")
+            return 409, rollout.Refused(
+                code="stale_epoch", message=f"version {self.version} was announced last"
+            )
         if not self._trains:  # else it is sent again
             self.taken.append(request.version)
         self._trains = True

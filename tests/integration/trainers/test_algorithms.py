@@ -121,7 +121,7 @@ def test_raising_user_loss_ends_the_run_with_its_line(
     with FakeController(BATCHES) as controller:
         run = start_trainer(small, controller_url=controller.url, source_files=faulty)
         assert run.finish() == 1
-    assert run.result.reason is EndReason.CONFIG_REFUSED
+    assert run.result.reason is EndReason.CONFIG_REJECTED
     assert run.result.message == (
         "loss.py raised AttributeError: 'LossInputs' object has no attribute 'rewards', line 2"
     )

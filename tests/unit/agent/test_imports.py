@@ -50,7 +50,7 @@ class Plane:
 
     async def begin_import(self, import_id: str) -> ImportOrder:
         if self.refused:
-            raise Refused(409, "fenced", "cancelled")
+            raise Refused(409, "stale_epoch", "cancelled")
         self.begun += 1
         return self.order
 
@@ -78,7 +78,7 @@ class Plane:
     async def complete_import(self, import_id: str) -> None:
         if self.busy:
             self.busy -= 1
-            raise Unreachable("503 being_completed", retry_after=0.001)
+            raise Unreachable("503 completion_in_progress", retry_after=0.001)
         wanted = self.reports + self.completes_after
         while self.reports < wanted:
             await asyncio.sleep(0.001)
@@ -180,7 +180,9 @@ def test_what_the_control_plane_refuses_for_good_ends_the_import_with_its_words(
     assert not data.model_import("imp_1").exists()
 
 
-@pytest.mark.parametrize("refusal", [Refused(404, "not_found", "another's"), Refused(409, "fenced", "gone")])
+@pytest.mark.parametrize(
+    "refusal", [Refused(404, "not_found", "another's"), Refused(409, "stale_epoch", "gone")]
+)
 def test_what_another_node_has_by_now_is_no_failure(data: DataDirectory, refusal: Refused) -> None:
     with serving(ScriptedHub(MODEL)) as hub:
         plane = Plane(order(hub), refused_upload=refusal)

@@ -137,7 +137,7 @@ def test_a_report_that_is_refused_or_unreadable_ends_the_check(root: Path, data:
     assert [report.faults[0].code for report in plane.told] == ["check_failed", "check_failed"]
     assert "413 too_large" in plane.told[0].message and "damaged" in plane.told[1].message
     assert not data.model_check("mchk_1").exists()
-    gone = Plane(str(root / "tiny"), refuses_reports=[Refused(409, "fenced", "it has ended")])
+    gone = Plane(str(root / "tiny"), refuses_reports=[Refused(409, "stale_epoch", "it has ended")])
     run(gone, data, root)
     assert gone.told == [] and not data.model_check("mchk_1").exists()
 

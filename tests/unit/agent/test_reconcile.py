@@ -111,7 +111,7 @@ def test_a_dead_engine_worker_is_restarted_until_the_window_is_used_up() -> None
     assert isinstance(decide(wanted, sights=[twice])[0], Restart)
     thrice = dataclasses.replace(dead, restarted_at=(NOW - 500, NOW - 10, NOW - 5))
     (action,) = decide(wanted, sights=[thrice])
-    assert action == End(dead.job_id, EndReason.ROLLOUT_KEPT_DYING, action.message)
+    assert action == End(dead.job_id, EndReason.ROLLOUT_CRASH_LOOP, action.message)
     assert (
         action.message
         == "rollout-0 was killed by signal 9 without a verdict of its own, after 3 restarts in 600 s"
@@ -146,7 +146,7 @@ def test_a_start_that_served_ends_the_count_of_failed_ones() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [(JobKind.TRAINER, EndReason.TRAINER_DIED), (JobKind.CONTROLLER, EndReason.CONTROLLER_DIED)],
+    [(JobKind.TRAINER, EndReason.TRAINER_CRASHED), (JobKind.CONTROLLER, EndReason.CONTROLLER_CRASHED)],
 )
 def test_a_trainer_or_controller_is_never_restarted_in_place(kind: JobKind, reason: EndReason) -> None:
     wanted = attempt(job("it", kind=kind, restarts=0))

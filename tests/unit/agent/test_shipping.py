@@ -162,7 +162,7 @@ async def test_a_sparse_outbox_without_an_end_is_done_with_at_once(
     "refusal",
     [
         PieceReply(status=404, code="not_found"),
-        PieceReply(status=422, code="no_whole_line"),
+        PieceReply(status=422, code="no_complete_line"),
         PieceReply(status=500, code="internal_error"),
         PieceReply(status=200, offset=0),
         PieceReply(status=409, offset=0),

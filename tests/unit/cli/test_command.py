@@ -26,12 +26,12 @@ ME = {
     ("ended", "code"),
     [
         (run("SUCCEEDED"), 0),
-        (run("FAILED", reason="trainer_died", fault="user"), 5),
+        (run("FAILED", reason="trainer_crashed", fault="user"), 5),
         (run("FAILED", reason="nonfinite_loss", fault="config"), 5),
         (run("STOPPED", reason="stopped_by_user"), 7),
         (run("FAILED", reason="node_lost", fault="infra"), 8),
-        (run("FAILED", reason="controller_died", fault="platform"), 8),
-        (run("PAUSED", reason="reward_error_share", fault="reward"), 5),
+        (run("FAILED", reason="controller_crashed", fault="platform"), 8),
+        (run("PAUSED", reason="reward_error_rate", fault="reward"), 5),
     ],
 )
 def test_wait_exits_by_how_the_run_ended(

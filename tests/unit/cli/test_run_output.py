@@ -54,7 +54,9 @@ def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None
 def test_the_progress_line_names_the_stage_without_a_clock() -> None:
     line = progress_line(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
     assert line == "RUNNING  boot: engine (boot failed, tried again: rollout-0: no memory)"
-    waiting = run(status="QUEUED", waiting_why="2 slots are needed", boot=boot(stage("queue", "active", 9)))
+    waiting = run(
+        status="QUEUED", pending_reason="2 slots are needed", boot=boot(stage("queue", "active", 9))
+    )
     assert progress_line(waiting) == "QUEUED: 2 slots are needed"
 
 

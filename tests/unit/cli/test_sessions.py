@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_open_asks_again_while_the_gate_is_closed_or_the_node_away(api: ScriptedApi) -> None:
-    away = Answer(problem("node_away", "away"), 503)
+    away = Answer(problem("node_unavailable", "away"), 503)
     api.script["POST runs/run_1/sessions"] = [refusal(429, "staleness"), away, Answer(OPENED, 201)]
     with Client(api.url, TOKEN, retries=ONCE) as client:
         session = client.sessions.open("run_1", wait_seconds=600)

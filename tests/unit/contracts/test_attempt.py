@@ -57,7 +57,7 @@ def test_a_result_is_complete_or_absent(tmp_path):
 def test_a_result_keeps_a_message_that_is_no_text_or_too_long(tmp_path):
     """As an exception of a user's loss may have it; without a result the reason would be lost."""
     write_result(
-        tmp_path, JobResult(reason=EndReason.CONFIG_REFUSED, message="a\0b\ud800" + "x" * 10_000_000)
+        tmp_path, JobResult(reason=EndReason.CONFIG_REJECTED, message="a\0b\ud800" + "x" * 10_000_000)
     )
     read = msgspec.json.decode((tmp_path / "result.json").read_bytes(), type=JobResult)
     assert read.message.startswith("a\ufffdb\ufffdxx") and len(read.message) == 2000

@@ -1,16 +1,16 @@
-from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_MOVES, EndReason, Fault, Retry, RunStatus
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, RUN_TRANSITIONS, EndReason, Fault, Retry, RunStatus
 
 
 def test_every_end_reason_has_an_outcome_that_ends_the_run_or_rests_it():
     assert set(OUTCOMES) == set(EndReason)
     resting = {reason for reason, outcome in OUTCOMES.items() if outcome.status not in ENDED}
-    assert resting == {EndReason.PAUSED_BY_USER, EndReason.REWARD_ERROR_SHARE}
+    assert resting == {EndReason.PAUSED_BY_USER, EndReason.REWARD_ERROR_RATE}
     assert {OUTCOMES[reason].status for reason in resting} == {RunStatus.PAUSED}
 
 
 def test_ended_runs_never_move_again_and_every_status_is_in_the_table():
-    assert set(RUN_MOVES) == set(RunStatus)
-    assert all(not RUN_MOVES[status] for status in ENDED)
+    assert set(RUN_TRANSITIONS) == set(RunStatus)
+    assert all(not RUN_TRANSITIONS[status] for status in ENDED)
 
 
 def test_every_status_is_reachable_from_a_draft_and_can_end():
@@ -20,7 +20,7 @@ def test_every_status_is_reachable_from_a_draft_and_can_end():
             status = todo.pop()
             if status not in seen:
                 seen.add(status)
-                todo.extend(RUN_MOVES[status])
+                todo.extend(RUN_TRANSITIONS[status])
         return seen
 
     assert reachable(RunStatus.DRAFT) == set(RunStatus)

@@ -44,7 +44,7 @@ def test_a_node_joins_with_a_token_that_works_once(alice: Any) -> None:
     assert row.credential_sha256 == hashlib.sha256(granted.credential.encode()).hexdigest()
     assert (granted.lease_ttl_seconds, granted.orphan_ttl_seconds) == (45, 4500)
     again = enrol(token, "intruder")
-    assert (again.status_code, again.json()["code"]) == (409, "enrolment_used")
+    assert (again.status_code, again.json()["code"]) == (409, "join_token_used")
     assert Node.objects.count() == 1
     slots = {slot["name"]: slot["state"] for slot in alice.get("/pool").json()["slots"]}
     assert slots == {"cpu-0": "free", "cpu-1": "unhealthy"}
@@ -84,7 +84,7 @@ def test_an_unhealthy_or_vanished_slot_is_not_sold(alice: Any, node: Any, tick: 
     machine.beat()
     run = alice.run()
     tick()
-    assert alice.see(run["id"])["waiting_why"] == (
+    assert alice.see(run["id"])["pending_reason"] == (
         "needs 2 slots on one node that offers /models/tiny; the largest such node has 1"
     )
 

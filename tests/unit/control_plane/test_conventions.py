@@ -66,7 +66,7 @@ def test_of_two_who_read_the_same_only_the_first_writes(
     assert first.status_code == 200, first.content
     assert first.headers["ETag"] == admin.get(path).headers["ETag"] != etag
     second = admin.call(method, path, body, **{"If-Match": etag})
-    assert (second.status_code, second.json()["code"]) == (412, "changed_meanwhile")
+    assert (second.status_code, second.json()["code"]) == (412, "precondition_failed")
     assert second.headers["ETag"] == first.headers["ETag"]
     assert admin.call(method, path, body, **{"If-Match": "*"}).status_code == 200
     assert admin.call(method, path, body).status_code == 200, "without If-Match the last one wins"

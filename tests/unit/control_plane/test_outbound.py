@@ -237,8 +237,8 @@ def test_an_address_without_bytes_leaves_nothing(alice: Any, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("url", "code"),
-    [("http://example.org/a", "address_refused"), ("https://127.0.0.1/a", "address_refused"),
-     ("https://localhost:8443/a", "address_refused"), ("https://nothing.invalid/", "fetch_failed")],
+    [("http://example.org/a", "address_blocked"), ("https://127.0.0.1/a", "address_blocked"),
+     ("https://localhost:8443/a", "address_blocked"), ("https://nothing.invalid/", "fetch_failed")],
 )  # fmt: skip
 def test_a_refused_address_is_a_refusal_with_its_reason(alice: Any, url: str, code: str) -> None:
     before = Upload.objects.count()

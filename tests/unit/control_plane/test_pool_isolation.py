@@ -97,7 +97,7 @@ def test_no_role_in_a_team_gives_a_node_that_runs_of_others_are_placed_on(
             refused.content,
         )
     made = mallory.post("/tokens", {"name": "more", "scopes": ["pool:admin"]})
-    assert (made.status_code, made.json()["code"]) == (403, "more_than_yours")
+    assert (made.status_code, made.json()["code"]) == (403, "scope_exceeds_caller")
     assert Node.objects.count() == 1 and Node.objects.get().intent == "ACTIVE"
 
 
@@ -122,7 +122,7 @@ def test_an_admin_of_one_pool_has_no_say_over_another(
     second = red.run(placement={"pool": "red-gpus"}, **SECRETS, name="second")
     tick()
     gets_nothing(own, second)
-    assert red.see(second["id"])["waiting_why"] == "needs 2 slots on one node; 0 of 2 are free on honest"
+    assert red.see(second["id"])["pending_reason"] == "needs 2 slots on one node; 0 of 2 are free on honest"
 
 
 def test_a_default_pool_that_is_open_places_runs_of_others_only_where_its_managers_enrolled(
@@ -134,7 +134,7 @@ def test_a_default_pool_that_is_open_places_runs_of_others_only_where_its_manage
     own = node("own", pool="blue-gpus", slots=8)
     run = alice.run()
     tick()
-    assert alice.see(run["id"])["waiting_why"] == "no node has joined the pool"
+    assert alice.see(run["id"])["pending_reason"] == "no node has joined the pool"
     gets_nothing(own, run)
 
 
@@ -158,7 +158,7 @@ def test_after_the_unbinding_the_node_gets_nothing_more_and_the_run_goes_back_to
     assert job.attempt.run.dataset_version is not None
     data = job.attempt.run.dataset_version.sha256
     refused = secrets_of(machine, job)
-    assert (refused.status_code, refused.json()["code"]) == (409, "fenced")
+    assert (refused.status_code, refused.json()["code"]) == (409, "stale_epoch")
     assert machine.get(f"/artifacts/{data}").status_code == 404
     tick()
     (attempt,) = machine.beat().attempts  # it may take its checkpoint
@@ -169,7 +169,7 @@ def test_after_the_unbinding_the_node_gets_nothing_more_and_the_run_goes_back_to
         tick(10)
     seen = red.see(run["id"])
     assert seen["status"] == "QUEUED"
-    assert seen["waiting_why"].startswith("the team may not use pool red-gpus")
+    assert seen["pending_reason"].startswith("the team may not use pool red-gpus")
     gets_nothing(machine, run)
     assert red.get("/pool?pool=red-gpus").status_code == 404
 

@@ -126,7 +126,7 @@ def test_a_redirect_to_another_host_does_not_take_the_secret_along(
     [({"url": "https://evil.example.org/x", "secret": "HUB"}, "secret_not_for_host"),
      ({"url": "https://data.example.org.evil.org/x", "secret": "HUB"}, "secret_not_for_host"),
      ({"url": "https://[::1", "secret": "HUB"}, "secret_not_for_host"),
-     ({"url": ADDRESS, "secret": "NONE"}, "unknown_secret"), ({"url": ADDRESS, "secret": "BAD"}, "secret_unusable")],
+     ({"url": ADDRESS, "secret": "NONE"}, "unknown_secret"), ({"url": ADDRESS, "secret": "BAD"}, "secret_invalid")],
 )  # fmt: skip
 def test_an_import_that_may_not_have_the_secret_asks_nobody(
     kept: Any, internet: list[httpx.Request], body: Any, code: str
@@ -166,7 +166,7 @@ def test_after_a_rotation_the_old_key_may_go(kept: Any, settings: Any, clock: An
 
     keys("new")
     reply = kept.post("/uploads/fetch", {"url": ADDRESS, "secret": "HUB"})
-    assert (reply.status_code, reply.json()["code"]) == (409, "secret_unusable"), "the key is missing"
+    assert (reply.status_code, reply.json()["code"]) == (409, "secret_invalid"), "the key is missing"
     with pytest.raises(CommandError, match="OOLONG_SECRETS_KEYS"):
         call_command("rotate_secrets")
     keys("new", old)

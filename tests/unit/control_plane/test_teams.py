@@ -213,7 +213,7 @@ def test_a_new_user_joins_by_an_invitation_once(alice: Any) -> None:
     assert (joined["username"], joined["project"]["id"]) == ("erin", alice.project.pk)
     me = as_token(joined["token"])("GET", "/me").json()
     assert (me["user"]["username"], me["role"]) == ("erin", "editor")
-    assert code(accept(secret, username="eve", password="correct horse")) == (410, "invitation_spent")
+    assert code(accept(secret, username="eve", password="correct horse")) == (410, "invitation_invalid")
     assert not User.objects.filter(username="eve").exists()
     listed = alice.get("/invitations").json()["data"]
     assert [(item["id"], item["status"], item["accepted_by"]) for item in listed] == [
@@ -273,7 +273,7 @@ def test_an_invitation_ends_by_time_by_revocation_and_with_its_makers_power(
     assert alice.call("DELETE", f"/invitations/{identity}").status_code == 404
     Membership.objects.filter(user=bob.user).update(role=Role.EDITOR)
     for secret in (late, revoked, orphan, "oolinvite_guess"):
-        assert code(accept(secret, **NEW)) == (410, "invitation_spent")
+        assert code(accept(secret, **NEW)) == (410, "invitation_invalid")
     assert not User.objects.filter(username="erin").exists()
 
 
@@ -357,13 +357,13 @@ def test_a_token_that_manages_members_makes_nobody_mightier_than_itself(alice: A
     ):  # fmt: skip
         for role in ("editor", "operator", "admin"):
             refused = ask("POST", path, {**body, "role": role})
-            assert code(refused) == (403, "more_than_yours"), (path, role, refused.content)
+            assert code(refused) == (403, "scope_exceeds_caller"), (path, role, refused.content)
             assert "ask with a token that has it all" in refused.json()["detail"]
-    assert code(ask("PATCH", f"/members/{bob.user.pk}", {"role": "admin"})) == (403, "more_than_yours")
+    assert code(ask("PATCH", f"/members/{bob.user.pk}", {"role": "admin"})) == (403, "scope_exceeds_caller")
     made = ask("POST", "/service-accounts", {"name": "ci", "role": "viewer"})
     assert made.status_code == 201 and ask("POST", "/invitations", {"role": "viewer"}).status_code == 201
     path = f"/service-accounts/{made.json()['id']}"
-    assert code(ask("PATCH", path, {"role": "admin"})) == (403, "more_than_yours")
+    assert code(ask("PATCH", path, {"role": "admin"})) == (403, "scope_exceeds_caller")
     assert alice.call("PATCH", path, {"role": "admin"}).status_code == 200
     assert ask("PATCH", path, {"role": "viewer"}).status_code == 200, "down is no power"
 
@@ -385,7 +385,7 @@ def test_nobody_gets_a_secret_by_rotation_that_is_worth_more_or_is_anothers(alic
     _, weak = services.create_token(
         user=alice.user, project=alice.project, name="weak", scopes=["tokens:write", "runs:read"]
     )
-    assert code(as_token(weak)("POST", f"/tokens/{strong.pk}/rotate", {})) == (403, "more_than_yours")
+    assert code(as_token(weak)("POST", f"/tokens/{strong.pk}/rotate", {})) == (403, "scope_exceeds_caller")
     bob = person("bob", role=Role.VIEWER)
     of_bob = ApiToken.objects.get(user=bob.user)
     assert alice.post(f"/tokens/{of_bob.pk}/rotate", {}).status_code == 404
@@ -458,7 +458,7 @@ def test_a_token_that_ends_makes_and_rotates_none_that_outlives_it(
     asked = {"name": "endless", "scopes": ["runs:read"], "expires_at": None}
     endless = alice.post("/tokens", asked).json()["id"]
     assert ApiToken.objects.get(pk=endless).expires_at is None, "made with a token that never ends"
-    assert code(ask("POST", f"/tokens/{endless}/rotate", {})) == (403, "more_than_yours")
+    assert code(ask("POST", f"/tokens/{endless}/rotate", {})) == (403, "scope_exceeds_caller")
     _, secret = invite(person("bob", team="blue"))
     assert ask("POST", "/invitations/accept", {"secret": secret, "token_name": "joined"}).status_code == 200
     assert ApiToken.objects.get(name="joined").expires_at == soon

@@ -215,13 +215,13 @@ def test_a_receiver_that_fails_for_a_day_is_turned_off_and_others_hear_of_it(
         deliver(clock)
         clock.forward(13 * 3600)
     shown = alice.get(f"/webhooks/{hook['id']}").json()
-    assert shown["enabled"] is False and "failed for a day" in shown["disabled_why"]
+    assert shown["enabled"] is False and "failed for a day" in shown["disabled_reason"]
     assert {row["state"] for row in deliveries(alice, hook)} == {"FAILED"}
     assert [row["event"]["type"] for row in deliveries(alice, other)] == ["webhook.disabled"]
     refused = alice.post(f"/webhooks/{hook['id']}/test")
-    assert (refused.status_code, refused.json()["code"]) == (409, "webhook_off")
+    assert (refused.status_code, refused.json()["code"]) == (409, "webhook_disabled")
     back = alice.call("PATCH", f"/webhooks/{hook['id']}", {"enabled": True}).json()
-    assert (back["enabled"], back["disabled_why"], back["failing_since"]) == (True, "", None)
+    assert (back["enabled"], back["disabled_reason"], back["failing_since"]) == (True, "", None)
 
 
 def test_one_success_forgives_and_gone_means_gone(
@@ -237,7 +237,7 @@ def test_one_success_forgives_and_gone_means_gone(
     receiver.status = 410
     alice.post(f"/webhooks/{hook['id']}/test")
     deliver(clock)
-    assert "410" in alice.get(f"/webhooks/{hook['id']}").json()["disabled_why"]
+    assert "410" in alice.get(f"/webhooks/{hook['id']}").json()["disabled_reason"]
 
 
 def test_redeliver_sends_the_same_event_again_and_not_a_pending_one(
@@ -481,17 +481,17 @@ def test_alerts_nodes_and_checkpoints_are_told(
     [
         ({"events": ["run.exploded"]}, "/events/0", "unknown"),
         ({"events": []}, "/events", "min_length"),
-        ({"url": "http://127.0.0.2.nip.example.invalid/x"}, "/url", "address_refused"),
-        ({"url": "https://10.0.0.7/x"}, "/url", "address_refused"),
-        ({"url": "https://169.254.169.254/latest"}, "/url", "address_refused"),
-        ({"url": "https://[::ffff:10.0.0.1]/"}, "/url", "address_refused"),
-        ({"url": "https://user:pass@93.184.216.34/"}, "/url", "address_refused"),
-        ({"url": "ftp://93.184.216.34/"}, "/url", "address_refused"),
-        ({"url": "http://93.184.216.34/"}, "/url", "address_refused"),
-        ({"url": "https://93.184.216.34:22/"}, "/url", "address_refused"),
-        ({"url": "http://127.0.0.1/a\x01b"}, "/url", "address_refused"),
-        ({"url": "http://127.0.0.1/a\tb"}, "/url", "address_refused"),
-        ({"url": "https://bücher.example/"}, "/url", "address_refused"),
+        ({"url": "http://127.0.0.2.nip.example.invalid/x"}, "/url", "address_blocked"),
+        ({"url": "https://10.0.0.7/x"}, "/url", "address_blocked"),
+        ({"url": "https://169.254.169.254/latest"}, "/url", "address_blocked"),
+        ({"url": "https://[::ffff:10.0.0.1]/"}, "/url", "address_blocked"),
+        ({"url": "https://user:pass@93.184.216.34/"}, "/url", "address_blocked"),
+        ({"url": "ftp://93.184.216.34/"}, "/url", "address_blocked"),
+        ({"url": "http://93.184.216.34/"}, "/url", "address_blocked"),
+        ({"url": "https://93.184.216.34:22/"}, "/url", "address_blocked"),
+        ({"url": "http://127.0.0.1/a\x01b"}, "/url", "address_blocked"),
+        ({"url": "http://127.0.0.1/a\tb"}, "/url", "address_blocked"),
+        ({"url": "https://bücher.example/"}, "/url", "address_blocked"),
         ({"name": ""}, "/name", "blank"),
         ({"secret": "mine"}, "/secret", "unknown_key"),
     ],
@@ -509,7 +509,7 @@ def test_what_cannot_be_a_webhook_is_refused_with_its_field(
 @pytest.mark.parametrize(
     ("change", "pointer", "code"),
     [
-        ({"url": "https://10.0.0.7/x"}, "/url", "address_refused"),
+        ({"url": "https://10.0.0.7/x"}, "/url", "address_blocked"),
         ({"events": ["run.exploded"]}, "/events/0", "unknown"),
         ({"enabled": "maybe"}, "/enabled", "invalid"),
     ],

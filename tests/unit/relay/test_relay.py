@@ -153,7 +153,7 @@ async def test_without_the_nodes_socket_callers_are_told_to_come_back(site: Site
     await site.until_connected(site.world.node.pk, gone=True)
     client = await site.client()
     answer = await client.post(site.path(), content=b"{}")
-    assert (answer.status_code, answer.json()["code"]) == (503, "node_away")
+    assert (answer.status_code, answer.json()["code"]) == (503, "node_unavailable")
     assert answer.headers["Retry-After"] and answer.json()["retryable"]
     await site.node(job)  # the node dials again: all is well
     assert (await client.post(site.path(), content=b"{}")).status_code == 201
@@ -165,7 +165,7 @@ async def test_a_job_that_does_not_listen_is_unavailable(site: Site) -> None:
     job.port = 1
     await site.node(job)
     answer = await (await site.client()).post(site.path(), content=b"{}")
-    assert (answer.status_code, answer.json()["code"]) == (503, "relay_unavailable")
+    assert (answer.status_code, answer.json()["code"]) == (503, "tunnel_unavailable")
 
 
 async def test_a_full_door_sends_the_caller_on_to_the_next(site: Site) -> None:
@@ -199,7 +199,7 @@ async def test_a_node_that_goes_in_the_middle_ends_the_call_and_leaves_nothing(s
     await until(lambda: job.open_now == 1)
     await end()
     answer = await calling
-    assert (answer.status_code, answer.json()["code"]) == (502, "relay_lost")
+    assert (answer.status_code, answer.json()["code"]) == (502, "tunnel_lost")
     await until(lambda: job.open_now == 0 and exchange().callers == {})
     await site.until_connected(site.world.node.pk, gone=True)
 
@@ -230,7 +230,7 @@ async def test_an_event_stream_that_breaks_says_so_as_openai_clients_expect(site
         await end()
         rest = b"".join([part async for part in parts])
     error = json.loads(rest.removeprefix(b"data: "))["error"]
-    assert error["code"] == "relay_lost"
+    assert error["code"] == "tunnel_lost"
 
 
 async def test_a_caller_who_loses_the_token_loses_the_stream_at_once(site: Site) -> None:
@@ -241,7 +241,7 @@ async def test_a_caller_who_loses_the_token_loses_the_stream_at_once(site: Site)
     await until(lambda: job.open_now == 1)
     await database_sync_to_async(revoke_all)()
     refused = await asking
-    assert (refused.status_code, refused.json()["code"]) == (502, "relay_gone")
+    assert (refused.status_code, refused.json()["code"]) == (502, "tunnel_gone")
     await until(lambda: job.open_now == 0)
 
 
@@ -261,7 +261,7 @@ async def test_a_job_that_is_silent_for_too_long_is_given_up(
     job = await site.job(hang)
     await site.node(job)
     answer = await (await site.client()).post(site.path("/0-a"), content=b"{}")
-    assert (answer.status_code, answer.json()["code"]) == (504, "relay_timeout")
+    assert (answer.status_code, answer.json()["code"]) == (504, "tunnel_timeout")
     await until(lambda: job.open_now == 0)
 
 

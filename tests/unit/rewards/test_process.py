@@ -131,7 +131,7 @@ async def test_a_function_that_cannot_score_ends_the_run_with_the_reason(
         for _ in range(5):
             assert (await job.score("x", "y")).status == "error"
         result = job.result()
-        assert result["reason"] == EndReason.REWARD_ERROR_SHARE
+        assert result["reason"] == EndReason.REWARD_ERROR_RATE
         assert "5 completions in a row got no score" in result["message"] and "KeyError" in result["message"]
     finally:
         await job.close()
@@ -142,7 +142,7 @@ async def test_a_reward_that_does_not_exist_is_refused_before_it_serves(tmp_path
     try:
         result = job.result()
         assert (result["reason"], "options/extract: must be one of" in result["message"]) == (
-            EndReason.CONFIG_REFUSED,
+            EndReason.CONFIG_REJECTED,
             True,
         )
         with pytest.raises(ConnectionError):

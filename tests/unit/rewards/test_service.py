@@ -309,7 +309,7 @@ async def test_a_job_that_must_run_code_ends_at_its_start_where_there_is_no_sand
     sandboxes = Sandboxes(slots=1)
     await asyncio.wait_for(serve(job, scorer_of(job, sandboxes), sandboxes), 60)
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["reason"] == EndReason.CONFIG_REFUSED and command in result["message"]
+    assert result["reason"] == EndReason.CONFIG_REJECTED and command in result["message"]
 
 
 def test_the_spec_says_which_reward_an_evaluation_has(tmp_path: Path) -> None:

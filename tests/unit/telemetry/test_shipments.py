@@ -101,7 +101,7 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
         (409, 0, ""),
         (200, len(body) + 8, ""),
         (404, 0, "not_found"),
-        (422, 0, "no_whole_line"),
+        (422, 0, "no_complete_line"),
         (200, 6, ""),
         (422, 0, "invalid"),
         (422, 0, "invalid"),

@@ -40,7 +40,7 @@ def line(n: int, **fields: Any) -> contract.TrajectoryLine:
         "at": AT, "step": n, "group_id": f"0-{n}-0", "prompt": f"prompt {n}", "answer": "a", "completion": f"says {n}",
         "reward": n / 10, "policy_versions": [n, 2, -1, 1, n + n % 3, 1], "finish_reason": "stop", "row": n,
         "member": 1, "token_ids": [n, 7, 8, 9], "logprobs": [-0.5, -1.0, 0.0, -0.25], "score": n / 5,
-        "sampled_because": ["group"] if n % 2 else ["longest", "highest_reward"],
+        "sample_reasons": ["group"] if n % 2 else ["longest", "highest_reward"],
         "timeline": {"generate_seconds": 1.5},
     }  # fmt: skip
     return contract.TrajectoryLine(**{**values, **fields})
@@ -120,10 +120,10 @@ def test_a_run_whose_file_cannot_be_written_holds_up_no_other(
 
 
 def test_what_an_older_job_left_is_shown_without_tokens(world: World, ask: Callable[..., Any]) -> None:
-    ship(world, line(1, token_ids=[], logprobs=[], row=-1, timeline={}, score=None, sampled_because=[]))
-    TrajectorySample.objects.update(sampled_because=None, timeline=None, tokens=None, member=None)
+    ship(world, line(1, token_ids=[], logprobs=[], row=-1, timeline={}, score=None, sample_reasons=[]))
+    TrajectorySample.objects.update(sample_reasons=None, timeline=None, tokens=None, member=None)
     [listed] = ask().json()["data"]
-    assert (listed["row"], listed["sampled_because"], listed["timeline"]) == (None, [], {})
+    assert (listed["row"], listed["sample_reasons"], listed["timeline"]) == (None, [], {})
     whole = ask(f"/{listed['id']}").json()
     assert whole["token_ids"] is None and whole["completion"] == "says 1"
 

@@ -4353,7 +4353,7 @@ export interface components {
             /** Format: date-time */
             stored_at: string | null;
             /** Format: date-time */
-            freed_at: string | null;
+            deleted_at: string | null;
         };
         CheckpointAnnouncementRequest: {
             step: number;
@@ -4381,7 +4381,7 @@ export interface components {
             has_more: boolean;
         };
         /** @enum {string} */
-        CheckpointStateEnum: "LOCAL" | "STORED" | "FREED";
+        CheckpointStateEnum: "LOCAL" | "STORED" | "DELETED";
         ClientPackage: {
             version: string;
             filename: string;
@@ -4482,7 +4482,7 @@ export interface components {
             url: string;
             events: string[];
             enabled: boolean;
-            disabled_why: string;
+            disabled_reason: string;
             /**
              * Format: date-time
              * @description since when every try has failed
@@ -5326,7 +5326,7 @@ export interface components {
             /** @description name@2 */
             ref: string;
             state: components["schemas"]["ModelStateEnum"];
-            /** @description why UNUSABLE */
+            /** @description why INVALID */
             message: string;
             /** @description every fault, by file or tensor */
             errors: components["schemas"]["FieldError"][];
@@ -5443,7 +5443,7 @@ export interface components {
             tar_bytes: number;
         };
         /** @enum {string} */
-        ModelStateEnum: "VALIDATING" | "READY" | "UNUSABLE" | "DUPLICATE";
+        ModelStateEnum: "VALIDATING" | "READY" | "INVALID" | "DUPLICATE";
         /** @enum {string} */
         NameEnum: "queue" | "node" | "inputs" | "jobs" | "engine" | "rollouts" | "batch" | "step";
         NameRequest: {
@@ -5538,7 +5538,7 @@ export interface components {
         };
         PlannedPlace: {
             starts_now: boolean;
-            why_not: string;
+            blocked_reason: string;
             queue_position: number | null;
         };
         PlannedTime: {
@@ -5605,7 +5605,7 @@ export interface components {
             /** @description it answers */
             ready: boolean;
             /** @description why it does not answer yet */
-            waiting_why: string;
+            pending_reason: string;
             /** @description why it has ended: completed after idleness, preempted by a run */
             reason: string;
             reason_message: string;
@@ -5840,7 +5840,7 @@ export interface components {
             status: components["schemas"]["RunStatus"];
             reason: string;
             reason_message: string;
-            waiting_why: string;
+            pending_reason: string;
             reward: string;
             /** @description sha256 of the source, or the name, and the options */
             reward_key: string;
@@ -5907,7 +5907,7 @@ export interface components {
             /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
-            waiting_why: string;
+            pending_reason: string;
             queue_position: number | null;
             priority: number;
             slots_needed: number;
@@ -5965,7 +5965,7 @@ export interface components {
             /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
-            waiting_why: string;
+            pending_reason: string;
             queue_position: number | null;
             priority: number;
             slots_needed: number;
@@ -6036,7 +6036,7 @@ export interface components {
             priority?: number;
         };
         /** @enum {string} */
-        RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINISHING" | "SUCCEEDED" | "STOPPED" | "FAILED";
+        RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINALIZING" | "SUCCEEDED" | "STOPPED" | "FAILED";
         RunView: {
             id: string;
             name: string;
@@ -6447,7 +6447,7 @@ export interface components {
             /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
             verdict: string;
             /** @description see the sampling rule */
-            sampled_because: string[];
+            sample_reasons: string[];
             /** @description of the dataset */
             row: number | null;
             /** @description of its group */
@@ -6614,7 +6614,7 @@ export interface components {
         Verdict: {
             id: string;
             bytes: number;
-            kept_because: string[];
+            keep_reasons: string[];
         };
         Version: {
             id: string;
@@ -6650,7 +6650,7 @@ export interface components {
             url: string;
             events: string[];
             enabled: boolean;
-            disabled_why: string;
+            disabled_reason: string;
             /**
              * Format: date-time
              * @description since when every try has failed
@@ -6722,7 +6722,7 @@ export interface components {
             /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
             verdict: string;
             /** @description see the sampling rule */
-            sampled_because: string[];
+            sample_reasons: string[];
             /** @description of the dataset */
             row: number | null;
             /** @description of its group */
@@ -7420,7 +7420,7 @@ export interface operations {
                      *               "scale": 1,
                      *               "options": {},
                      *               "function": null,
-                     *               "max_error_share": 0.01,
+                     *               "max_error_rate": 0.01,
                      *               "timeout_seconds": 15
                      *             },
                      *             "dataset": {
@@ -7435,8 +7435,8 @@ export interface operations {
                      *                 "low": 0,
                      *                 "high": 1,
                      *                 "kind": "none",
-                     *                 "max_in_a_row": 512,
-                     *                 "success_score": 1
+                     *                 "success_score": 1,
+                     *                 "max_consecutive": 512
                      *               },
                      *               "engines": 1,
                      *               "group_size": 8,
@@ -7448,9 +7448,9 @@ export interface operations {
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
                      *               "max_prompt_tokens": 1024,
-                     *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "repeatable_sampling": false,
+                     *               "group_timeout_seconds": null,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -7458,8 +7458,8 @@ export interface operations {
                      *             },
                      *             "trainer": {
                      *               "dtype": null,
-                     *               "ranks": 1,
                      *               "compile": false,
+                     *               "num_ranks": 1,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
@@ -7516,13 +7516,13 @@ export interface operations {
                      *               "entropy_bonus": 0,
                      *               "loss_function": null,
                      *               "mask_truncated": false,
-                     *               "behaviour_weight": {
+                     *               "loss_aggregation": "token_mean",
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5,
-                     *                 "lower_limit": null
+                     *                 "threshold": 5,
+                     *                 "lower_threshold": null
                      *               },
-                     *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
                      *             },
                      *             "staleness": {
@@ -8690,7 +8690,7 @@ export interface operations {
                      *                 "scale": 1,
                      *                 "options": {},
                      *                 "function": null,
-                     *                 "max_error_share": 0.01,
+                     *                 "max_error_rate": 0.01,
                      *                 "timeout_seconds": 15
                      *               },
                      *               "dataset": {
@@ -8705,8 +8705,8 @@ export interface operations {
                      *                   "low": 0,
                      *                   "high": 1,
                      *                   "kind": "none",
-                     *                   "max_in_a_row": 512,
-                     *                   "success_score": 1
+                     *                   "success_score": 1,
+                     *                   "max_consecutive": 512
                      *                 },
                      *                 "engines": 1,
                      *                 "group_size": 8,
@@ -8718,9 +8718,9 @@ export interface operations {
                      *                 "presence_penalty": 0,
                      *                 "frequency_penalty": 0,
                      *                 "max_prompt_tokens": 1024,
-                     *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
                      *                 "repeatable_sampling": false,
+                     *                 "group_timeout_seconds": null,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
                      *                 "engine_max_total_tokens": 131072,
@@ -8760,8 +8760,8 @@ export interface operations {
                      *                 "every_steps": null,
                      *                 "temperature": 1,
                      *                 "success_score": 1,
-                     *                 "max_new_tokens": null,
-                     *                 "on_only_engine": false
+                     *                 "allow_blocking": false,
+                     *                 "max_new_tokens": null
                      *               }
                      *             },
                      *             "alias": "prod",
@@ -10012,7 +10012,7 @@ export interface operations {
                      *             "pinned": false,
                      *             "created_at": "1970-01-01T00:00:00.000Z",
                      *             "stored_at": "2026-01-01T12:00:00Z",
-                     *             "freed_at": null
+                     *             "deleted_at": null
                      *           },
                      *           "protected": false,
                      *           "evidence": null,
@@ -10088,7 +10088,7 @@ export interface operations {
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
                      *         "stored_at": "2026-01-01T12:00:00Z",
-                     *         "freed_at": null
+                     *         "deleted_at": null
                      *       },
                      *       "protected": false,
                      *       "evidence": null,
@@ -10173,7 +10173,7 @@ export interface operations {
                      *         "pinned": false,
                      *         "created_at": "1970-01-01T00:00:00.000Z",
                      *         "stored_at": "2026-01-01T12:00:00Z",
-                     *         "freed_at": null
+                     *         "deleted_at": null
                      *       },
                      *       "protected": false,
                      *       "evidence": null,
@@ -10359,7 +10359,7 @@ export interface operations {
                      *               "scale": 1,
                      *               "options": {},
                      *               "function": null,
-                     *               "max_error_share": 0.01,
+                     *               "max_error_rate": 0.01,
                      *               "timeout_seconds": 15
                      *             },
                      *             "dataset": {
@@ -10374,8 +10374,8 @@ export interface operations {
                      *                 "low": 0,
                      *                 "high": 1,
                      *                 "kind": "none",
-                     *                 "max_in_a_row": 512,
-                     *                 "success_score": 1
+                     *                 "success_score": 1,
+                     *                 "max_consecutive": 512
                      *               },
                      *               "engines": 1,
                      *               "group_size": 8,
@@ -10387,9 +10387,9 @@ export interface operations {
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
                      *               "max_prompt_tokens": 1024,
-                     *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "repeatable_sampling": false,
+                     *               "group_timeout_seconds": null,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -10429,8 +10429,8 @@ export interface operations {
                      *               "every_steps": null,
                      *               "temperature": 1,
                      *               "success_score": 1,
-                     *               "max_new_tokens": null,
-                     *               "on_only_engine": false
+                     *               "allow_blocking": false,
+                     *               "max_new_tokens": null
                      *             }
                      *           },
                      *           "assertions": [
@@ -10516,7 +10516,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -10540,7 +10540,7 @@ export interface operations {
                      *           "prompts": 8,
                      *           "at_start": true,
                      *           "every_steps": null,
-                     *           "on_only_engine": false,
+                     *           "allow_blocking": false,
                      *           "at_end": true,
                      *           "greedy": true,
                      *           "samples": 1,
@@ -10571,9 +10571,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -10652,7 +10652,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -10667,8 +10667,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -10680,9 +10680,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -10722,8 +10722,8 @@ export interface operations {
                      *           "every_steps": null,
                      *           "temperature": 1,
                      *           "success_score": 1,
-                     *           "max_new_tokens": null,
-                     *           "on_only_engine": false
+                     *           "allow_blocking": false,
+                     *           "max_new_tokens": null
                      *         }
                      *       },
                      *       "assertions": [
@@ -10836,7 +10836,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 1,
@@ -10881,7 +10881,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -10905,9 +10905,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -10917,7 +10917,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -10945,11 +10945,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -10966,7 +10966,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -10985,7 +10985,7 @@ export interface operations {
                      *           "prompts": 8,
                      *           "at_start": true,
                      *           "every_steps": null,
-                     *           "on_only_engine": false,
+                     *           "allow_blocking": false,
                      *           "at_end": true,
                      *           "greedy": true,
                      *           "samples": 1,
@@ -11014,7 +11014,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -11304,7 +11304,7 @@ export interface operations {
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
-                     *           "kept_because": [
+                     *           "keep_reasons": [
                      *             "the live run run_01jy0000000000000000000016 would go on from it",
                      *             "alias prod"
                      *           ]
@@ -11365,7 +11365,7 @@ export interface operations {
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
-                     *           "kept_because": [
+                     *           "keep_reasons": [
                      *             "the live run run_01jy0000000000000000000016 would go on from it",
                      *             "alias prod",
                      *             "last 5 of its run"
@@ -11410,7 +11410,7 @@ export interface operations {
                 limit?: number;
                 /** @description only of this run */
                 run?: string;
-                state?: "FREED" | "LOCAL" | "STORED";
+                state?: "DELETED" | "LOCAL" | "STORED";
             };
             header?: never;
             path?: never;
@@ -11449,7 +11449,7 @@ export interface operations {
                      *           "pinned": false,
                      *           "created_at": "1970-01-01T00:00:00.000Z",
                      *           "stored_at": null,
-                     *           "freed_at": null
+                     *           "deleted_at": null
                      *         },
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000019",
@@ -11476,7 +11476,7 @@ export interface operations {
                      *           "pinned": false,
                      *           "created_at": "1970-01-01T00:00:00.000Z",
                      *           "stored_at": "2026-01-01T12:00:00Z",
-                     *           "freed_at": null
+                     *           "deleted_at": null
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -11545,7 +11545,7 @@ export interface operations {
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
                      *       "stored_at": "2026-01-01T12:00:00Z",
-                     *       "freed_at": null
+                     *       "deleted_at": null
                      *     }
                      */
                     "application/json": components["schemas"]["Checkpoint"];
@@ -11622,7 +11622,7 @@ export interface operations {
                      *       "pinned": true,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
                      *       "stored_at": "2026-01-01T12:00:00Z",
-                     *       "freed_at": null
+                     *       "deleted_at": null
                      *     }
                      */
                     "application/json": components["schemas"]["Checkpoint"];
@@ -11956,7 +11956,7 @@ export interface operations {
                      *       "pinned": false,
                      *       "created_at": "1970-01-01T00:00:00.000Z",
                      *       "stored_at": "2026-01-01T12:00:00Z",
-                     *       "freed_at": null
+                     *       "deleted_at": null
                      *     }
                      */
                     "application/json": components["schemas"]["Checkpoint"];
@@ -15539,7 +15539,7 @@ export interface operations {
                      *         {
                      *           "name": "importance_ratio/masked_frac",
                      *           "unit": "fraction",
-                     *           "help": "loss tokens whose w was masked or capped: above behaviour_weight.limit, or below lower_limit"
+                     *           "help": "loss tokens whose w was masked or capped: above importance_weight.threshold, or below lower_threshold"
                      *         },
                      *         {
                      *           "name": "value/loss",
@@ -16816,7 +16816,7 @@ export interface operations {
                      *               },
                      *               "status": "QUEUED",
                      *               "ready": false,
-                     *               "waiting_why": "",
+                     *               "pending_reason": "",
                      *               "reason": "",
                      *               "reason_message": "",
                      *               "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
@@ -16894,7 +16894,7 @@ export interface operations {
                      *           },
                      *           "status": "QUEUED",
                      *           "ready": false,
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "base_url": "/api/v1/runs/run_01jy0000000000000000000112/playground"
@@ -16958,7 +16958,7 @@ export interface operations {
                      *           },
                      *           "status": "QUEUED",
                      *           "ready": false,
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
                      *           "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
@@ -18229,7 +18229,7 @@ export interface operations {
                      *               "max": 8
                      *             },
                      *             "trainer": {
-                     *               "ranks": 2,
+                     *               "num_ranks": 2,
                      *               "total_train_steps": 250,
                      *               "groups_per_step": 512,
                      *               "minibatches": 4,
@@ -18250,10 +18250,10 @@ export interface operations {
                      *               "proximal": "recompute",
                      *               "clip_low": 0.2,
                      *               "clip_high": 0.2,
-                     *               "behaviour_weight": {
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5
+                     *                 "threshold": 5
                      *               },
                      *               "advantage": {
                      *                 "estimator": "gae",
@@ -18262,7 +18262,7 @@ export interface operations {
                      *                 "gamma": 1,
                      *                 "gae_lambda": 1
                      *               },
-                     *               "loss_normalisation": "tokens"
+                     *               "loss_aggregation": "token_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18305,7 +18305,7 @@ export interface operations {
                      *               "max": 4
                      *             },
                      *             "trainer": {
-                     *               "ranks": 2,
+                     *               "num_ranks": 2,
                      *               "total_train_steps": 250,
                      *               "groups_per_step": 64,
                      *               "minibatches": 4,
@@ -18326,10 +18326,10 @@ export interface operations {
                      *               "proximal": "recompute",
                      *               "clip_low": 0.2,
                      *               "clip_high": 0.2,
-                     *               "behaviour_weight": {
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5
+                     *                 "threshold": 5
                      *               },
                      *               "advantage": {
                      *                 "estimator": "gae",
@@ -18338,7 +18338,7 @@ export interface operations {
                      *                 "gamma": 1,
                      *                 "gae_lambda": 1
                      *               },
-                     *               "loss_normalisation": "tokens"
+                     *               "loss_aggregation": "token_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18387,10 +18387,10 @@ export interface operations {
                      *               "kl": {
                      *                 "coefficient": 0.04,
                      *                 "estimator": "k3",
-                     *                 "place": "loss",
+                     *                 "apply_to": "loss",
                      *                 "importance_correction": true
                      *               },
-                     *               "loss_normalisation": "sequences"
+                     *               "loss_aggregation": "seq_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18436,7 +18436,7 @@ export interface operations {
                      *                 "mean": "group",
                      *                 "std": "none"
                      *               },
-                     *               "loss_normalisation": "constant"
+                     *               "loss_aggregation": "constant"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18483,7 +18483,7 @@ export interface operations {
                      *                 "std": "none",
                      *                 "leave_one_out": true
                      *               },
-                     *               "loss_normalisation": "constant"
+                     *               "loss_aggregation": "constant"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18535,7 +18535,7 @@ export interface operations {
                      *               "kl": {
                      *                 "coefficient": 0.001,
                      *                 "estimator": "k1",
-                     *                 "place": "reward"
+                     *                 "apply_to": "reward"
                      *               }
                      *             }
                      *           },
@@ -18589,7 +18589,7 @@ export interface operations {
                      *               "critic": {
                      *                 "learning_rate": 0.00001,
                      *                 "clip": 0.2,
-                     *                 "alone_steps": 10
+                     *                 "warmup_steps": 10
                      *               }
                      *             }
                      *           },
@@ -18633,7 +18633,7 @@ export interface operations {
                      *               "max": 4
                      *             },
                      *             "trainer": {
-                     *               "ranks": 2,
+                     *               "num_ranks": 2,
                      *               "total_train_steps": 200,
                      *               "groups_per_step": 512,
                      *               "minibatches": 16,
@@ -18654,7 +18654,7 @@ export interface operations {
                      *                 "margin_tokens": 4096,
                      *                 "penalty": 1
                      *               },
-                     *               "loss_normalisation": "tokens"
+                     *               "loss_aggregation": "token_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18699,17 +18699,17 @@ export interface operations {
                      *               "objective": "gspo",
                      *               "clip_low": 0.0003,
                      *               "clip_high": 0.0004,
-                     *               "behaviour_weight": {
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "sequence_mean",
-                     *                 "limit": 2,
-                     *                 "lower_limit": 0.5
+                     *                 "threshold": 2,
+                     *                 "lower_threshold": 0.5
                      *               },
                      *               "advantage": {
                      *                 "mean": "group",
                      *                 "std": "group"
                      *               },
-                     *               "loss_normalisation": "sequences"
+                     *               "loss_aggregation": "seq_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18763,7 +18763,7 @@ export interface operations {
                      *                 "mean": "group",
                      *                 "std": "group"
                      *               },
-                     *               "loss_normalisation": "tokens"
+                     *               "loss_aggregation": "token_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18809,7 +18809,7 @@ export interface operations {
                      *                 "mean": "group",
                      *                 "std": "batch"
                      *               },
-                     *               "loss_normalisation": "tokens"
+                     *               "loss_aggregation": "token_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18860,7 +18860,7 @@ export interface operations {
                      *                 "mean": "group",
                      *                 "std": "group"
                      *               },
-                     *               "loss_normalisation": "sequences"
+                     *               "loss_aggregation": "seq_mean"
                      *             }
                      *           },
                      *           "fault": ""
@@ -18902,9 +18902,9 @@ export interface operations {
                      *               "dtype": "bfloat16"
                      *             },
                      *             "algorithm": {
-                     *               "behaviour_weight": {
+                     *               "importance_weight": {
                      *                 "mode": "second_moment",
-                     *                 "limit": 0.04
+                     *                 "threshold": 0.04
                      *               },
                      *               "advantage": {
                      *                 "mean": "group",
@@ -19161,7 +19161,7 @@ export interface operations {
                      *                 "scale": 1,
                      *                 "options": {},
                      *                 "function": null,
-                     *                 "max_error_share": 0.01,
+                     *                 "max_error_rate": 0.01,
                      *                 "timeout_seconds": 15
                      *               },
                      *               "dataset": {
@@ -19176,8 +19176,8 @@ export interface operations {
                      *                   "low": 0,
                      *                   "high": 1,
                      *                   "kind": "none",
-                     *                   "max_in_a_row": 512,
-                     *                   "success_score": 1
+                     *                   "success_score": 1,
+                     *                   "max_consecutive": 512
                      *                 },
                      *                 "engines": 1,
                      *                 "group_size": 8,
@@ -19189,9 +19189,9 @@ export interface operations {
                      *                 "presence_penalty": 0,
                      *                 "frequency_penalty": 0,
                      *                 "max_prompt_tokens": 1024,
-                     *                 "group_wall_seconds": null,
                      *                 "repetition_penalty": 1,
                      *                 "repeatable_sampling": false,
+                     *                 "group_timeout_seconds": null,
                      *                 "max_concurrent_groups": 64,
                      *                 "engine_memory_fraction": null,
                      *                 "engine_max_total_tokens": 131072,
@@ -19231,8 +19231,8 @@ export interface operations {
                      *                 "every_steps": null,
                      *                 "temperature": 1,
                      *                 "success_score": 1,
-                     *                 "max_new_tokens": null,
-                     *                 "on_only_engine": false
+                     *                 "allow_blocking": false,
+                     *                 "max_new_tokens": null
                      *               }
                      *             },
                      *             "alias": "prod",
@@ -19447,7 +19447,7 @@ export interface operations {
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "reward": "exact_match",
                      *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *           "dataset": {
@@ -19455,7 +19455,7 @@ export interface operations {
                      *             "ref": "sums@1"
                      *           },
                      *           "verdict": "",
-                     *           "whole": true,
+                     *           "complete": true,
                      *           "report": null,
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
@@ -19523,7 +19523,7 @@ export interface operations {
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
@@ -19531,7 +19531,7 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
-                     *       "whole": true,
+                     *       "complete": true,
                      *       "report": null,
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -19585,7 +19585,7 @@ export interface operations {
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
@@ -19593,7 +19593,7 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
-                     *       "whole": true,
+                     *       "complete": true,
                      *       "report": null,
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -20288,7 +20288,7 @@ export interface operations {
                      *           "advice": "",
                      *           "fault": "",
                      *           "conditions": [],
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "queue_position": null,
                      *           "priority": 0,
                      *           "slots_needed": 1,
@@ -20323,7 +20323,6 @@ export interface operations {
                      *             "kind": "playground",
                      *             "name": "chat with tiny",
                      *             "seed": 1,
-                     *             "bench": null,
                      *             "model": {
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
@@ -20339,7 +20338,7 @@ export interface operations {
                      *               "scale": 1,
                      *               "options": {},
                      *               "function": null,
-                     *               "max_error_share": 0.01,
+                     *               "max_error_rate": 0.01,
                      *               "timeout_seconds": 15
                      *             },
                      *             "dataset": {
@@ -20354,8 +20353,8 @@ export interface operations {
                      *                 "low": 0,
                      *                 "high": 1,
                      *                 "kind": "none",
-                     *                 "max_in_a_row": 512,
-                     *                 "success_score": 1
+                     *                 "success_score": 1,
+                     *                 "max_consecutive": 512
                      *               },
                      *               "engines": 1,
                      *               "group_size": 8,
@@ -20367,9 +20366,9 @@ export interface operations {
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
                      *               "max_prompt_tokens": 1024,
-                     *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "repeatable_sampling": false,
+                     *               "group_timeout_seconds": null,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 32768,
@@ -20378,8 +20377,8 @@ export interface operations {
                      *             "secrets": [],
                      *             "trainer": {
                      *               "dtype": null,
-                     *               "ranks": 1,
                      *               "compile": false,
+                     *               "num_ranks": 1,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
@@ -20436,13 +20435,13 @@ export interface operations {
                      *               "entropy_bonus": 0,
                      *               "loss_function": null,
                      *               "mask_truncated": false,
-                     *               "behaviour_weight": {
+                     *               "loss_aggregation": "token_mean",
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5,
-                     *                 "lower_limit": null
+                     *                 "threshold": 5,
+                     *                 "lower_threshold": null
                      *               },
-                     *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
                      *             },
                      *             "placement": {
@@ -20464,6 +20463,7 @@ export interface operations {
                      *               "scores": false,
                      *               "idle_seconds": 600
                      *             },
+                     *             "reward_test": null,
                      *             "weight_sync": {
                      *               "transport": "disk",
                      *               "probe_every": 10,
@@ -20500,7 +20500,7 @@ export interface operations {
                      *         {
                      *           "id": "run_01jy0000000000000000000043",
                      *           "name": "test of exact_match",
-                     *           "kind": "bench",
+                     *           "kind": "reward_test",
                      *           "status": "QUEUED",
                      *           "status_at": "2026-01-01T12:00:00Z",
                      *           "reason": "",
@@ -20508,7 +20508,7 @@ export interface operations {
                      *           "advice": "",
                      *           "fault": "",
                      *           "conditions": [],
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "queue_position": null,
                      *           "priority": 0,
                      *           "slots_needed": 0,
@@ -20540,26 +20540,9 @@ export interface operations {
                      *               "required_greedy_accuracy": null,
                      *               "final_learning_rate_fraction": 0.1
                      *             },
-                     *             "kind": "bench",
+                     *             "kind": "reward_test",
                      *             "name": "test of exact_match",
                      *             "seed": 1,
-                     *             "bench": {
-                     *               "rows": 32,
-                     *               "cheats": [
-                     *                 "empty",
-                     *                 "repeated",
-                     *                 "echo",
-                     *                 "leaked_answer",
-                     *                 "all_answers",
-                     *                 "longest"
-                     *               ],
-                     *               "stored": null,
-                     *               "samples": 0,
-                     *               "temperature": 1,
-                     *               "success_score": 1,
-                     *               "max_new_tokens": 4096,
-                     *               "max_error_share": 0.01
-                     *             },
                      *             "model": {
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
@@ -20575,7 +20558,7 @@ export interface operations {
                      *               "scale": 1,
                      *               "options": {},
                      *               "function": null,
-                     *               "max_error_share": 0.01,
+                     *               "max_error_rate": 0.01,
                      *               "timeout_seconds": 15
                      *             },
                      *             "dataset": {
@@ -20590,8 +20573,8 @@ export interface operations {
                      *                 "low": 0,
                      *                 "high": 1,
                      *                 "kind": "none",
-                     *                 "max_in_a_row": 512,
-                     *                 "success_score": 1
+                     *                 "success_score": 1,
+                     *                 "max_consecutive": 512
                      *               },
                      *               "engines": 1,
                      *               "group_size": 8,
@@ -20603,9 +20586,9 @@ export interface operations {
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
                      *               "max_prompt_tokens": 1024,
-                     *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "repeatable_sampling": false,
+                     *               "group_timeout_seconds": null,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -20614,8 +20597,8 @@ export interface operations {
                      *             "secrets": [],
                      *             "trainer": {
                      *               "dtype": null,
-                     *               "ranks": 1,
                      *               "compile": false,
+                     *               "num_ranks": 1,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
@@ -20672,13 +20655,13 @@ export interface operations {
                      *               "entropy_bonus": 0,
                      *               "loss_function": null,
                      *               "mask_truncated": false,
-                     *               "behaviour_weight": {
+                     *               "loss_aggregation": "token_mean",
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5,
-                     *                 "lower_limit": null
+                     *                 "threshold": 5,
+                     *                 "lower_threshold": null
                      *               },
-                     *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
                      *             },
                      *             "placement": {
@@ -20697,6 +20680,23 @@ export interface operations {
                      *             },
                      *             "evaluation": null,
                      *             "playground": null,
+                     *             "reward_test": {
+                     *               "rows": 32,
+                     *               "probes": [
+                     *                 "empty",
+                     *                 "repeated",
+                     *                 "echo",
+                     *                 "leaked_answer",
+                     *                 "all_answers",
+                     *                 "longest"
+                     *               ],
+                     *               "stored": null,
+                     *               "samples": 0,
+                     *               "temperature": 1,
+                     *               "success_score": 1,
+                     *               "max_error_rate": 0.01,
+                     *               "max_new_tokens": 4096
+                     *             },
                      *             "weight_sync": {
                      *               "transport": "disk",
                      *               "probe_every": 10,
@@ -20741,7 +20741,7 @@ export interface operations {
                      *           "advice": "",
                      *           "fault": "",
                      *           "conditions": [],
-                     *           "waiting_why": "",
+                     *           "pending_reason": "",
                      *           "queue_position": null,
                      *           "priority": 500,
                      *           "slots_needed": 2,
@@ -20776,7 +20776,6 @@ export interface operations {
                      *             "kind": "rl",
                      *             "name": "secret plan",
                      *             "seed": 1,
-                     *             "bench": null,
                      *             "model": {
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
@@ -20792,7 +20791,7 @@ export interface operations {
                      *               "scale": 1,
                      *               "options": {},
                      *               "function": null,
-                     *               "max_error_share": 0.01,
+                     *               "max_error_rate": 0.01,
                      *               "timeout_seconds": 15
                      *             },
                      *             "dataset": {
@@ -20807,8 +20806,8 @@ export interface operations {
                      *                 "low": 0,
                      *                 "high": 1,
                      *                 "kind": "none",
-                     *                 "max_in_a_row": 512,
-                     *                 "success_score": 1
+                     *                 "success_score": 1,
+                     *                 "max_consecutive": 512
                      *               },
                      *               "engines": 1,
                      *               "group_size": 8,
@@ -20820,9 +20819,9 @@ export interface operations {
                      *               "presence_penalty": 0,
                      *               "frequency_penalty": 0,
                      *               "max_prompt_tokens": 1024,
-                     *               "group_wall_seconds": null,
                      *               "repetition_penalty": 1,
                      *               "repeatable_sampling": false,
+                     *               "group_timeout_seconds": null,
                      *               "max_concurrent_groups": 64,
                      *               "engine_memory_fraction": null,
                      *               "engine_max_total_tokens": 131072,
@@ -20831,8 +20830,8 @@ export interface operations {
                      *             "secrets": [],
                      *             "trainer": {
                      *               "dtype": null,
-                     *               "ranks": 1,
                      *               "compile": false,
+                     *               "num_ranks": 1,
                      *               "adam_betas": [
                      *                 0.9,
                      *                 0.95
@@ -20889,13 +20888,13 @@ export interface operations {
                      *               "entropy_bonus": 0,
                      *               "loss_function": null,
                      *               "mask_truncated": false,
-                     *               "behaviour_weight": {
+                     *               "loss_aggregation": "token_mean",
+                     *               "importance_weight": {
                      *                 "mode": "mask",
                      *                 "level": "token",
-                     *                 "limit": 5,
-                     *                 "lower_limit": null
+                     *                 "threshold": 5,
+                     *                 "lower_threshold": null
                      *               },
-                     *               "loss_normalisation": "tokens",
                      *               "loss_constant_tokens": null
                      *             },
                      *             "placement": {
@@ -20914,6 +20913,7 @@ export interface operations {
                      *             },
                      *             "evaluation": null,
                      *             "playground": null,
+                     *             "reward_test": null,
                      *             "weight_sync": {
                      *               "transport": "disk",
                      *               "probe_every": 10,
@@ -21022,7 +21022,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -21067,7 +21067,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -21091,9 +21091,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -21103,7 +21103,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -21131,11 +21131,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -21152,7 +21152,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -21186,7 +21186,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -21321,7 +21321,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -21366,7 +21366,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -21390,9 +21390,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -21402,7 +21402,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -21430,11 +21430,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -21451,7 +21451,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -21485,7 +21485,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -21657,7 +21657,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -21692,7 +21692,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -21708,7 +21707,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -21723,8 +21722,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -21736,9 +21735,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -21747,8 +21746,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -21805,13 +21804,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -21830,6 +21829,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -22041,7 +22041,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -22086,7 +22086,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -22110,9 +22110,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -22122,7 +22122,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -22150,11 +22150,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -22171,7 +22171,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -22205,7 +22205,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -22417,7 +22417,7 @@ export interface operations {
                      *           "id": "att_01jy0000000000000000000017",
                      *           "number": 1,
                      *           "epoch": 1,
-                     *           "status": "PLACED",
+                     *           "status": "SCHEDULED",
                      *           "node": {
                      *             "id": "node_01jy0000000000000000000001",
                      *             "name": "node"
@@ -22487,7 +22487,7 @@ export interface operations {
                      *       "advice": "It ended without a last checkpoint; retry goes on from the newest one before, if there is one.",
                      *       "fault": "none",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -22522,7 +22522,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -22538,7 +22537,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -22553,8 +22552,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -22566,9 +22565,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -22577,8 +22576,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -22635,13 +22634,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -22660,6 +22659,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -22836,7 +22836,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -22871,7 +22871,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -22887,7 +22886,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -22902,8 +22901,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -22915,9 +22914,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -22926,8 +22925,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -22984,13 +22983,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -23009,6 +23008,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -23184,7 +23184,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -23229,7 +23229,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -23253,9 +23253,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -23265,7 +23265,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -23293,11 +23293,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -23314,7 +23314,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -23348,7 +23348,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -23706,7 +23706,7 @@ export interface operations {
                      *       "advice": "It was ended at once; its slots come free when its node says that its jobs are dead.",
                      *       "fault": "none",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -23741,7 +23741,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -23757,7 +23756,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -23772,8 +23771,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -23785,9 +23784,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -23796,8 +23795,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -23854,13 +23853,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -23879,6 +23878,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -24522,7 +24522,7 @@ export interface operations {
                      *       "advice": "Resume it: it goes on from its last checkpoint.",
                      *       "fault": "none",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -24557,7 +24557,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -24573,7 +24572,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -24588,8 +24587,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -24601,9 +24600,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -24612,8 +24611,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -24670,13 +24669,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -24695,6 +24694,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -24858,7 +24858,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -24903,7 +24903,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -24927,9 +24927,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -24939,7 +24939,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -24967,11 +24967,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -24988,7 +24988,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -25022,7 +25022,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -25191,7 +25191,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -25236,7 +25236,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -25260,9 +25260,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -25272,7 +25272,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -25300,11 +25300,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -25321,7 +25321,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -25355,7 +25355,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -25524,7 +25524,7 @@ export interface operations {
                      *       "advice": "Start a new run from its last checkpoint to go on.",
                      *       "fault": "none",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -25559,7 +25559,6 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "seed": 1,
-                     *         "bench": null,
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
@@ -25575,7 +25574,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "options": {},
                      *           "function": null,
-                     *           "max_error_share": 0.01,
+                     *           "max_error_rate": 0.01,
                      *           "timeout_seconds": 15
                      *         },
                      *         "dataset": {
@@ -25590,8 +25589,8 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "kind": "none",
-                     *             "max_in_a_row": 512,
-                     *             "success_score": 1
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
                      *           },
                      *           "engines": 1,
                      *           "group_size": 8,
@@ -25603,9 +25602,9 @@ export interface operations {
                      *           "presence_penalty": 0,
                      *           "frequency_penalty": 0,
                      *           "max_prompt_tokens": 1024,
-                     *           "group_wall_seconds": null,
                      *           "repetition_penalty": 1,
                      *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
                      *           "max_concurrent_groups": 64,
                      *           "engine_memory_fraction": null,
                      *           "engine_max_total_tokens": 131072,
@@ -25614,8 +25613,8 @@ export interface operations {
                      *         "secrets": [],
                      *         "trainer": {
                      *           "dtype": null,
-                     *           "ranks": 1,
                      *           "compile": false,
+                     *           "num_ranks": 1,
                      *           "adam_betas": [
                      *             0.9,
                      *             0.95
@@ -25672,13 +25671,13 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "loss_function": null,
                      *           "mask_truncated": false,
-                     *           "behaviour_weight": {
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
-                     *           "loss_normalisation": "tokens",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "placement": {
@@ -25697,6 +25696,7 @@ export interface operations {
                      *         },
                      *         "evaluation": null,
                      *         "playground": null,
+                     *         "reward_test": null,
                      *         "weight_sync": {
                      *           "transport": "disk",
                      *           "probe_every": 10,
@@ -25860,7 +25860,7 @@ export interface operations {
                      *       "advice": "",
                      *       "fault": "",
                      *       "conditions": [],
-                     *       "waiting_why": "",
+                     *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
                      *       "slots_needed": 2,
@@ -25905,7 +25905,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -25929,9 +25929,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -25941,7 +25941,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -25969,11 +25969,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -25990,7 +25990,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -26024,7 +26024,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -26217,7 +26217,7 @@ export interface operations {
                      *           "finish_reason": "stop",
                      *           "reward_parts": {},
                      *           "verdict": "",
-                     *           "sampled_because": [],
+                     *           "sample_reasons": [],
                      *           "row": null,
                      *           "member": null,
                      *           "score": null,
@@ -26285,7 +26285,7 @@ export interface operations {
                      *       "finish_reason": "stop",
                      *       "reward_parts": {},
                      *       "verdict": "",
-                     *       "sampled_because": [],
+                     *       "sample_reasons": [],
                      *       "row": null,
                      *       "member": null,
                      *       "score": null,
@@ -26396,7 +26396,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -26420,9 +26420,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -26432,7 +26432,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -26460,11 +26460,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -26481,7 +26481,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -26515,7 +26515,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -26557,7 +26557,7 @@ export interface operations {
                      *         "slots_needed": 2,
                      *         "placement": {
                      *           "starts_now": false,
-                     *           "why_not": "no node has joined the pool",
+                     *           "blocked_reason": "no node has joined the pool",
                      *           "queue_position": 1
                      *         },
                      *         "groups": 6400,
@@ -26674,7 +26674,7 @@ export interface operations {
                      *           "scale": 1,
                      *           "bias": 0,
                      *           "timeout_seconds": 15,
-                     *           "max_error_share": 0.01
+                     *           "max_error_rate": 0.01
                      *         },
                      *         "rollout": {
                      *           "engines": 1,
@@ -26698,9 +26698,9 @@ export interface operations {
                      *             "low": 0,
                      *             "high": 1,
                      *             "success_score": 1,
-                     *             "max_in_a_row": 512
+                     *             "max_consecutive": 512
                      *           },
-                     *           "group_wall_seconds": null,
+                     *           "group_timeout_seconds": null,
                      *           "engine_max_running_requests": 64,
                      *           "engine_max_total_tokens": 131072,
                      *           "engine_memory_fraction": null
@@ -26710,7 +26710,7 @@ export interface operations {
                      *           "on_straggler": null
                      *         },
                      *         "trainer": {
-                     *           "ranks": 1,
+                     *           "num_ranks": 1,
                      *           "total_train_steps": 200,
                      *           "groups_per_step": 32,
                      *           "minibatches": 4,
@@ -26738,11 +26738,11 @@ export interface operations {
                      *           "clip_low": 0.2,
                      *           "clip_high": 0.2,
                      *           "dual_clip": null,
-                     *           "behaviour_weight": {
+                     *           "importance_weight": {
                      *             "mode": "mask",
                      *             "level": "token",
-                     *             "limit": 5,
-                     *             "lower_limit": null
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
                      *           },
                      *           "advantage": {
                      *             "estimator": "outcome",
@@ -26759,7 +26759,7 @@ export interface operations {
                      *           "entropy_bonus": 0,
                      *           "overlong": null,
                      *           "mask_truncated": false,
-                     *           "loss_normalisation": "tokens",
+                     *           "loss_aggregation": "token_mean",
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
@@ -26793,7 +26793,7 @@ export interface operations {
                      *           "required_greedy_accuracy": null,
                      *           "seed_retries": 1
                      *         },
-                     *         "bench": null,
+                     *         "reward_test": null,
                      *         "playground": null,
                      *         "budget": {
                      *           "max_wall_seconds": null,
@@ -29945,7 +29945,7 @@ export interface operations {
                      *             "run.*"
                      *           ],
                      *           "enabled": true,
-                     *           "disabled_why": "",
+                     *           "disabled_reason": "",
                      *           "failing_since": null,
                      *           "previous_secret_until": null,
                      *           "created_by": "alice",
@@ -30015,7 +30015,7 @@ export interface operations {
                      *         "run.*"
                      *       ],
                      *       "enabled": true,
-                     *       "disabled_why": "",
+                     *       "disabled_reason": "",
                      *       "failing_since": null,
                      *       "previous_secret_until": "2026-01-01T12:00:00Z",
                      *       "created_by": "alice",
@@ -30073,7 +30073,7 @@ export interface operations {
                      *         "run.*"
                      *       ],
                      *       "enabled": true,
-                     *       "disabled_why": "",
+                     *       "disabled_reason": "",
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
@@ -30173,7 +30173,7 @@ export interface operations {
                      *         "run.*"
                      *       ],
                      *       "enabled": false,
-                     *       "disabled_why": "turned off by hand",
+                     *       "disabled_reason": "turned off by hand",
                      *       "failing_since": null,
                      *       "previous_secret_until": null,
                      *       "created_by": "alice",
@@ -30301,7 +30301,7 @@ export interface operations {
                      *         "run.*"
                      *       ],
                      *       "enabled": true,
-                     *       "disabled_why": "",
+                     *       "disabled_reason": "",
                      *       "failing_since": null,
                      *       "previous_secret_until": "2026-01-01T12:00:00Z",
                      *       "created_by": "alice",

@@ -63,7 +63,7 @@ export function ModelsPage() {
 
 /** One word, and of an unusable model every fault. */
 function State({ model }: { model: Model }) {
-  if (model.state !== "UNUSABLE") return <>{model.state}</>;
+  if (model.state !== "INVALID") return <>{model.state}</>;
   const faults = model.errors.map((fault) => `${fault.pointer}: ${fault.message}`).join("\n");
   return <span title={faults}>{model.state}<div style={{ color: "var(--ink-faint)", maxWidth: 420, whiteSpace: "normal" }}>{model.message}</div></span>;
 }

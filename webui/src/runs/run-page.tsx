@@ -90,7 +90,7 @@ function Header({ run }: { run: Run }) {
 
 /** Why the run ended or waits, whose fault it was, and what to do about it. */
 function Reason({ run }: { run: Run }) {
-  const why = run.status === "QUEUED" ? run.waiting_why : run.reason_message;
+  const why = run.status === "QUEUED" ? run.pending_reason : run.reason_message;
   if (why === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
   const tone = run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION") ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
   return (

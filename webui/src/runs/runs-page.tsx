@@ -22,7 +22,7 @@ const ATTENTION = "NEEDS_ATTENTION,DEGRADED,UNRESPONSIVE";
 
 const FILTERS = [
   { value: "", label: "All" },
-  { value: "QUEUED,STARTING,RUNNING,RECOVERING,PAUSING,STOPPING,FINISHING", label: "Active" },
+  { value: "QUEUED,STARTING,RUNNING,RECOVERING,PAUSING,STOPPING,FINALIZING", label: "Active" },
   { value: ATTENTION, label: "Needs attention" },
   { value: "PAUSED", label: "Paused" },
   { value: "SUCCEEDED", label: "Succeeded" },
@@ -91,7 +91,7 @@ function RunsTable({ runs }: { runs: Run[] }) {
                 <Link to={`/runs/${run.id}`} className={classes.name} onClick={(event) => event.stopPropagation()}>{run.name}</Link>
                 <div className={classes.sub}>
                   {run.kind} · <span className="mono">{run.id}</span>
-                  {run.status === "QUEUED" && run.waiting_why !== "" && <> · {run.waiting_why}</>}
+                  {run.status === "QUEUED" && run.pending_reason !== "" && <> · {run.pending_reason}</>}
                   {(run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION")) && <> · {run.reason_message || run.reason}</>}
                 </div>
               </Table.Td>

@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name='checkpoint',
-            name='freed_at',
+            name='deleted_at',
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(

@@ -96,6 +96,6 @@ def _note_freed(manifest: Manifest) -> None:
     if manifest.freed:
         with transaction.atomic():
             Checkpoint.objects.filter(tar_sha256__in=manifest.freed, state=CheckpointState.STORED).update(
-                state=CheckpointState.FREED, freed_at=clock.now()
+                state=CheckpointState.DELETED, deleted_at=clock.now()
             )
             TrajectoryFile.objects.filter(sha256__in=manifest.freed).delete()

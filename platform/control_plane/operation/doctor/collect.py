@@ -151,7 +151,7 @@ def _runs(now: datetime) -> dict[str, Any]:
         "by_status": dict(Run.objects.values_list("status").annotate(count=Count("pk"))),
         "attempts_live": Attempt.objects.exclude(status=AttemptStatus.ENDED).count(),
         "oldest_queued_seconds": (now - oldest.status_at).total_seconds() if oldest else 0.0,
-        "oldest_queued_why": oldest.waiting_why if oldest else "",
+        "oldest_queued_reason": oldest.pending_reason if oldest else "",
     }
 
 

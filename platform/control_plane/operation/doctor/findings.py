@@ -100,7 +100,7 @@ def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
         return [
             Advice(
                 "warning", f"a run has waited for {waited / 60:.0f} min while {slots['free']} slot(s) are free",
-                f"its page says why: {runs.get('oldest_queued_why') or 'nothing yet'}",
+                f"its page says why: {runs.get('oldest_queued_reason') or 'nothing yet'}",
             )
         ]  # fmt: skip
     return []

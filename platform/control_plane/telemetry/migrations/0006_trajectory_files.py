@@ -47,7 +47,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='trajectorysample',
-            name='sampled_because',
+            name='sample_reasons',
             field=models.JSONField(null=True),
         ),
         migrations.AddField(

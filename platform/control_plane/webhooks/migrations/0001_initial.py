@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
                 ('previous_key_id', models.CharField(blank=True, default='', max_length=40)),
                 ('previous_until', models.DateTimeField(null=True)),
                 ('enabled', models.BooleanField(default=True)),
-                ('disabled_why', models.CharField(blank=True, default='', max_length=400)),
+                ('disabled_reason', models.CharField(blank=True, default='', max_length=400)),
                 ('failing_since', models.DateTimeField(null=True)),
                 ('created_at', models.DateTimeField()),
                 ('updated_at', models.DateTimeField()),

@@ -85,7 +85,7 @@ class AsyncModels:
         return await self._connection.send(calls.models.register_path(name, path))
 
     async def remove(self, model_id: str) -> None:
-        """Forget one that is UNUSABLE or DUPLICATE, or waits for a node to look at it."""
+        """Forget one that is INVALID or DUPLICATE, or waits for a node to look at it."""
         await self._connection.send(calls.models.remove(model_id))
 
     async def import_from_hub(

@@ -53,7 +53,7 @@ class AsyncPlaygrounds:
                 if any(side.ready for side in found.sides):
                     return found
                 why = "; ".join(
-                    f"{side.model.name}: {side.waiting_why or side.status}" for side in found.sides
+                    f"{side.model.name}: {side.pending_reason or side.status}" for side in found.sides
                 )
                 raise TimeoutError(f"playground {playground_id} does not answer yet: {why}")
             await sleep(ASK_AGAIN_SECONDS)

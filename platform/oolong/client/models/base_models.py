@@ -20,8 +20,8 @@ class Model(Answer):
     name: str
     number: int | None = None  # of the version, once READY
     ref: str = ""  # name@2
-    state: str = "READY"  # VALIDATING, READY, UNUSABLE, DUPLICATE
-    message: str = ""  # why UNUSABLE
+    state: str = "READY"  # VALIDATING, READY, INVALID, DUPLICATE
+    message: str = ""  # why INVALID
     errors: list[SpecError] = []  # every fault, by file or tensor
     same_as: str | None = None  # of a DUPLICATE: the version with the same files
     family: str

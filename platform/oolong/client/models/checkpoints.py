@@ -18,7 +18,7 @@ class Checkpoint(Answer):
     sha256: str  # of the manifest
     tar_sha256: str = ""  # of the download; empty while LOCAL
     bytes: int
-    state: str  # LOCAL | STORED | FREED
+    state: str  # LOCAL | STORED | DELETED
     final: bool
     metrics: dict[str, float | None] = {}
     parent: str | None = None
@@ -103,7 +103,7 @@ class Lineage(Answer):
 class RetentionVerdict(Answer):
     id: str
     bytes: int
-    kept_because: list[str]
+    keep_reasons: list[str]
 
 
 class RetentionPlan(Answer):

@@ -13,7 +13,7 @@ class PlaygroundSide(Answer):
     model: ModelReference
     status: str
     ready: bool
-    waiting_why: str = ""
+    pending_reason: str = ""
     reason: str = ""
     reason_message: str = ""
     base_url: str  # for OpenAI clients, behind the server's address; your token is the api_key

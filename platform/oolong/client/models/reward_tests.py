@@ -15,7 +15,7 @@ class RewardTest(Answer):
     status: str  # of that run
     reason: str = ""
     reason_message: str = ""
-    waiting_why: str = ""
+    pending_reason: str = ""
     reward: str
     reward_key: str
     dataset: DatasetReference

@@ -75,7 +75,7 @@ class Run(Answer):
     advice: str = ""
     fault: str = "none"
     conditions: list[str] = []
-    waiting_why: str = ""
+    pending_reason: str = ""
     queue_position: int | None = None
     attempt_number: int = 0
     train_step: int = 0
@@ -137,7 +137,7 @@ class PlannedJob(Answer):
 
 class PlannedPlace(Answer):
     starts_now: bool
-    why_not: str = ""
+    blocked_reason: str = ""
     queue_position: int | None = None
 
 

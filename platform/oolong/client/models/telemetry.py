@@ -50,7 +50,7 @@ class Trajectory(Answer):
     verdict: str = ""
     policy_versions: list[int]  # pairs: version, count of tokens, ...; -1 is the environment
     finish_reason: str
-    sampled_because: list[str] = []
+    sample_reasons: list[str] = []
     row: int | None = None
     member: int | None = None
     tokens: int | None = None

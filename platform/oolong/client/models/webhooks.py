@@ -14,7 +14,7 @@ class Webhook(Answer):
     url: str
     events: list[str]
     enabled: bool
-    disabled_why: str = ""
+    disabled_reason: str = ""
     failing_since: datetime | None = None
     previous_secret_until: datetime | None = None
     created_at: datetime

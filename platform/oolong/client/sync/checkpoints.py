@@ -21,7 +21,7 @@ class Checkpoints:
     def list(
         self, *, run_id: str | None = None, kind: str | None = None, state: str | None = None
     ) -> Iterator[models.Checkpoint]:
-        """Newest first; of a run, of a kind (training, weights), in a state (LOCAL, STORED, FREED)."""
+        """Newest first; of a run, of a kind (training, weights), in a state (LOCAL, STORED, DELETED)."""
         return self._connection.pages(calls.checkpoints.page(run_id=run_id, kind=kind, state=state))
 
     def get(self, checkpoint_id: str) -> models.Checkpoint:

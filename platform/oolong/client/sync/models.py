@@ -81,7 +81,7 @@ class Models:
         return self._connection.send(calls.models.register_path(name, path))
 
     def remove(self, model_id: str) -> None:
-        """Forget one that is UNUSABLE or DUPLICATE, or waits for a node to look at it."""
+        """Forget one that is INVALID or DUPLICATE, or waits for a node to look at it."""
         self._connection.send(calls.models.remove(model_id))
 
     def import_from_hub(

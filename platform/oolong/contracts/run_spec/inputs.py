@@ -40,7 +40,7 @@ class RewardSection(Section):
     )
     max_error_rate: PositiveFloat = Field(
         0.01,
-        description="the run pauses (reward_error_share) when more of the completions of five minutes got no score, "
+        description="the run pauses (reward_error_rate) when more of the completions of five minutes got no score, "
         "for an error of the reward function or of the sandbox, and at 5 such errors in a row; 1: they are only "
         "counted",
     )

@@ -63,7 +63,7 @@ class RolloutSection(Section):
         4096, description="tokens of a completion at most; of each turn, where a rollout has several"
     )
     max_prompt_tokens: PositiveInt = Field(
-        1024, description="a longer prompt ends the run with config_refused, naming the row"
+        1024, description="a longer prompt ends the run with config_rejected, naming the row"
     )
     interruptible: bool = Field(
         True,

@@ -14,7 +14,7 @@ ComputeType = Literal["float32", "bfloat16"]
 class TrainerSection(Section):
     """The defaults are for models of 1 to 8 billion parameters (docs/decisions/0042)."""
 
-    ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
+    num_ranks: PositiveInt = Field(1, description="trainer processes, one slot each")
     total_train_steps: PositiveInt = Field(200, description="the run ends after this many")
     groups_per_step: PositiveInt = Field(32, description="groups in one batch (B)")
     minibatches: PositiveInt = Field(4, description="optimizer steps per train step")

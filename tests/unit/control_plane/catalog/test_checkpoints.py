@@ -272,7 +272,7 @@ def test_the_list_of_files_says_where_each_lies_in_the_download(alice: Any, stor
 
 def test_what_is_only_on_its_node_or_freed_cannot_be_fetched(alice: Any, stored: Any) -> None:
     checkpoint = stored()
-    for state, status, code in (("LOCAL", 409, "not_stored"), ("FREED", 410, "freed")):
+    for state, status, code in (("LOCAL", 409, "not_stored"), ("DELETED", 410, "deleted")):
         Checkpoint.objects.update(state=state)
         for path in ("files", "download"):
             reply = alice.get(f"/checkpoints/{checkpoint.pk}/{path}")
@@ -323,7 +323,7 @@ def test_a_dry_run_frees_nothing_and_applying_frees_exactly_that(
     with django_capture_on_commit_callbacks(execute=True):
         assert alice.post("/checkpoint-retention/apply").json() == seen
     assert not store.has_blob(old.tar_sha256) and store.has_blob(new.tar_sha256)
-    assert alice.get(f"/checkpoints/{old.pk}").json()["state"] == "FREED"
+    assert alice.get(f"/checkpoints/{old.pk}").json()["state"] == "DELETED"
     assert plan(alice)["free"] == []
 
 
@@ -335,7 +335,7 @@ def test_bytes_that_another_checkpoint_shares_stay(
     alice.call("PUT", "/checkpoint-retention", {"keep_last": 1})
     with django_capture_on_commit_callbacks(execute=True):
         alice.post("/checkpoint-retention/apply")
-    assert Checkpoint.objects.get(pk=old.pk).state == "FREED" and store.has_blob(old.tar_sha256)
+    assert Checkpoint.objects.get(pk=old.pk).state == "DELETED" and store.has_blob(old.tar_sha256)
 
 
 def test_bytes_that_somebody_uploaded_again_stay(
@@ -347,7 +347,7 @@ def test_bytes_that_somebody_uploaded_again_stay(
     alice.call("PUT", "/checkpoint-retention", {"keep_last": 1})
     with django_capture_on_commit_callbacks(execute=True):
         alice.post("/checkpoint-retention/apply")
-    assert Checkpoint.objects.get(pk=old.pk).state == "FREED" and store.has_blob(old.tar_sha256)
+    assert Checkpoint.objects.get(pk=old.pk).state == "DELETED" and store.has_blob(old.tar_sha256)
 
 
 def test_what_an_alias_a_pin_or_a_run_needs_is_never_freed(alice: Any, stored: Any) -> None:
@@ -360,7 +360,7 @@ def test_what_an_alias_a_pin_or_a_run_needs_is_never_freed(alice: Any, stored: A
     child = alice.run(model={"checkpoint": base.pk})
     seen = plan(alice, keep_last=1)
     assert [found["id"] for found in seen["free"]] == [loose.pk]
-    why = {found["id"]: found["kept_because"] for found in seen["keep"]}
+    why = {found["id"]: found["keep_reasons"] for found in seen["keep"]}
     assert why[aliased.pk] == ["alias prod"]
     assert why[pinned.pk] == ["pinned"]
     assert why[base.pk] == [f"run 'a run' ({child['id']}) starts from it"]
@@ -387,14 +387,14 @@ def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(
         commit_checkpoint(run["id"], attempt.pk, step=step)
         machine.upload_checkpoint(attempt.pk, attempt.epoch, step=step)
     seen = plan(alice, every_steps=100)
-    assert [found["kept_because"] for found in seen["keep"]] == [
+    assert [found["keep_reasons"] for found in seen["keep"]] == [
         [f"the live run {run['id']} would go on from it"]
     ]
     Run.objects.update(status="FAILED")
     assert len(plan(alice, every_steps=100)["free"]) == 2
     retry = alice.post(f"/runs/{run['id']}/retry").json()
     kept = plan(alice, every_steps=100)["keep"]
-    assert [found["kept_because"] for found in kept] == [[f"run 'a run' ({retry['id']}) goes on from it"]]
+    assert [found["keep_reasons"] for found in kept] == [[f"run 'a run' ({retry['id']}) goes on from it"]]
 
 
 def test_a_checkpoint_that_is_freed_between_check_and_submission_starts_no_run(
@@ -405,12 +405,12 @@ def test_a_checkpoint_that_is_freed_between_check_and_submission_starts_no_run(
 
     def freed_after(*arguments: Any) -> Any:
         found = resolve(*arguments)
-        Checkpoint.objects.update(state="FREED")
+        Checkpoint.objects.update(state="DELETED")
         return found
 
     monkeypatch.setattr(submission, "resolve_spec", freed_after)
     reply = alice.post("/runs", {"spec": alice.spec(model={"checkpoint": checkpoint.pk})})
-    assert (reply.status_code, reply.json()["code"]) == (409, "freed")
+    assert (reply.status_code, reply.json()["code"]) == (409, "deleted")
     assert not Run.objects.exists()
 
 
@@ -423,7 +423,7 @@ def test_a_policy_may_be_of_one_kind(alice: Any, stored: Any) -> None:
     assert alice.get("/checkpoint-retention").json()["kinds"] == ["training"]
     seen = alice.post("/checkpoint-retention/plan").json()
     assert [found["id"] for found in seen["free"]] == [old_state.pk]
-    why = {found["id"]: found["kept_because"] for found in seen["keep"]}
+    why = {found["id"]: found["keep_reasons"] for found in seen["keep"]}
     assert why[old_weights.pk] == ["the policy frees no checkpoint of kind weights"]
 
 
@@ -431,7 +431,7 @@ def test_an_automatic_policy_is_applied_by_the_clean_up_and_a_manual_one_is_not(
     alice: Any, stored: Any, clock: Any
 ) -> None:
     old, _ = stored(step=1), stored(step=2)
-    for automatic, state in ((False, "STORED"), (True, "FREED")):
+    for automatic, state in ((False, "STORED"), (True, "DELETED")):
         alice.call("PUT", "/checkpoint-retention", {"keep_last": 1, "automatic": automatic})
         clean_up(now=clock.now)
         assert Checkpoint.objects.get(pk=old.pk).state == state
@@ -455,7 +455,7 @@ def test_bytes_that_the_storage_did_not_delete_go_at_a_later_clean_up(
         patch.setattr(store.storage(), "delete", away)
         with django_capture_on_commit_callbacks(execute=True):
             clean_up(now=clock.now)
-    assert Checkpoint.objects.filter(state="FREED").count() == 2
+    assert Checkpoint.objects.filter(state="DELETED").count() == 2
     assert store.has_blob(old.tar_sha256) and store.has_blob(older.tar_sha256)
     clean_up(now=clock.now)
     assert not store.has_blob(old.tar_sha256) and not store.has_blob(older.tar_sha256)
@@ -521,11 +521,11 @@ def test_only_an_admin_frees(alice: Any, person: Any) -> None:
 
 def test_what_is_freed_cannot_be_named_or_pinned_or_trained_from(alice: Any, stored: Any) -> None:
     checkpoint = stored()
-    Checkpoint.objects.update(state="FREED")
-    assert set_alias(alice, "best", checkpoint.pk).json()["code"] == "freed"
+    Checkpoint.objects.update(state="DELETED")
+    assert set_alias(alice, "best", checkpoint.pk).json()["code"] == "deleted"
     assert alice.call("PATCH", f"/checkpoints/{checkpoint.pk}", {"pinned": True}).status_code == 409
     spec = alice.spec(model={"checkpoint": checkpoint.pk})
-    assert alice.post("/runs/validate", {"spec": spec}).json()["errors"][0]["code"] == "freed"
+    assert alice.post("/runs/validate", {"spec": spec}).json()["errors"][0]["code"] == "deleted"
 
 
 # --- the command ------------------------------------------------------------------------------------------
@@ -559,12 +559,12 @@ def test_an_export_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong:
 
 def test_the_command_shows_what_would_be_freed_before_it_frees(oolong: Any, stored: Any) -> None:
     old, _ = stored(step=1), stored(step=2)
-    assert f"would free\t{old.pk}" in oolong("ckpt", "retention", "--keep-last", "1", "--dry-run").out
-    assert "would free" not in oolong("ckpt", "prune").out
+    assert f"would delete\t{old.pk}" in oolong("ckpt", "retention", "--keep-last", "1", "--dry-run").out
+    assert "would delete" not in oolong("ckpt", "prune").out
     assert oolong("ckpt", "retention", "--keep-last", "1").code == 0
     assert oolong("ckpt", "pin", old.pk).out == f"{old.pk} is pinned\n"
     assert f"keep\t{old.pk}" in oolong("ckpt", "prune", "--apply").out
     oolong("ckpt", "unpin", old.pk)
-    assert f"freed\t{old.pk}" in oolong("ckpt", "prune", "--apply").out
+    assert f"deleted\t{old.pk}" in oolong("ckpt", "prune", "--apply").out
     assert oolong("ckpt", "retention").code == 2
     assert oolong("ckpt", "show", "nothing@1").code == 2

@@ -334,7 +334,7 @@ def test_a_loss_waits_for_a_node_that_isolates_jobs(alice: Any, node: Any, tick:
     run = alice.run(algorithm={"loss_function": "mine@1", "options": {"slope": 2.0}})
     tick()
     assert machine.beat().attempts == []
-    assert "no node isolates jobs" in alice.see(run["id"])["waiting_why"]
+    assert "no node isolates jobs" in alice.see(run["id"])["pending_reason"]
     (shown,) = alice.call("GET", "/pool").json()["nodes"]
     assert shown["job_isolation"] == "none"
 

@@ -115,7 +115,7 @@ def test_what_the_node_sends_is_checked_as_every_upload_is(
         seen = send_and_check(alice, first, identity, archive(contents))
     assert seen["state"] == "FAILED"
     assert said in seen["message"] and seen["model"] is None
-    assert BaseModel.objects.get(source="hub").state == "UNUSABLE"
+    assert BaseModel.objects.get(source="hub").state == "INVALID"
     assert not store.has_blob(hashlib.sha256(archive(contents)).hexdigest()), "nobody would ever name it"
 
 
@@ -127,7 +127,7 @@ def test_an_import_is_put_together_by_one_request_at_a_time(alice: Any, node: An
         early = send(first, identity, archive(files()))
         assert (early.status_code, early.json()["code"], early["Retry-After"]) == (
             503,
-            "being_completed",
+            "completion_in_progress",
             "10",
         )
     assert call(first, identity, "complete").json()["state"] == "CHECKING"
@@ -231,7 +231,7 @@ def test_a_node_to_which_nothing_new_goes_takes_none(
     row = Node.objects.filter(pk=first.node_id)
     row.update(**changes)
     reply = call(first, identity, "begin")
-    assert (reply.status_code, reply.json()["code"]) == (409, "fenced")
+    assert (reply.status_code, reply.json()["code"]) == (409, "stale_epoch")
     assert (ModelImport.objects.get().state, ModelImport.objects.get().tries) == ("QUEUED", 0)
     assert first.beat().imports == [identity for _ in told]
     row.update(intent="ACTIVE", liveness="READY")

@@ -103,7 +103,7 @@ def test_what_the_node_finds_wrong_is_shown(alice: Any, node: Any) -> None:
     fault = Fault("/files/model.safetensors", "truncated", "model.safetensors: truncated\x00")
     look(first, check_of(asked), ModelReport(message=fault.message, faults=[fault]))
     model = alice.get(f"/models/{asked.json()['id']}").json()
-    assert (model["state"], model["errors"][0]["code"], model["number"]) == ("UNUSABLE", "truncated", None)
+    assert (model["state"], model["errors"][0]["code"], model["number"]) == ("INVALID", "truncated", None)
     assert "truncated" in model["message"]
 
 
@@ -158,7 +158,7 @@ def test_a_node_that_is_there_and_never_ends_loses_the_check(alice: Any, node: A
     first, asked = node(), ask(alice)
     check = check_of(asked)
     assert call(first, check, "begin").status_code == 200
-    for forward, state in ((LONGEST_OF_PATH.total_seconds(), "VALIDATING"), (1, "UNUSABLE")):
+    for forward, state in ((LONGEST_OF_PATH.total_seconds(), "VALIDATING"), (1, "INVALID")):
         clock.forward(forward)
         ModelCheck.objects.update(touched_at=clock.now)  # it reports all the time
         advance_model_checks(now=clock.now)
@@ -186,7 +186,7 @@ def test_what_waits_for_a_node_is_removed_and_what_one_looks_at_is_not(alice: An
 def test_a_model_that_runs_name_is_not_removed(alice: Any, node: Any) -> None:
     node()
     model = alice.run()["spec"]["model"]["base_model"]
-    BaseModel.objects.filter(pk=model).update(state="UNUSABLE")
+    BaseModel.objects.filter(pk=model).update(state="INVALID")
     refusal = alice.call("DELETE", f"/models/{model}")
     assert (refusal.status_code, refusal.json()["code"]) == (409, "in_use")
     assert "runs" in refusal.json()["detail"] and BaseModel.objects.filter(pk=model).exists()
@@ -213,7 +213,7 @@ def test_a_run_goes_only_to_a_node_that_offers_its_model(alice: Any, node: Any, 
     Node.objects.update(model_roots=["/elsewhere"])
     run = alice.run()
     tick()
-    assert alice.see(run["id"])["waiting_why"] == "no node offers the model's directory /models/tiny"
+    assert alice.see(run["id"])["pending_reason"] == "no node offers the model's directory /models/tiny"
     plan = alice.post("/runs/plan", {"spec": alice.spec()}).json()
     assert "no node offers" in json.dumps(plan)
     first = node("one")

@@ -138,7 +138,7 @@ def test_an_unusable_model_is_refused_by_file(
     alice: Any, contents: dict[str, bytes], pointer: str, code: str, tmp_path: Path
 ) -> None:
     model = register(alice, archive(contents))
-    assert (model["state"], model["number"], model["sha256"]) == ("UNUSABLE", None, "")
+    assert (model["state"], model["number"], model["sha256"]) == ("INVALID", None, "")
     assert {"pointer": pointer, "code": code} in [
         {"pointer": error["pointer"], "code": error["code"]} for error in model["errors"]
     ]
@@ -150,7 +150,7 @@ def test_an_unusable_model_starts_no_run_and_is_removed(alice: Any) -> None:
     model = register(alice, archive(files(model__safetensors=b"no")))
     spec = alice.spec(model={"base_model": model["id"]})
     told = {error["pointer"]: error for error in alice.post("/runs", {"spec": spec}).json()["errors"]}
-    assert told["/model/base_model"]["code"] == "model_unusable"
+    assert told["/model/base_model"]["code"] == "model_invalid"
     assert "truncated" in told["/model/base_model"]["message"]
     assert alice.call("DELETE", f"/models/{model['id']}").status_code == 204
     assert alice.get(f"/models/{model['id']}").status_code == 404
@@ -203,7 +203,7 @@ def test_a_process_that_dies_or_takes_for_ever_ends_the_check(
         advance_model_checks(now=clock.now)
         advance_model_checks(now=clock.forward(forward))
         model = alice.get(f"/models/{asked['id']}").json()
-        assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", code)
+        assert (model["state"], model["errors"][0]["code"]) == ("INVALID", code)
 
 
 def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) -> None:
@@ -284,7 +284,7 @@ def test_a_hostile_or_broken_archive_is_refused_before_it_is_unpacked(
     alice: Any, data: bytes, code: str, tmp_path: Path
 ) -> None:
     model = register(alice, data)
-    assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", code)
+    assert (model["state"], model["errors"][0]["code"]) == ("INVALID", code)
     assert not (tmp_path.parent / "outside.json").exists()
     assert not list((tmp_path / "validations").iterdir())
 
@@ -295,7 +295,7 @@ def test_a_small_archive_that_unfolds_to_a_large_one_is_refused(
 ) -> None:
     monkeypatch.setattr(archives, "SMALL_BYTES", 1024**2)
     model = register(alice, archive(files(**{"model.safetensors": bytes(8 * 1024**2)}), mode=mode))
-    assert (model["state"], model["errors"][0]["code"]) == ("UNUSABLE", "too_large")
+    assert (model["state"], model["errors"][0]["code"]) == ("INVALID", "too_large")
     assert not list((tmp_path / "validations").iterdir())
     assert register(alice, archive(files(), mode=mode))["state"] == "READY", "an honest one is taken"
 
@@ -339,9 +339,9 @@ def test_the_command_waits_and_tells_every_fault(oolong: Any, tmp_path: Path) ->
     refused = oolong("model", "upload", "m", "--name", "m")
     assert refused.code == 2 and "modeling.py is code" in refused.err, refused
     shown = oolong("model", "list").out
-    assert "m@1" in shown and "UNUSABLE" in shown
+    assert "m@1" in shown and "INVALID" in shown
     listed = json.loads(oolong("model", "list", "--json").out)
-    (unusable,) = [model["id"] for model in listed if model["state"] == "UNUSABLE"]
+    (unusable,) = [model["id"] for model in listed if model["state"] == "INVALID"]
     assert "modeling.py is code" in oolong("model", "get", unusable).out
     assert oolong("model", "remove", unusable).code == 0
     assert oolong("model", "get", "m@1").code == 0

@@ -65,5 +65,5 @@ def test_a_young_one_stays_until_its_time() -> None:
 def test_what_somebody_needs_stays_whatever_the_rules_say_and_tells_why() -> None:
     needed = candidate(1, days=99, needed=("alias prod", "run x starts from it"))
     verdicts = judge([needed, candidate(2)], Policy(keep_last=1), now=NOW)
-    assert verdicts[0].kept_because == ("alias prod", "run x starts from it")
-    assert verdicts[1].kept_because == ("last 1 of its run",)
+    assert verdicts[0].keep_reasons == ("alias prod", "run x starts from it")
+    assert verdicts[1].keep_reasons == ("last 1 of its run",)

@@ -60,7 +60,7 @@ def test_the_same_upload_is_put_together_by_one_request_at_a_time(alice: Any) ->
         again = alice.post(f"/upload-sessions/{session['id']}/complete")
         assert (again.status_code, again.json()["code"], again["Retry-After"]) == (
             503,
-            "being_completed",
+            "completion_in_progress",
             "10",
         )
         assert not store.has_blob(SHA256), "nothing was begun"

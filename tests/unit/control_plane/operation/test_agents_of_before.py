@@ -210,4 +210,4 @@ def test_a_field_that_an_old_agent_does_not_know_is_left_out_or_keeps_the_run_fr
     newer = alice.run(algorithm={"advantage": {"std_of": "sample"}})
     tick()
     assert [found.run_id for found in agent.beat().attempts] == [plain["id"]]
-    assert "agent of a newer version" in alice.see(newer["id"])["waiting_why"]
+    assert "agent of a newer version" in alice.see(newer["id"])["pending_reason"]

@@ -268,7 +268,7 @@ def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_free
     copy_blobs = make._copy_blobs
 
     def free_first(*arguments: Any) -> Any:
-        Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.FREED)
+        Checkpoint.objects.filter(pk=checkpoint.pk).update(state=CheckpointState.DELETED)
         path_of(checkpoint.tar_sha256, settings).unlink()
         return copy_blobs(*arguments)
 
@@ -279,7 +279,7 @@ def test_a_checkpoint_that_is_freed_while_the_backup_is_made_is_restored_as_free
         move_store(settings, tmp_path / "restored")
         assert "All is well" in do("restore", str(tmp_path / "backup"))
         checkpoint.refresh_from_db()
-        assert checkpoint.state == CheckpointState.FREED
+        assert checkpoint.state == CheckpointState.DELETED
 
 
 def test_a_file_of_trajectories_that_is_freed_while_the_backup_is_made_is_not_restored(

@@ -74,7 +74,7 @@ def test_no_secret_is_in_the_bundle(
         f"planted-sealing-key planted-client-secret planted-metrics-token "
         f"SECRET_KEY=planted-signing-key-0123456789 token={attempt.token}"
     )
-    Job.objects.filter(attempt__run=run["id"]).update(reason=EndReason.TRAINER_DIED, message=told)
+    Job.objects.filter(attempt__run=run["id"]).update(reason=EndReason.TRAINER_CRASHED, message=told)
     RunEvent.objects.create(run_id=run["id"], at=clock.now, kind="bad_outbox_line", message=told)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "web.log").write_text(
@@ -92,7 +92,7 @@ def test_no_secret_is_in_the_bundle(
     assert "an honest line" in texts["logs/web.log"]
     assert json.loads(texts["settings.json"])["secret_key"] == "set"
     assert json.loads(texts["runs.json"])["by_status"] == {"RUNNING": 1}
-    assert json.loads(texts["errors.json"])[0]["reason"] == EndReason.TRAINER_DIED
+    assert json.loads(texts["errors.json"])[0]["reason"] == EndReason.TRAINER_CRASHED
     assert out.stat().st_mode & 0o777 == 0o600
 
 

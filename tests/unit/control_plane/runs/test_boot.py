@@ -67,7 +67,7 @@ def test_a_queued_run_says_what_it_waits_for(alice: Any, node: Any, tick: Any) -
     tick()
     shown = alice.see(run["id"])
     assert stage(shown, "queue")["state"] == "active"
-    assert stage(shown, "queue")["detail"] == shown["waiting_why"] != ""
+    assert stage(shown, "queue")["detail"] == shown["pending_reason"] != ""
 
 
 def test_fetched_bytes_of_the_inputs_are_shown(alice: Any, node: Any, tick: Any) -> None:
@@ -95,7 +95,7 @@ def test_an_engine_that_fails_to_boot_says_so_and_a_failed_attempt_marks_its_sta
     assert engine["detail"] == "boot failed, tried again: rollout-0: it ended with status 1"
     for name in ("controller", "reward", "trainer"):
         machine.exit(machine.job(name), EndReason.STOPPED_BY_USER)
-    machine.exit(machine.job("rollout-0"), EndReason.CONFIG_REFUSED, message="no such model type")
+    machine.exit(machine.job("rollout-0"), EndReason.CONFIG_REJECTED, message="no such model type")
     for _ in range(4):
         machine.beat()
         tick(60)

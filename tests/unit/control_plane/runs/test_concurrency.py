@@ -335,6 +335,6 @@ def test_who_comes_after_retention_is_told_that_the_bytes_are_gone(
             until_it_waits(asking)
         with pytest.raises(Problem) as refusal:
             asking.result(timeout=60)
-    assert refusal.value.code == "freed"
+    assert refusal.value.code == "deleted"
     assert not Run.objects.exists() and not CheckpointAlias.objects.exists()
     assert not store.has_blob(old.tar_sha256)

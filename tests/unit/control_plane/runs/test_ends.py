@@ -55,7 +55,7 @@ def test_force_ends_at_once_and_keeps_the_slots_until_the_jobs_are_dead(
     assert alice.see(waiting["id"])["status"] == "QUEUED", "its slots are not sold before they are free"
     attempt = Attempt.objects.get()
     late = machine.upload_checkpoint(attempt.pk, epoch, step=3)
-    assert (late.status_code, late.json()["code"]) == (409, "fenced")
+    assert (late.status_code, late.json()["code"]) == (409, "stale_epoch")
     machine.beat()  # hears that nothing is wanted any more, and ends its jobs
     machine.beat()  # says so
     assert Lease.objects.filter(released_at=None).count() == 0
@@ -90,7 +90,7 @@ def test_a_loss_that_is_no_longer_allowed_does_not_start(alice: Any, node: Any, 
     row.save()
     tick()
     ended = alice.see(run["id"])
-    assert (ended["status"], ended["reason"]) == ("FAILED", "config_refused")
+    assert (ended["status"], ended["reason"]) == ("FAILED", "config_rejected")
     assert "trainer_code" in ended["reason_message"]
 
 
@@ -103,7 +103,7 @@ def test_a_run_that_finishes_keeps_its_cause_whoever_cancels_or_stops_it(
     machine.beat()
     for verb in ("stop", "cancel", "cancel"):
         asked = alice.post(f"/runs/{run['id']}/{verb}")
-        assert (asked.status_code, asked.json()["status"]) == (202, "FINISHING")
+        assert (asked.status_code, asked.json()["status"]) == (202, "FINALIZING")
         assert (asked.json()["reason"], asked.json()["fault"]) == ("nonfinite_loss", "config")
     assert all(job.grace_seconds <= 5 for job in Job.objects.exclude(state="exited"))
     acts = AuditEntry.objects.filter(action__in=["run.cancel", "run.stop"]).values_list("action", flat=True)
@@ -126,7 +126,7 @@ def test_a_cancel_takes_nothing_from_work_that_is_done(
     machine.beat()
     for _ in range(2):
         asked = alice.post(f"/runs/{run['id']}/cancel")
-        assert (asked.status_code, asked.json()["status"], asked.json()["reason"]) == (202, "FINISHING", "")
+        assert (asked.status_code, asked.json()["status"], asked.json()["reason"]) == (202, "FINALIZING", "")
     assert [event["kind"] for event in alice.events(run["id"])].count("cancel") == 1
     assert all(
         job.stop and job.grace_seconds <= 5 for job in machine.beat().attempts[0].jobs if job.name == "reward"

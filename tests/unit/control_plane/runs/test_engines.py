@@ -98,7 +98,7 @@ def test_a_next_attempt_begins_with_what_is_wanted_or_with_the_specs_number(
     want(alice, run, 1)
     assert alice.see(run["id"])["slots_needed"] == 2
     machine.beat()
-    machine.exit(machine.job("controller"), EndReason.CONTROLLER_DIED, code=1, shipped=10)
+    machine.exit(machine.job("controller"), EndReason.CONTROLLER_CRASHED, code=1, shipped=10)
     for _ in range(3):
         machine.beat()
         machine.ship_all()
@@ -202,5 +202,5 @@ def test_an_engine_does_not_join_where_it_would_keep_a_run_of_its_team_over_the_
     waits = alice.run(name="other", rollout={"engines": 4})
     want(alice, run, 2)
     tick()
-    assert alice.see(waits["id"])["waiting_why"] == "needs 5 slots on one node; 4 of 5 are free on large"
+    assert alice.see(waits["id"])["pending_reason"] == "needs 5 slots on one node; 4 of 5 are free on large"
     assert Job.objects.filter(attempt__run_id=run["id"], kind="rollout").count() == engines

@@ -91,7 +91,7 @@ def test_one_whose_node_is_lost_before_its_last_lines_came_is_tried_again(
     run = start(machine, **SPEC)
     machine.exit(machine.job("controller"), EndReason.COMPLETED, shipped=4)
     machine.beat()
-    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert alice.see(run["id"])["status"] == "FINALIZING"
     Node.objects.update(liveness=Liveness.LOST)
     tick()
     assert alice.see(run["id"])["status"] in ("RECOVERING", "QUEUED")

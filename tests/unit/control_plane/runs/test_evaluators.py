@@ -188,7 +188,7 @@ def test_a_run_that_waits_for_its_teams_limit_does_not_wait_for_one_evaluator_af
     assert Job.objects.filter(evaluates=TASK).count() == 1, "none came for the other run meanwhile"
 
 
-@pytest.mark.parametrize("reason", [EndReason.ROLLOUT_KEPT_DYING, EndReason.MODEL_UNUSABLE, None])
+@pytest.mark.parametrize("reason", [EndReason.ROLLOUT_CRASH_LOOP, EndReason.MODEL_INVALID, None])
 def test_one_that_dies_ends_nothing_and_another_comes_a_few_times(
     alice: Any, evaluated: Any, tick: Any, reason: EndReason | None
 ) -> None:
@@ -218,7 +218,7 @@ def test_the_number_of_engines_changes_without_it(alice: Any, evaluated: Any, ti
 def test_a_next_attempt_has_none_of_the_last_ones(alice: Any, evaluated: Any, tick: Any) -> None:
     machine = evaluated()
     machine.beat()
-    machine.exit(machine.job("controller"), EndReason.CONTROLLER_DIED, code=1, shipped=10)
+    machine.exit(machine.job("controller"), EndReason.CONTROLLER_CRASHED, code=1, shipped=10)
     settle(machine, tick)
     assert alice.see(machine.run["id"])["attempt_number"] == 2
     assert Job.objects.get(evaluates=TASK).state == "exited"

@@ -40,7 +40,7 @@ def bob(person: Any) -> Any:
 def finish(run_id: str, accuracy: float, *, clock: Any, status: RunStatus = RunStatus.SUCCEEDED) -> None:
     """As its node would have brought it to its end."""
     run = Run.objects.get(pk=run_id)
-    for step in (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.FINISHING, status):
+    for step in (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.FINALIZING, status):
         move_run(run, step, now=clock.now)
     run.summary = {"evaluation": {"end": {"accuracy": accuracy, "prompts": 32}}}
     run.save(update_fields=["summary"])

@@ -138,13 +138,13 @@ def test_only_the_lease_of_now_opens_a_secret(kept: Any, node: Any, start: Any) 
     nothing = other.post("/jobs/job_nothing/secrets", '{"epoch": 1}')
     assert (foreign.status_code, nothing.status_code) == (404, 404)
     for epoch in (0, 2):
-        assert ask(machine, "trainer", epoch=epoch).json()["code"] == "fenced"
+        assert ask(machine, "trainer", epoch=epoch).json()["code"] == "stale_epoch"
     assert machine.post(f"/jobs/{machine.job('trainer')}/secrets", "{}").status_code == 422
     assert kept.call("POST", f"/agent/jobs/{machine.job('trainer')}/secrets", {"epoch": 1}).status_code == 401
     kept.post(f"/runs/{run['id']}/stop")
-    assert ask(machine, "trainer").json()["code"] == "fenced", "it is not to be started any more"
+    assert ask(machine, "trainer").json()["code"] == "stale_epoch", "it is not to be started any more"
     assert kept.post(f"/runs/{run['id']}/force-stop").json()["status"] == "STOPPED"
-    assert ask(machine, "trainer").json()["code"] == "fenced"
+    assert ask(machine, "trainer").json()["code"] == "stale_epoch"
     assert not AuditEntry.objects.filter(action="secret.use").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_job_takes_the_value_of_the_moment_and_a_secret_that_is_gone_is_named(
     assert ask(machine, "trainer", incarnation=1).json()["variables"] == {"WANDB_API_KEY": "a rotated value"}
     kept.post("/secrets", {"name": "WANDB", "value": "for something else", "jobs": ["reward"]})
     reply = ask(machine, "trainer")
-    assert (reply.status_code, reply.json()["code"]) == (409, "secret_gone")
+    assert (reply.status_code, reply.json()["code"]) == (409, "secret_missing")
     assert "WANDB, which trainer is to have as WANDB_API_KEY, is not for such jobs" in reply.json()["detail"]
     kept.call("DELETE", "/secrets/WANDB")
     reply = ask(machine, "trainer")
@@ -175,13 +175,13 @@ def test_a_run_whose_secret_is_gone_fails_with_the_cause_and_is_not_tried_again(
     tick()
     machine.beat()
     gone = "the secret WANDB was deleted"
-    machine.exit(machine.job("trainer"), EndReason.SECRET_GONE, code=1, message=gone)
+    machine.exit(machine.job("trainer"), EndReason.SECRET_MISSING, code=1, message=gone)
     for _ in range(3):
         machine.ship_all()
         machine.beat()
         tick()
     ended = kept.see(run["id"])
-    assert (ended["status"], ended["reason"], ended["fault"]) == ("FAILED", "secret_gone", "config")
+    assert (ended["status"], ended["reason"], ended["fault"]) == ("FAILED", "secret_missing", "config")
     assert (ended["reason_message"], ended["attempt_number"]) == (f"trainer: {gone}", 1)
     assert kept.post(f"/runs/{run['id']}/retry").status_code == 201
 
@@ -192,12 +192,12 @@ def test_a_run_with_secrets_goes_to_an_agent_that_knows_of_them(kept: Any, node:
     Node.objects.update(protocol=2)
     run, plain = kept.run(secrets=NAMED, algorithm=WITH_LOSS), kept.run(name="plain")
     tick()
-    assert kept.see(run["id"])["waiting_why"].startswith("needs an agent of a newer version")
+    assert kept.see(run["id"])["pending_reason"].startswith("needs an agent of a newer version")
     assert kept.see(plain["id"])["status"] == "STARTING", "nothing is kept free for what cannot run there"
     planned = kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED, algorithm=WITH_LOSS)}).json()["plan"][
         "placement"
     ]
-    assert planned["starts_now"] is False and "newer version" in planned["why_not"]
+    assert planned["starts_now"] is False and "newer version" in planned["blocked_reason"]
     newer = node("node-2")
     tick()
     assert kept.see(run["id"])["status"] == "STARTING"

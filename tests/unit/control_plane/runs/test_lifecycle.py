@@ -70,7 +70,7 @@ def test_a_completed_run_succeeds_and_gives_its_slots_back(
     machine.beat()
     assert machine.jobs == {}, "acknowledged jobs are forgotten"
     moves = [event["data"]["after"] for event in alice.events(run["id"]) if event["kind"] == "status"]
-    assert moves == ["STARTING", "RUNNING", "FINISHING", "SUCCEEDED"]
+    assert moves == ["STARTING", "RUNNING", "FINALIZING", "SUCCEEDED"]
     assert all(event["message"] for event in alice.events(run["id"])), "an event that says nothing"
 
 
@@ -87,7 +87,7 @@ def test_a_run_leaves_finishing_only_when_its_last_lines_are_read(
     acknowledged = machine.beat().acknowledged
     assert acknowledged == []
     tick()
-    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert alice.see(run["id"])["status"] == "FINALIZING"
     machine.ship_all()
     machine.beat()
     assert alice.see(run["id"])["status"] == "SUCCEEDED"
@@ -106,7 +106,7 @@ def test_after_ten_minutes_the_gap_is_shown_instead(
     machine.beat()
     tick(550)
     machine.beat()
-    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert alice.see(run["id"])["status"] == "FINALIZING"
     tick(100)
     run = alice.see(run["id"])
     assert (run["status"], run["conditions"]) == ("SUCCEEDED", ["GAP"])
@@ -124,7 +124,7 @@ def test_a_run_leaves_finishing_only_when_its_final_checkpoint_is_stored(
         machine.exit(job_id, EndReason.COMPLETED)
     machine.beat()
     tick()
-    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert alice.see(run["id"])["status"] == "FINALIZING"
     assert machine.beat().attempts, "the attempt stays named until its checkpoint is stored"
     assert machine.upload_checkpoint(attempt.pk, attempt.epoch, step=60, final=True).json()["stored"]
     assert alice.see(run["id"])["status"] == "SUCCEEDED"
@@ -178,7 +178,7 @@ def test_a_killed_trainer_gets_a_new_attempt_from_the_last_stored_checkpoint(
     machine.beat()
     run = alice.see(run["id"])
     assert run["status"] == "RECOVERING"
-    assert "killed by signal 9" in run["waiting_why"]
+    assert "killed by signal 9" in run["pending_reason"]
     machine.beat()
     tick()
     tick()
@@ -271,7 +271,7 @@ def test_the_users_own_faults_use_up_the_attempts(alice: Any, node: Any, start: 
         machine.beat()
         tick()
     run = alice.see(run["id"])
-    assert (run["status"], run["reason"], run["fault"]) == ("FAILED", "trainer_died", "user")
+    assert (run["status"], run["reason"], run["fault"]) == ("FAILED", "trainer_crashed", "user")
     assert "out of memory" in run["reason_message"]
     assert run["advice"]
 
@@ -283,7 +283,7 @@ def test_a_cause_that_is_never_retried_fails_the_run_and_stops_its_jobs(
     run = start(machine)
     machine.exit(machine.job("trainer"), EndReason.NONFINITE_LOSS, code=1, message="three steps")
     machine.beat()
-    assert alice.see(run["id"])["status"] == "FINISHING"
+    assert alice.see(run["id"])["status"] == "FINALIZING"
     machine.beat()
     machine.beat()
     tick()
@@ -365,10 +365,10 @@ def test_of_two_runs_with_slots_for_one_the_second_waits_with_a_reason_and_start
     tick()
     second = alice.see(second["id"])
     assert second["status"] == "QUEUED"
-    assert second["waiting_why"] == "needs 2 slots on one node; 0 of 2 are free on node-1"
+    assert second["pending_reason"] == "needs 2 slots on one node; 0 of 2 are free on node-1"
     assert second["queue_position"] == 1
     (entry,) = alice.get("/pool").json()["queue"]
-    assert entry["why"] == second["waiting_why"]
+    assert entry["why"] == second["pending_reason"]
     complete(machine, first, commit_checkpoint)
     tick()
     assert alice.see(second["id"])["status"] == "STARTING"
@@ -382,7 +382,7 @@ def test_a_team_at_its_limit_waits_and_the_limit_is_named(alice: Any, node: Any,
     alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": 1})
     run = alice.run()
     tick()
-    assert "limit is 1 slot," in alice.see(run["id"])["waiting_why"]
+    assert "limit is 1 slot," in alice.see(run["id"])["pending_reason"]
     alice.call("PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": None})
     tick()
     assert alice.see(run["id"])["status"] == "STARTING"
@@ -397,7 +397,7 @@ def test_a_cordoned_node_keeps_its_run_and_gets_no_new_one(
     waiting = alice.run()
     tick()
     assert alice.see(running["id"])["status"] == "RUNNING"
-    assert "node-1 is cordoned" in alice.see(waiting["id"])["waiting_why"]
+    assert "node-1 is cordoned" in alice.see(waiting["id"])["pending_reason"]
     alice.post(f"/pool/nodes/{machine.node_id}/uncordon")
     tick()
     assert alice.see(waiting["id"])["status"] == "STARTING"
@@ -432,7 +432,7 @@ def test_wall_time_stops_a_run_with_a_checkpoint(alice: Any, node: Any, start: A
         machine.beat()
         tick(10)
     run = alice.see(run["id"])
-    assert (run["status"], run["reason"]) == ("STOPPED", "wall_time_over")
+    assert (run["status"], run["reason"]) == ("STOPPED", "wall_time_exceeded")
 
 
 def test_an_engine_that_was_restarted_in_place_does_not_end_the_attempt(
@@ -504,7 +504,7 @@ def test_a_job_that_its_node_no_longer_knows_is_lost(alice: Any, node: Any, star
     machine.beat()
     run = alice.see(run["id"])
     assert run["status"] == "RECOVERING"
-    assert "does not know" in run["waiting_why"]
+    assert "does not know" in run["pending_reason"]
 
 
 @pytest.mark.parametrize("end", ["stop", "cancel", "force-stop", "submit"])

@@ -83,7 +83,7 @@ def test_the_time_of_a_pause_is_not_wall_time_of_the_budget(
     for _ in range(40):
         tick(10)
         machine.beat()
-    assert alice.see(run["id"])["reason"] == "wall_time_over"
+    assert alice.see(run["id"])["reason"] == "wall_time_exceeded"
 
 
 def test_a_queued_run_is_paused_at_once_and_waits_for_nobody(alice: Any, node: Any, tick: Any) -> None:
@@ -162,13 +162,13 @@ def test_a_reward_that_errs_too_often_rests_the_run_with_a_checkpoint_and_its_re
     machine = node()
     run = start(machine)
     said = "4 of 100 completions of the last five minutes got no score"
-    machine.exit(machine.job("reward"), EndReason.REWARD_ERROR_SHARE, code=1, message=said)
+    machine.exit(machine.job("reward"), EndReason.REWARD_ERROR_RATE, code=1, message=said)
     machine.beat()
     assert alice.see(run["id"])["status"] == "PAUSING"
     store_checkpoint(machine, run, commit_checkpoint, step=11)
     end_jobs(machine, tick)
     run = alice.see(run["id"])
-    assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "reward_error_share", "reward")
+    assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "reward_error_rate", "reward")
     assert run["conditions"] == ["NEEDS_ATTENTION"]
     assert said in run["reason_message"] and "step 11" in run["reason_message"] and "resume" in run["advice"]
     alice.post(f"/runs/{run['id']}/resume")

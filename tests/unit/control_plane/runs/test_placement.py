@@ -30,7 +30,9 @@ def test_a_run_is_placed_in_the_pool_that_it_names(alice: Any, node: Any, tick: 
     }  # fmt: skip
     third = alice.run(placement={"pool": "lab"})
     tick()
-    assert alice.see(third["id"])["waiting_why"] == "needs 2 slots on one node; 0 of 2 are free on lab-node"
+    assert (
+        alice.see(third["id"])["pending_reason"] == "needs 2 slots on one node; 0 of 2 are free on lab-node"
+    )
     assert [run["run_id"] for run in alice.get("/pool?pool=lab").json()["queue"]] == [third["id"]]
     assert alice.get("/pool").json()["queue"] == []
 
@@ -42,7 +44,7 @@ def test_quotas_count_each_pool_for_itself(alice: Any, node: Any, tick: Any) -> 
     runs = [alice.run(), alice.run(placement={"pool": "lab"}), alice.run(placement={"pool": "lab"})]
     tick()
     assert [alice.see(run["id"])["status"] for run in runs] == ["STARTING", "STARTING", "QUEUED"]
-    assert "the team's limit is 2 slots" in alice.see(runs[2]["id"])["waiting_why"]
+    assert "the team's limit is 2 slots" in alice.see(runs[2]["id"])["pending_reason"]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,13 @@ def test_a_bf16_run_of_7b_never_lands_on_cpu_slots(alice: Any, node: Any, tick: 
     run = alice.run(**changes)
     tick()
     seen = alice.see(run["id"])
-    assert (seen["status"], seen["waiting_why"]) == (
+    assert (seen["status"], seen["pending_reason"]) == (
         "QUEUED",
         "needs cuda slots; pool default has cpu slots only",
     )
     node("small", device="cuda", slot_memory_bytes=40 * GIB)
     tick()
-    assert "at least 60 GiB; the largest of pool default has 40 GiB" in alice.see(run["id"])["waiting_why"]
+    assert "at least 60 GiB; the largest of pool default has 40 GiB" in alice.see(run["id"])["pending_reason"]
     assert "no_such_gpu" in warnings(alice, **changes)
     large = node("large", device="cuda", slot_memory_bytes=80 * GIB)
     assert not {"no_such_gpu", "no_such_device"} & warnings(alice, **changes)

@@ -59,9 +59,13 @@ def test_two_sides_take_a_slot_each_and_the_second_says_why_it_waits(
     playground = opened(alice, models=[{"checkpoint": checkpoint.pk}, {"base_model": "tiny"}])
     settle(machine, tick)
     first, second = see(alice, playground)["sides"]
-    assert (first["status"], first["ready"], first["waiting_why"]) == ("RUNNING", False, "the engine starts")
+    assert (first["status"], first["ready"], first["pending_reason"]) == (
+        "RUNNING",
+        False,
+        "the engine starts",
+    )
     assert (second["status"], second["ready"]) == ("QUEUED", False)
-    assert "needs 1 slot on" in second["waiting_why"]
+    assert "needs 1 slot on" in second["pending_reason"]
     chats(first["run"])
     first = see(alice, playground)["sides"][0]
     assert (first["ready"], first["model"]["id"]) == (True, checkpoint.pk)

@@ -71,7 +71,7 @@ def test_a_test_goes_to_an_agent_that_knows_its_kind(alice: Any, node: Any, tick
     Node.objects.update(protocol=TESTS_AND_PLAYGROUNDS - 1)
     test = create(alice).json()
     tick()
-    assert alice.see(test["run"])["waiting_why"].startswith("needs an agent of a newer version")
+    assert alice.see(test["run"])["pending_reason"].startswith("needs an agent of a newer version")
 
 
 def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:
@@ -309,7 +309,7 @@ def test_a_run_that_waited_while_the_test_turned_red_does_not_start(
     node()
     tick()
     ended = strict.see(run["id"])
-    assert (ended["status"], ended["reason"]) == ("FAILED", "config_refused")
+    assert (ended["status"], ended["reason"]) == ("FAILED", "config_rejected")
     assert "oolong reward test" in ended["reason_message"]
 
 

@@ -40,7 +40,7 @@ def run(start: Callable[..., Any], node: Callable[..., SimulatedNode]) -> str:
         TrajectoryLine(
             at=1.7e9, step=n, group_id=f"0-{n}-0", prompt="p", answer="a", completion=f"so {n}", reward=n / 4, row=n,
             policy_versions=[n, 2], finish_reason="stop", token_ids=[n, n + 1], logprobs=[-0.5, -0.25],
-            sampled_because=["group"],
+            sample_reasons=["group"],
         )
         for n in range(4)
     ]  # fmt: skip

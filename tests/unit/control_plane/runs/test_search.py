@@ -157,7 +157,7 @@ def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(alice: Any, p
     alice.call("PATCH", f"/run-views/{view['id']}", {"shared": True})
     assert [row["name"] for row in bob.get("/run-views").json()["data"]] == ["good ones"]
     refused = bob.call("DELETE", f"/run-views/{view['id']}")
-    assert (refused.status_code, refused.json()["code"]) == (403, "not_yours")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_owner")
     charlie = person("charlie", team="blue")
     assert charlie.get(f"/run-views/{view['id']}").status_code == 404
     assert alice.post("/run-views", {"name": "good ones", "query": {}}).json()["code"] == "name_taken"

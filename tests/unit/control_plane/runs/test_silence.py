@@ -187,10 +187,10 @@ def test_a_stale_epoch_is_fenced(alice: Any, node: Any, start: Any, tick: Any) -
     other = node("other")
     silence(silent, [other], tick, 120)
     refused = silent.upload_checkpoint(first.pk, first.epoch, step=30)
-    assert (refused.status_code, refused.json()["code"]) == (409, "fenced")
+    assert (refused.status_code, refused.json()["code"]) == (409, "stale_epoch")
     second = Attempt.objects.get(number=2)
     wrong = other.upload_checkpoint(second.pk, 1, step=30)
-    assert (wrong.status_code, wrong.json()["code"]) == (409, "fenced")
+    assert (wrong.status_code, wrong.json()["code"]) == (409, "stale_epoch")
 
 
 def test_a_slot_cannot_be_leased_twice(alice: Any, node: Any, start: Any, clock: Any) -> None:

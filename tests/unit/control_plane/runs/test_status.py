@@ -23,7 +23,7 @@ from control_plane.runs.status import (
 from oolong.contracts.lifecycle import (
     ENDED,
     OUTCOMES,
-    RUN_MOVES,
+    RUN_TRANSITIONS,
     EndReason,
     JobKind,
     JobState,
@@ -53,7 +53,7 @@ def test_every_move_of_the_table_is_allowed_and_every_other_refused(alice: Any) 
         Run.objects.filter(pk=run.pk).update(status=before, reason="")
         run.refresh_from_db()
         events = RunEvent.objects.filter(run=run, kind="status").count()
-        if after in RUN_MOVES[before]:
+        if after in RUN_TRANSITIONS[before]:
             assert move_run(run, after, now=clock.now())
             assert Run.objects.get(pk=run.pk).status == after
             assert RunEvent.objects.filter(run=run, kind="status").count() == events + 1
@@ -72,7 +72,7 @@ def test_a_move_from_a_status_that_somebody_changed_does_nothing(alice: Any) -> 
 
 
 def test_an_ended_run_never_moves() -> None:
-    assert all(not RUN_MOVES[status] for status in ENDED)
+    assert all(not RUN_TRANSITIONS[status] for status in ENDED)
 
 
 def test_an_attempt_works_until_every_job_runs() -> None:
@@ -90,10 +90,10 @@ def test_a_run_is_done_when_trainer_and_controller_completed() -> None:
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("trainer", EndReason.TRAINER_DIED),
-        ("controller", EndReason.CONTROLLER_DIED),
-        ("rollout_1", EndReason.ROLLOUT_KEPT_DYING),
-        ("reward", EndReason.REWARD_SERVICE_KEPT_DYING),
+        ("trainer", EndReason.TRAINER_CRASHED),
+        ("controller", EndReason.CONTROLLER_CRASHED),
+        ("rollout_1", EndReason.ROLLOUT_CRASH_LOOP),
+        ("reward", EndReason.REWARD_SERVICE_CRASH_LOOP),
     ],
 )
 def test_a_job_that_died_names_its_cause(name: str, cause: EndReason) -> None:
@@ -109,10 +109,10 @@ def test_a_job_that_says_why_it_ended_is_believed() -> None:
 
 
 def test_the_job_that_explains_outranks_those_that_died_with_it() -> None:
-    jobs = rl(trainer={**EXITED, "exit_code": 1}, rollout_0={**EXITED, "reason": EndReason.MODEL_UNUSABLE})
+    jobs = rl(trainer={**EXITED, "exit_code": 1}, rollout_0={**EXITED, "reason": EndReason.MODEL_INVALID})
     verdict = judge("rl", jobs)
     assert isinstance(verdict, Broken)
-    assert verdict.cause == EndReason.MODEL_UNUSABLE
+    assert verdict.cause == EndReason.MODEL_INVALID
 
 
 def test_a_job_ended_by_its_node_without_being_asked_is_no_fault_of_the_user() -> None:
@@ -122,7 +122,7 @@ def test_a_job_ended_by_its_node_without_being_asked_is_no_fault_of_the_user() -
 
 
 def test_only_the_users_own_faults_count_against_max_attempts() -> None:
-    user, infra = EndReason.TRAINER_DIED, EndReason.NODE_LOST
+    user, infra = EndReason.TRAINER_CRASHED, EndReason.NODE_LOST
     assert retry_follows(user, lost_before=[infra] * 5, max_attempts=2)
     assert not retry_follows(user, lost_before=[infra, user], max_attempts=2)
     assert retry_follows(infra, lost_before=[user] * 5, max_attempts=1)

@@ -282,13 +282,13 @@ def test_a_cancelled_sweep_cancels_each_run_once_and_leaves_what_finishes(
     machine.beat()
     machine.beat()
     done, going = Run.objects.order_by("pk")
-    Run.objects.filter(pk=done.pk).update(status=RunStatus.FINISHING)
+    Run.objects.filter(pk=done.pk).update(status=RunStatus.FINALIZING)
     alice.post(f"/sweeps/{made['id']}/cancel")
     for _ in range(3):
         advance(clock)
     done.refresh_from_db()
     going.refresh_from_db()
-    assert (done.status, done.reason) == ("FINISHING", "")
+    assert (done.status, done.reason) == ("FINALIZING", "")
     assert (going.status, going.reason) == ("STOPPING", "cancelled_by_user")
     assert list(AuditEntry.objects.filter(action="run.cancel").values_list("target_id", flat=True)) == [
         going.pk

@@ -306,6 +306,6 @@ def test_without_a_sandbox_the_worker_refuses_an_uploaded_workflow_with_the_way_
     monkeypatch.setattr(worker_door, "read_arguments", lambda _: job)
     assert worker_door.main() == 1
     result = msgspec.json.decode((tmp_path / "result.json").read_bytes())
-    assert result["reason"] == "config_refused"
+    assert result["reason"] == "config_rejected"
     assert "no user namespace" in result["message"]
     assert "Type: sysctl -w user.max_user_namespaces=10000" in result["message"]

@@ -34,4 +34,4 @@ ENV PATH=/app/.venv/bin:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin \
 USER 10001:10001
 VOLUME /var/lib/oolong-agent
 # Process 1 restarts the agent under its running jobs; on SIGTERM it lets the jobs write their checkpoints.
-CMD ["sh", "-c", "exec python -m gpu_agents.agent.node_init --data-dir /var/lib/oolong-agent --grace 45 -- python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --enrol-token-file /run/secrets/enrol_token --node-python /opt/node/bin/python --device cuda"]
+CMD ["sh", "-c", "exec python -m gpu_agents.agent.node_init --data-dir /var/lib/oolong-agent --grace 45 -- python -m gpu_agents.agent run --server \"$OOLONG_SERVER\" --data-dir /var/lib/oolong-agent --join-token-file /run/secrets/join_token --node-python /opt/node/bin/python --device cuda"]

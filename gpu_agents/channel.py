@@ -1,4 +1,4 @@
-"""msgpack over HTTP as the rollout processes speak it: one POST per verb, a bearer token, `Refused` for a no."""
+"""msgpack over HTTP as the rollout processes speak it: one POST per verb, a bearer token, `ErrorReply` for a no."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from oolong.contracts.rollout import Message, Refused
+from oolong.contracts.rollout import ErrorReply, Message
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ class PeerGone(ConnectionError):
 
 
 class CallRefused(Exception):
-    """The peer answered with Refused."""
+    """The peer answered with ErrorReply."""
 
-    def __init__(self, verb: str, refused: Refused) -> None:
+    def __init__(self, verb: str, refused: ErrorReply) -> None:
         super().__init__(f"{verb}: {refused.code}: {refused.message}")
         self.code = refused.code
 
@@ -86,20 +86,20 @@ class Peer:
         await self._http.close()
 
 
-def _refusal(status: int, content: bytes) -> Refused:
+def _refusal(status: int, content: bytes) -> ErrorReply:
     try:
-        return msgspec.msgpack.decode(content, type=Refused)
+        return msgspec.msgpack.decode(content, type=ErrorReply)
     except msgspec.DecodeError:
-        return Refused(code=f"http_{status}", message=content[:300].decode(errors="replace"))
+        return ErrorReply(code=f"http_{status}", message=content[:300].decode(errors="replace"))
 
 
 class Refuse(Exception):
-    """Raised by a handler: answer with this status and Refused."""
+    """Raised by a handler: answer with this status and ErrorReply."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.refused = Refused(code=code, message=message)
+        self.refused = ErrorReply(code=code, message=message)
 
 
 def has_token(header: str, token: str) -> bool:
@@ -123,12 +123,12 @@ class Door:
         async def answer(call: web.Request) -> web.Response:
             if not has_token(call.headers.get("Authorization", ""), self._token):
                 return _answer(
-                    401, Refused(code="unauthorised", message="the attempt's token is missing or wrong")
+                    401, ErrorReply(code="unauthorized", message="the attempt's token is missing or wrong")
                 )
             try:
                 asked = decoder.decode(await call.read())
             except (msgspec.DecodeError, RecursionError) as error:  # RecursionError: it is nested too deeply
-                return _answer(400, Refused(code="malformed", message=f"/{name}: {error}"))
+                return _answer(400, ErrorReply(code="malformed", message=f"/{name}: {error}"))
             try:
                 return _answer(200, await handler(asked))
             except Refuse as refuse:

@@ -78,7 +78,7 @@ async def _serve(settings: AgentSettings) -> None:
     backoff = Backoff(first=0.5, most=10.0)
     while True:
         try:
-            node = await enrol(settings)
+            node = await enroll(settings)
             break
         except Unreachable as error:
             wait = backoff.failed(error.retry_after)
@@ -94,9 +94,9 @@ def _end_jobs(data: DataDirectory, grace_seconds: float) -> int:
 
 
 def _settings(options: argparse.Namespace) -> AgentSettings:
-    token = options.enrol_token or ""
-    if options.enrol_token_file and not DataDirectory(options.data_dir.resolve()).node.exists():
-        token = options.enrol_token_file.read_text().strip()
+    token = options.join_token or ""
+    if options.join_token_file and not DataDirectory(options.data_dir.resolve()).node.exists():
+        token = options.join_token_file.read_text().strip()
     return AgentSettings(
         server=check_server_url(options.server),
         data_directory=options.data_dir.resolve(),
@@ -105,7 +105,7 @@ def _settings(options: argparse.Namespace) -> AgentSettings:
         device=options.device,
         slots=options.slots,
         slots_per_gpu=options.slots_per_gpu,
-        enrol_token=token,
+        join_token=token,
         cache_limit_bytes=int(options.cache_limit_gb * 1024**3),
         hub_hosts=tuple(options.hub_host),
         model_roots=tuple(options.model_root),
@@ -141,8 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--node-python", required=True, help="python of the node environment (torch, sglang)")
     token = run.add_mutually_exclusive_group()
-    token.add_argument("--enrol-token", help="single-use enrolment token; needed the first time only")
-    token.add_argument("--enrol-token-file", type=Path, help="file that holds it")
+    token.add_argument("--join-token", help="single-use join token; needed the first time only")
+    token.add_argument("--join-token-file", type=Path, help="file that holds it")
     run.add_argument(
         "--name", default=socket.gethostname(), help="name of the node in the pool (default: host name)"
     )

@@ -12,16 +12,16 @@ import msgspec
 
 from gpu_agents.agent.settings import check_server_url
 from oolong.contracts.agent import (
-    EnrolReply,
-    EnrolRequest,
+    ChunkReply,
+    EnrollReply,
+    EnrollRequest,
     HeartbeatReply,
     HeartbeatRequest,
     Piece,
-    PieceReply,
     SecretsReply,
     SecretsRequest,
-    ShipmentHead,
-    ShipmentReply,
+    TelemetryBatchHead,
+    TelemetryBatchReply,
     UploadReply,
 )
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
@@ -76,8 +76,8 @@ class AgentApi:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def enrol(self, request: EnrolRequest) -> EnrolReply:
-        return await self._json("enrol", request, EnrolReply)
+    async def enroll(self, request: EnrollRequest) -> EnrollReply:
+        return await self._json("enroll", request, EnrollReply)
 
     async def heartbeat(
         self, request: HeartbeatRequest, *, wait_seconds: float = 0.0, revision: int = -1
@@ -101,16 +101,16 @@ class AgentApi:
         """Variable -> value, for the one incarnation that is about to start."""
         return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables
 
-    async def ship(self, pieces: list[Piece], data: list[bytes]) -> list[PieceReply]:
+    async def ship(self, pieces: list[Piece], data: list[bytes]) -> list[ChunkReply]:
         """Bytes of several files in one request; the answer to each."""
-        head = msgspec.json.encode(ShipmentHead(pieces=pieces))
+        head = msgspec.json.encode(TelemetryBatchHead(pieces=pieces))
         request = self._http.build_request(
             "POST",
             "shipments",
             content=b"".join([head, b"\n", *data]),
             headers={"Content-Type": "application/octet-stream"},
         )
-        replies = _decode((await self._send(request)).content, ShipmentReply).pieces
+        replies = _decode((await self._send(request)).content, TelemetryBatchReply).pieces
         if len(replies) != len(pieces):
             raise Unreachable(f"shipments: {len(replies)} answers to {len(pieces)} pieces")
         return replies

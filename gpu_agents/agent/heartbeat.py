@@ -141,7 +141,7 @@ def _advice(error: Exception, data: DataDirectory) -> str:
     if isinstance(error, Refused) and error.status in (401, 403):
         return (
             f"; the control plane does not know this node's credential (any more): stop the agent, remove {data.node}, "
-            "and enrol again with a new token"
+            "and enroll again with a new token"
         )
     return ""
 

@@ -11,36 +11,36 @@ from gpu_agents.agent.inventory import take_inventory
 from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.records import Node, read_json, write_json
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from oolong.contracts.agent import PROTOCOL, EnrolRequest, Inventory
+from oolong.contracts.agent import PROTOCOL, EnrollRequest, Inventory
 
 REASON_CHARACTERS = 400
 OTHER_PROTOCOL = frozenset({"agent_too_old", "agent_too_new"})
 
 
-class EnrolmentError(Exception):
+class EnrollmentError(Exception):
     """This node has no credential and got none; the message says what to do."""
 
 
-async def enrol(settings: AgentSettings) -> Node:
+async def enroll(settings: AgentSettings) -> Node:
     """The node's identity: kept in node.json, or got once with the single-use token."""
     data = DataDirectory(settings.data_directory)
     if data.node.exists():
         return read_json(data.node, Node)
-    if not settings.enrol_token:
-        raise EnrolmentError(
-            f"{data.node} does not exist, so this node must be enrolled first: pass --enrol-token with a token from "
-            "the pool page (or --enrol-token-file)"
+    if not settings.join_token:
+        raise EnrollmentError(
+            f"{data.node} does not exist, so this node must be enrolled first: pass --join-token with a token from "
+            "the pool page (or --join-token-file)"
         )
-    api = AgentApi(settings.server, settings.enrol_token)
+    api = AgentApi(settings.server, settings.join_token)
     try:
-        reply = await api.enrol(
-            EnrolRequest(name=settings.name, inventory=inventory_of(settings), protocol=PROTOCOL)
+        reply = await api.enroll(
+            EnrollRequest(name=settings.name, inventory=inventory_of(settings), protocol=PROTOCOL)
         )
     except Refused as refusal:
         if refusal.code in OTHER_PROTOCOL:
-            raise EnrolmentError(str(refusal)) from refusal
-        raise EnrolmentError(
-            f"the control plane refused the enrolment token ({refusal}); a token works once, get a new one"
+            raise EnrollmentError(str(refusal)) from refusal
+        raise EnrollmentError(
+            f"the control plane refused the join token ({refusal}); a token works once, get a new one"
         ) from refusal
     finally:
         await api.close()

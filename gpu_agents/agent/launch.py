@@ -26,7 +26,7 @@ from oolong import cuda_host
 from oolong.contracts.agent import DesiredAttempt, JobIsolation
 from oolong.contracts.attempt import ATTEMPT_FILE, EXIT_FILE, JOB_FILE, AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.live_changes import LIVE_FILE, LiveSettings
+from oolong.contracts.runtime_overrides import LIVE_FILE, RuntimeOverrides
 from oolong.gpu_slots import visible_devices
 
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
@@ -156,7 +156,7 @@ def write_live(data: DataDirectory, attempt: DesiredAttempt) -> None:
     if attempt.live.revision == 0 or not (directory / ATTEMPT_FILE).exists():
         return
     path = directory / LIVE_FILE
-    if not path.exists() or msgspec.json.decode(path.read_bytes(), type=LiveSettings) != attempt.live:
+    if not path.exists() or msgspec.json.decode(path.read_bytes(), type=RuntimeOverrides) != attempt.live:
         write_json(path, attempt.live, group=_group_of(directory))
 
 

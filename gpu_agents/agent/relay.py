@@ -75,7 +75,7 @@ class RelayClient:
     def __init__(
         self, server: str, credential: str, attempts: Callable[[], Sequence[DesiredAttempt]]
     ) -> None:
-        self._url = "ws" + server.removeprefix("http") + "/ws/v1/relay"
+        self._url = "ws" + server.removeprefix("http") + "/ws/v1/tunnel"
         self._credential = credential
         self._attempts = attempts
         self._backoff = Backoff(first=0.5, most=15.0)

@@ -19,7 +19,7 @@ class AgentSettings:
     device: str = "cpu"  # cpu | cuda
     slots: int = 0  # CPU slots; 0: one per core
     slots_per_gpu: int = 1  # above 1, trainer and engines of a run may share a GPU
-    enrol_token: str = ""  # single use; needed until node.json exists
+    join_token: str = ""  # single use; needed until node.json exists
     cache_limit_bytes: int = 50 * 1024**3
     kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
     hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same

@@ -33,8 +33,7 @@ from oolong.contracts.agent import (
     SHIPMENT_PIECES,
     OutboxOffset,
     Piece,
-    PieceReply,
-    ShipmentHead,
+    TelemetryBatchHead,
 )
 from oolong.contracts.attempt import LOG_FILE
 
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 OUTBOX_CHUNK_BYTES = LONGEST_LINE
 LOG_CHUNK_BYTES = 256 * 1024
 CONCURRENT_SHIPMENTS = 4  # of outboxes, and as many of logs
-EMPTY_HEAD_BYTES = len(msgspec.json.encode(ShipmentHead(pieces=[])) + b"\n")
+EMPTY_HEAD_BYTES = len(msgspec.json.encode(TelemetryBatchHead(pieces=[])) + b"\n")
 REFUSED_RETRY_SECONDS = 30.0
 BROKEN_RETRY_SECONDS = 5.0  # after an error of the server that concerned this file alone
 
@@ -118,7 +117,7 @@ class Shipment:
             job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk), skipped=skipped
         )
         size = self.size + len(msgspec.json.encode(piece)) + len(",") + len(chunk)
-        if self.chunks and (len(self.chunks) == SHIPMENT_PIECES or size > SHIPMENT_BYTES):
+        if self.chunks and (len(self.chunks) == BATCH_CHUNKS or size > BATCH_BYTES):
             return False
         self.chunks.append((stream, piece, chunk))
         self.size = size
@@ -260,7 +259,7 @@ class Shipper:
         for stream in streams:
             stream.alone = True
 
-    def _take(self, stream: Stream, chunk: bytes, reply: PieceReply) -> None:
+    def _take(self, stream: Stream, chunk: bytes, reply: ChunkReply) -> None:
         """The answer to one piece: what is wrong with one file holds up no other."""
         if reply.status not in (200, 409):
             why = f"{reply.status} {reply.code}: {reply.detail}"

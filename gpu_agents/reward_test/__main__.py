@@ -28,10 +28,10 @@ from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RewardTestSection
+from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import Outbox, Progress, Summary
-from oolong.contracts.user_source import SAMPLES
+from oolong.contracts.user_code import SAMPLES
 
 log = logging.getLogger(__name__)
 

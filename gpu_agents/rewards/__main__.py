@@ -21,7 +21,7 @@ from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
 from oolong.contracts.telemetry import Outbox
-from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
+from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
 from oolong.sandbox import SandboxRefused
 
 log = logging.getLogger(__name__)

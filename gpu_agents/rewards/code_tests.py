@@ -2,7 +2,7 @@
 
 The tests run in one sandbox per completion, forked from a process that has never seen its code. Only inputs go in;
 what a program printed or returned comes out and is compared here. The one exception are asserts: they run beside
-the code that they check, which can forge them, so their scores are marked weak.
+the code that they check, which can forge them, so their scores are marked forgeable.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ class CodeTests:
         task = read_task(completion.answer, row=completion.row)
         source = completion.text if self._extract == "whole" else extract_code(completion.text)
         if not source.strip() or "\0" in source:
-            return Score(value=0.0, verdict=NO_CODE, weak=task.kind == "asserts")
+            return Score(value=0.0, verdict=NO_CODE, forgeable=task.kind == "asserts")
         verdict = await self._judge(task, source)
         value = verdict.passed / verdict.total if self._share else float(verdict.passed == verdict.total)
-        return Score(value=value, verdict=verdict.word, weak=task.kind == "asserts")
+        return Score(value=value, verdict=verdict.word, forgeable=task.kind == "asserts")
 
     async def _judge(self, task: CodeTask, source: str) -> Verdict:
         nonce = secrets.token_hex(16)

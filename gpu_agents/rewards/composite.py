@@ -66,7 +66,7 @@ class Composite:
                 for part, score in zip(self._parts, scores, strict=True)
                 if score.verdict
             ),
-            weak=any(score.weak for score in scores),
+            forgeable=any(score.forgeable for score in scores),
         )
 
     async def close(self) -> None:

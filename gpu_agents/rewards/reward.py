@@ -28,7 +28,7 @@ class Score:
     value: float
     parts: dict[str, float] = field(default_factory=dict)  # each part's own score, before its weight
     verdict: str = ""  # one word of the function's own: exact, wrong_answer, time_limit ...
-    weak: bool = False  # the completion could have forged it (see the code reward's asserts)
+    forgeable: bool = False  # the completion could have forged it (see the code reward's asserts)
 
 
 class InvalidOptions(ValueError):

@@ -62,7 +62,7 @@ class ScoreCounts:
     retried: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     parts: dict[str, PartCount] = field(default_factory=dict)  # by label
-    weak: int = 0
+    forgeable: int = 0
     executed: int = 0
     seconds: float = 0.0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))  # newest last
@@ -134,7 +134,7 @@ class RewardService:
             return self._error("verifier_error", str(error), started)
         seconds = time.monotonic() - started
         self.counts.scored += 1
-        self.counts.weak += score.weak
+        self.counts.forgeable += score.forgeable
         self.counts.seconds += seconds
         self.counts.latencies.append(seconds)
         if score.verdict:
@@ -147,7 +147,7 @@ class RewardService:
             score=score.value,
             parts=score.parts,
             verdict=score.verdict,
-            weak=score.weak,
+            forgeable=score.forgeable,
             seconds=seconds,
         )
 
@@ -229,7 +229,7 @@ class RewardService:
             "parts": {
                 label: {"scored": part.scored, "mean": part.mean} for label, part in counts.parts.items()
             },
-            "weak": counts.weak,
+            "forgeable": counts.forgeable,
             "seconds": counts.seconds,
             "executed": counts.executed,
         }

@@ -8,7 +8,7 @@ from typing import Any
 from gpu_agents.job import Job
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
-from oolong.contracts.telemetry import Document, Outbox, Points, Summary
+from oolong.contracts.telemetry import Outbox, Points, StateSnapshot, Summary
 
 DOCUMENT = "reward_service"
 
@@ -44,7 +44,7 @@ class RewardTelemetry:
 
     def _write_document(self) -> None:
         value = {"capabilities": self._capabilities, **self._service.document()}
-        self._outbox.write(Document(name=DOCUMENT, value=value))
+        self._outbox.write(StateSnapshot(name=DOCUMENT, value=value))
 
 
 def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
@@ -61,7 +61,7 @@ def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
     if counts.latencies:
         values["reward/latency_p50_seconds"] = percentile(list(counts.latencies), 0.5)
         values["reward/latency_p95_seconds"] = percentile(list(counts.latencies), 0.95)
-        values["reward/forgeable_frac"] = counts.weak / counts.scored
+        values["reward/forgeable_frac"] = counts.forgeable / counts.scored
     return values
 
 

@@ -1,4 +1,4 @@
-"""One-time steps between the stores and the control plane: database, migrations, first team, enrolment."""
+"""One-time steps between the stores and the control plane: database, migrations, first team, enrollment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from local_stack.configuration import StackConfiguration, child_environment, clu
 from local_stack.errors import StackError
 from local_stack.files import write_atomically
 from local_stack.places import Places
-from local_stack.services import enrol_token_file
+from local_stack.services import join_token_file
 
 
 def django(places: Places, variables: Mapping[str, str], *words: str, timeout_seconds: float = 300) -> str:
@@ -41,12 +41,12 @@ def prepare_database(places: Places, configuration: StackConfiguration, variable
     django(places, variables, "init_embedded")
 
 
-def prepare_enrolment(places: Places, variables: Mapping[str, str]) -> None:
+def prepare_enrollment(places: Places, variables: Mapping[str, str]) -> None:
     """Give this machine's agent a single-use token unless it has enrolled already."""
-    token_file = enrol_token_file(places)
+    token_file = join_token_file(places)
     if (places.agent_data / "node.json").exists():
         token_file.unlink(missing_ok=True)
         return
-    token = django(places, variables, "enrolment_token").strip().splitlines()[-1].strip()
+    token = django(places, variables, "join_token").strip().splitlines()[-1].strip()
     os.umask(0o077)
     write_atomically(token_file, token + "\n", mode=0o600)

@@ -290,7 +290,7 @@ def _screenshots(places: Places, rest: list[str]) -> int:
 
 # Django's commands that people type: without a database they would wait long and end in a traceback.
 NEED_THE_DATABASE = frozenset(
-    {"create_token", "login_link", "enrolment_token", "pool", "dbshell", "backup", "restore", "verify"}
+    {"create_token", "login_link", "join_token", "pool", "dbshell", "backup", "restore", "verify"}
 )
 
 

@@ -226,7 +226,7 @@ def keeper_of(places: Places) -> Keeper:
         CONTROL_PLANE: lambda: bootstrap.prepare_database(places, chosen, variables)
     }
     if chosen.agent:
-        before_stage[NODE] = lambda: bootstrap.prepare_enrolment(places, variables)
+        before_stage[NODE] = lambda: bootstrap.prepare_enrollment(places, variables)
     return Keeper(places, services_of(places, chosen, variables), before_stage=before_stage)
 
 

@@ -145,7 +145,7 @@ def services_of(
 
 def agent_arguments(places: Places, configuration: StackConfiguration) -> list[str]:
     words = ["-m", "gpu_agents.agent", "run", "--server", configuration.url]
-    words += ["--data-dir", str(places.agent_data), "--enrol-token-file", str(enrol_token_file(places))]
+    words += ["--data-dir", str(places.agent_data), "--join-token-file", str(join_token_file(places))]
     words += ["--name", socket.gethostname(), "--device", configuration.device]
     if configuration.device == "cpu":
         words += ["--slots", str(configuration.slots)]
@@ -154,8 +154,8 @@ def agent_arguments(places: Places, configuration: StackConfiguration) -> list[s
     return [*words, "--node-python", configuration.node_python]
 
 
-def enrol_token_file(places: Places) -> Path:
-    return places.agent_data / "enrol-token"
+def join_token_file(places: Places) -> Path:
+    return places.agent_data / "enroll-token"
 
 
 def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -186,7 +186,7 @@ def _trajectory(sampler: Sampler, member: Sampled, row: CanonicalRow, version: i
     )
     length = len(member.token_ids)
     return Trajectory(
-        token_ids=member.token_ids, loss_mask=[1] * length, behaviour_logprobs=member.logprobs,
+        token_ids=member.token_ids, loss_mask=[1] * length, behavior_logprobs=member.logprobs,
         policy_versions=[version] * length, finish_reason=finish, reward=score, score=score,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ TABS = ["trajectories", "logs", "events", "jobs", "checkpoints", "results", "spe
 @pytest.fixture(scope="module")
 def long_run(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A run that goes on for longer than these tests; another has ended and a third waits."""
-    node = ScriptedNode(plane.url, plane.manage("enrolment_token").splitlines()[-1], step_seconds=0.4)
+    node = ScriptedNode(plane.url, plane.manage("join_token").splitlines()[-1], step_seconds=0.4)
     node.start()
     try:
         yield submit_runs(plane, tmp_path_factory.mktemp("models"), long_steps=100_000)

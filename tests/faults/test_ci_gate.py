@@ -101,7 +101,7 @@ class WideNode(Node):
 def node(pool: Pool) -> Node:  # noqa: F811
     node = WideNode(pool.folder, "wide")
     pool.nodes.append(node)
-    node.start(pool.plane.url, pool.client.pool.enrolment_token().token)
+    node.start(pool.plane.url, pool.client.pool.join_token().token)
     until(lambda: pool.client.pool.get().nodes, said=pool.said)
     return node
 

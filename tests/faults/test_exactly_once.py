@@ -32,7 +32,7 @@ def test_the_database_equals_the_outbox_after_kills_of_agent_web_and_worker(stac
         stack.start(name)
     stack.wait_for_web()
     stack.start("agent")
-    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrolment")
+    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrollment")
     run_id = submit(stack, steps=STEPS, pause_seconds=0.005)
     follower = Follower(url=f"ws://127.0.0.1:{stack.port}/ws/v1", token=stack.token, topic=f"run:{run_id}")
     follower.start()

@@ -84,8 +84,8 @@ CHEATS = {
 async def test_cheats_earn_nothing(sandboxes: Sandboxes, cheat: str, answer: Any) -> None:
     if (cheat, answer) == ("always_equal", ASSERTS):
         score = await judge(sandboxes, CHEATS[cheat], answer)
-        assert (score.value, score.weak) == (1.0, True), (
-            "asserts believe the object; that is why they are weak"
+        assert (score.value, score.forgeable) == (1.0, True), (
+            "asserts believe the object; that is why they are forgeable"
         )
         return
     assert (await judge(sandboxes, CHEATS[cheat], answer)).value == 0.0

@@ -113,10 +113,10 @@ class ControlPlane:
 
     def start_agent(self, *, node_python: Path, slots: int) -> None:
         """A real agent for this machine with `slots` CPU slots."""
-        token = self.folder / "enrol-token"
-        token.write_text(self.manage("enrolment_token").splitlines()[-1])
+        token = self.folder / "enroll-token"
+        token.write_text(self.manage("join_token").splitlines()[-1])
         words = ["-m", "gpu_agents.agent", "run", "--server", self.url, "--data-dir", str(self.agent_data)]
-        words += ["--enrol-token-file", str(token), "--name", "this-machine", "--slots", str(slots)]
+        words += ["--join-token-file", str(token), "--name", "this-machine", "--slots", str(slots)]
         words += ["--device", "cpu", "--node-python", str(node_python)]
         environment = {name: value for name, value in self.environment().items() if name not in SECRETS}
         self._start("agent", words, environment)

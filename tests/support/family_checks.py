@@ -90,7 +90,7 @@ def recorded_group(rng: torch.Generator, number: int) -> Group:
         tokens = torch.randint(256, (20 + 9 * member,), generator=rng).tolist()
         trajectories.append(
             Trajectory(
-                token_ids=tokens, loss_mask=[1] * len(tokens), behaviour_logprobs=[-5.5] * len(tokens),
+                token_ids=tokens, loss_mask=[1] * len(tokens), behavior_logprobs=[-5.5] * len(tokens),
                 policy_versions=[0] * len(tokens), finish_reason="stop", reward=float(member), score=float(member),
             )
         )  # fmt: skip

@@ -45,7 +45,7 @@ def apart() -> str:
             IF TG_OP = 'INSERT' THEN
                 NEW.next_port := {first_of_session()} + {OF_A_NODE} * nextval('nodes_of_tests');
             ELSIF NEW.next_port NOT BETWEEN OLD.next_port AND OLD.next_port + {OF_A_NODE} THEN
-                NEW.next_port := OLD.next_port;  -- who enrols it writes once more what it drew
+                NEW.next_port := OLD.next_port;  -- who enrolls it writes once more what it drew
             END IF;
             RETURN NEW;
         END $$;

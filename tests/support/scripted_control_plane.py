@@ -18,25 +18,25 @@ import msgspec
 from aiohttp import web
 
 from oolong.contracts.agent import (
-    SHIPMENT_BYTES,
-    SHIPMENT_PIECES,
+    BATCH_BYTES,
+    BATCH_CHUNKS,
+    ChunkReply,
     DesiredAttempt,
-    EnrolReply,
-    EnrolRequest,
+    EnrollReply,
+    EnrollRequest,
     HeartbeatReply,
     HeartbeatRequest,
     ObservedJob,
     Piece,
-    PieceReply,
     SecretsReply,
     SecretsRequest,
-    ShipmentHead,
-    ShipmentReply,
+    TelemetryBatchHead,
+    TelemetryBatchReply,
     UploadReply,
 )
 from oolong.contracts.lifecycle import JobState
 
-ENROLMENT_TOKEN = "enrol-once"
+JOIN_TOKEN = "enroll-once"
 CREDENTIAL = "credential-of-the-node"
 
 
@@ -65,14 +65,14 @@ class ScriptedControlPlane:
     acknowledges: bool = True
     orphan_ttl_seconds: float = 600.0
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)  # job -> variable -> value
-    refused: dict[str, PieceReply] = field(default_factory=dict)  # what pieces of a job are answered
+    refused: dict[str, ChunkReply] = field(default_factory=dict)  # what pieces of a job are answered
     poison: set[str] = field(default_factory=set)  # jobs: a body with a piece of one is refused as a whole
     holds_logs: bool = False  # the answer to bodies with logs waits as long as this is so
     holds_heartbeats: bool = False  # one that waits for news is answered by news alone, not by time
     revoked: bool = False  # the node's credential
     fenced: set[str] = field(default_factory=set)  # attempts whose epoch is old
 
-    enrolled: list[EnrolRequest] = field(default_factory=list)
+    enrolled: list[EnrollRequest] = field(default_factory=list)
     heartbeats: list[HeartbeatRequest] = field(default_factory=list)
     held: int = 0  # heartbeats that wait for news now
     files: dict[tuple[str, str], bytearray] = field(
@@ -115,7 +115,7 @@ class ScriptedControlPlane:
         async def main() -> None:
             app = web.Application(client_max_size=64 * 1024**2, middlewares=[self._script])
             base = "/api/v1/agent"
-            app.router.add_post(f"{base}/enrol", self._enrol)
+            app.router.add_post(f"{base}/enroll", self._enroll)
             app.router.add_post(f"{base}/heartbeat", self._heartbeat)
             app.router.add_get(f"{base}/artifacts/{{sha256}}", self._artifact)
             app.router.add_post(f"{base}/jobs/{{job}}/secrets", self._secrets)
@@ -154,7 +154,7 @@ class ScriptedControlPlane:
         if self.away or (fault is not None and fault.kind == "refuse"):
             self.requests.append(f"{request.method} {request.path} 503")
             return web.json_response({"code": "unavailable", "detail": "away"}, status=503)
-        expected = ENROLMENT_TOKEN if request.path.endswith("/enrol") else CREDENTIAL
+        expected = JOIN_TOKEN if request.path.endswith("/enroll") else CREDENTIAL
         if request.headers.get("Authorization") != f"Bearer {expected}":
             return _problem(401, "not_authenticated")
         if self.revoked and expected == CREDENTIAL:
@@ -177,10 +177,10 @@ class ScriptedControlPlane:
 
     # --- the API
 
-    async def _enrol(self, request: web.Request) -> web.Response:
-        self.enrolled.append(msgspec.json.decode(await request.read(), type=EnrolRequest))
+    async def _enroll(self, request: web.Request) -> web.Response:
+        self.enrolled.append(msgspec.json.decode(await request.read(), type=EnrollRequest))
         return _json(
-            EnrolReply(node_id="node_1", credential=CREDENTIAL, orphan_ttl_seconds=self.orphan_ttl_seconds)
+            EnrollReply(node_id="node_1", credential=CREDENTIAL, orphan_ttl_seconds=self.orphan_ttl_seconds)
         )
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
@@ -238,8 +238,8 @@ class ScriptedControlPlane:
 
     async def _shipments(self, request: web.Request) -> web.Response:
         head, _, rest = (await request.read()).partition(b"\n")
-        pieces = msgspec.json.decode(head, type=ShipmentHead).pieces
-        assert 0 < len(pieces) <= SHIPMENT_PIECES and len(rest) <= SHIPMENT_BYTES
+        pieces = msgspec.json.decode(head, type=TelemetryBatchHead).pieces
+        assert 0 < len(pieces) <= BATCH_CHUNKS and len(rest) <= BATCH_BYTES
         assert len({(piece.job_id, piece.file) for piece in pieces}) == len(pieces)
         of_logs = [piece.file.startswith("output.log#") for piece in pieces]
         assert all(of_logs) or not any(of_logs)
@@ -253,7 +253,7 @@ class ScriptedControlPlane:
             body, rest = rest[: piece.bytes], rest[piece.bytes :]
             replies.append(self._append(piece, body))
         assert rest == b""
-        return _json(ShipmentReply(pieces=replies))
+        return _json(TelemetryBatchReply(pieces=replies))
 
     def _append(self, piece: Piece, body: bytes) -> PieceReply:
         assert len(body) == piece.bytes and (piece.bytes > 0) != (piece.skipped > 0)
@@ -267,7 +267,7 @@ class ScriptedControlPlane:
             return refusal
         content = self.files.setdefault((piece.job_id, piece.file), bytearray())
         if piece.offset != len(content):
-            return PieceReply(status=409, offset=len(content))
+            return ChunkReply(status=409, offset=len(content))
         content += body
         self.chunks.append(piece.bytes)
         return PieceReply(status=200, offset=len(content))

@@ -1,4 +1,4 @@
-"""A node without jobs: it enrols, takes attempts and ships SYNTHETIC telemetry through the real agent API.
+"""A node without jobs: it enrolls, takes attempts and ships SYNTHETIC telemetry through the real agent API.
 
 For looking at pages and for tests of pages, where a real run would take minutes. Nothing it ships was measured;
 its runs say so in their notes. It speaks the agent's own protocol, so everything from the ingest on is real.
@@ -27,11 +27,11 @@ from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import (
     AnyLine,
     CheckpointLine,
-    Document,
     Histogram,
     Note,
     Points,
     Progress,
+    StateSnapshot,
     Summary,
     TrajectoryLine,
 )
@@ -71,7 +71,7 @@ class ScriptedNode:
     """
 
     server: str
-    enrolment_token: str
+    join_token: str
     slots: int = 3
     name: str = "scripted-node"
     step_seconds: float = 0.5
@@ -91,7 +91,7 @@ class ScriptedNode:
         self._client = httpx.Client(base_url=f"{self.server}/api/v1/agent", timeout=60, trust_env=False)
         body = {"name": self.name, "inventory": msgspec.to_builtins(self._inventory())}
         reply = self._client.post(
-            "/enrol", json=body, headers={"Authorization": f"Bearer {self.enrolment_token}"}
+            "/enroll", json=body, headers={"Authorization": f"Bearer {self.join_token}"}
         )
         reply.raise_for_status()
         self._client.headers["Authorization"] = f"Bearer {reply.json()['credential']}"
@@ -388,7 +388,7 @@ class _SyntheticRun:
         controller: list[AnyLine] = [
             Points(axis="time", x=seconds, values=by_clock),
             Histogram(name="staleness/consumed_trajectories", x=step, counts=lags),
-            Document(name="pipeline", value=self._pipeline(step)),
+            StateSnapshot(name="pipeline", value=self._pipeline(step)),
             *(self._trajectory(step, member) for member in range(2)),
         ]
         if step == 3:

@@ -26,7 +26,7 @@ import msgspec
 from oolong.contracts.attempt import JobResult, read_attempt, read_job, write_result
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import CheckpointLine, Document, Note, Outbox, Points
+from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, StateSnapshot
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def evaluate(outbox: Outbox, digits: str, *, version: int) -> None:
     by_prompt = PromptScores(
         label="end", version=version, success_score=1.0, samples=0, prompts=keys, right=scores, greedy=scores
     )
-    outbox.write(Document(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
+    outbox.write(StateSnapshot(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
 
 
 def leave_a_daemon(told: Path) -> None:

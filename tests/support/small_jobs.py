@@ -75,7 +75,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
         node_python=sys.executable,
         name=name,
         slots=int(slots),
-        enrol_token=token,
+        join_token=token,
         model_roots=("/",),
         job_paths=(str(ROOT / "tests"),),
     )
@@ -94,7 +94,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
 
 
 async def _serve(settings: AgentSettings) -> None:
-    await Agent(settings, await enrol(settings), commands=COMMANDS).run()
+    await Agent(settings, await enroll(settings), commands=COMMANDS).run()
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Node:
     def start(self) -> None:
         module = "tests.support.switched_agent" if self.switches else "gpu_agents.agent"
         words = [sys.executable, "-m", module, "run", "--server", self.url, "--data-dir", str(self.data)]
-        words += ["--enrol-token", self.token, "--name", self.name, "--slots", str(self.slots)]
+        words += ["--join-token", self.token, "--name", self.name, "--slots", str(self.slots)]
         words += ["--device", "cpu", "--node-python", str(self.node_python), "--model-root", "/"]
         words += ["--job-path", str(ROOT / "tests")] if self.switches else []
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
@@ -239,11 +239,11 @@ class Stack:
         return Client(url=self.plane.url, token=self.token)
 
     def add_node(self, name: str, *, slots: int, switches: dict[str, Any] | None = None) -> Node:
-        """Enrol a node over the API and wait until the pool shows its slots."""
+        """Enroll a node over the API and wait until the pool shows its slots."""
         folder = self.folder / f"node-{name}"
         folder.mkdir()
         with self.http() as http:
-            answer = http.post("/pools/default/enrolment-tokens", json={})
+            answer = http.post("/pools/default/join-tokens", json={})
         assert answer.status_code == 201, answer.text
         node = Node(
             self.plane.url, folder / "data", name, slots, self.node_python, answer.json()["token"],

@@ -139,7 +139,7 @@ def main() -> int:
 def play(plane: ControlPlane, folder: Path, options: argparse.Namespace) -> None:
     plane.prepare()
     plane.start()
-    token = plane.manage("enrolment_token").splitlines()[-1]
+    token = plane.manage("join_token").splitlines()[-1]
     node = ScriptedNode(plane.url, token, slots=3, step_seconds=options.step_seconds)
     try:
         node.start()

@@ -45,8 +45,8 @@ class ControllerClient:
         self._connection: http.client.HTTPConnection | None = None
         self._timeout = BOOT_TIMEOUT_SECONDS
 
-    def announce(self, request: rollout.AnnounceRequest) -> None:
-        self._call("announce", request, rollout.Done)
+    def announce(self, request: rollout.PublishVersionRequest) -> None:
+        self._call("publish_version", request, rollout.Ack)
 
     def take(self, request: rollout.TakeRequest) -> rollout.TakeReply:
         return self._call("take", request, rollout.TakeReply, timeout=request.wait_seconds + 30.0)
@@ -63,10 +63,10 @@ class ControllerClient:
         return self._call("probes", rollout.ProbesRequest(), rollout.ProbesReply).probes
 
     def stale_engine(self, request: rollout.StaleEngineRequest) -> None:
-        self._call("stale_engine", request, rollout.Done)
+        self._call("stale_engine", request, rollout.Ack)
 
     def end(self, request: rollout.EndRequest) -> None:
-        self._call("end", request, rollout.Done)
+        self._call("end", request, rollout.Ack)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -111,6 +111,6 @@ class ControllerClient:
 
 def _decode_error(status: int, data: bytes) -> rollout.Refused:
     try:
-        return msgspec.msgpack.decode(data, type=rollout.Refused)
+        return msgspec.msgpack.decode(data, type=rollout.ErrorReply)
     except msgspec.DecodeError:
-        return rollout.Refused(code=f"http_{status}", message=repr(data[:200]))
+        return rollout.ErrorReply(code=f"http_{status}", message=repr(data[:200]))

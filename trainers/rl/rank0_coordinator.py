@@ -10,8 +10,8 @@ import torch
 
 from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
-from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
 from trainers.algorithms.reward_shaping import apply_reward_shaping, shaping_metrics
 from trainers.checkpoint import CommittedCheckpoint, InvalidCheckpoint
@@ -146,7 +146,7 @@ class Rank0Coordinator:
         self._verifier.add_weights(version, tensors)
         timer.start("announce")
         self.controller.announce(
-            rollout.AnnounceRequest(
+            rollout.PublishVersionRequest(
                 version=version, weights=published, outcome="none" if first else "trained"
             )
         )
@@ -156,7 +156,9 @@ class Rank0Coordinator:
             self._verifier.start()
 
     def announce_nonfinite(self, version: int) -> None:
-        self.controller.announce(rollout.AnnounceRequest(version=version, weights=None, outcome="nonfinite"))
+        self.controller.announce(
+            rollout.PublishVersionRequest(version=version, weights=None, outcome="nonfinite")
+        )
         self.outbox.write(
             Note(
                 kind="nonfinite_step",

@@ -26,8 +26,8 @@ from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.worker.manifest import InvalidWeights
 from gpu_agents.rollout.workflows.tool_calls import tools_of
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import Outbox
 
 log = logging.getLogger(__name__)

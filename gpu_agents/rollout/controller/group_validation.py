@@ -15,7 +15,7 @@ def validate_group(group: Group, *, group_size: int, branching: bool = False) ->
         lengths = {
             len(trajectory.token_ids),
             len(trajectory.loss_mask),
-            len(trajectory.behaviour_logprobs),
+            len(trajectory.behavior_logprobs),
             len(trajectory.policy_versions),
         }
         if len(lengths) != 1 or 0 in lengths:

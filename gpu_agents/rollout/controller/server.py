@@ -19,7 +19,7 @@ from gpu_agents.rollout.controller.telemetry import ControllerTelemetry
 from gpu_agents.rollout.controller.versions import VersionConflict
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.live_changes import LiveFile
+from oolong.contracts.runtime_overrides import LiveFile
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class ControllerServer:
             self._notify()
         return reply
 
-    async def _submit(self, request: wire.SubmitRequest) -> wire.Done:
+    async def _submit(self, request: wire.SubmitRequest) -> wire.Ack:
         try:
             self._workers.submit(request, now=self._now())
         except StaleClaim as error:
@@ -177,16 +177,16 @@ class ControllerServer:
         except ValueError as error:
             raise Refuse(400, "malformed", str(error)) from error
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
-    async def _fail(self, request: wire.FailRequest) -> wire.Done:
+    async def _fail(self, request: wire.FailRequest) -> wire.Ack:
         log.warning("group of claim %s failed: %s: %s", request.claim_id, request.reason, request.message)
         try:
             self._workers.fail(request, now=self._now())
         except StaleClaim as error:
             raise Refuse(409, "stale_claim", str(error)) from error
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     async def _release(self, request: wire.GiveBackRequest) -> wire.Done:
         try:
@@ -194,13 +194,13 @@ class ControllerServer:
         except StaleClaim as error:
             raise Refuse(409, "stale_claim", str(error)) from error
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     async def _deregister(self, request: wire.LeaveRequest) -> wire.Done:
         log.info("%s deregistered", request.worker_id)
         self._workers.deregister(request.worker_id)
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     async def _load_claim(self, request: wire.LoadClaimRequest) -> wire.LoadClaimReply:
         return self._workers.load_claim(request.worker_id, now=self._now())
@@ -214,7 +214,7 @@ class ControllerServer:
             )
         await self._delete_old_weights()
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     async def _evaluator(self, request: wire.EvaluatorRequest) -> wire.EvaluatorReply:
         reply = self._workers.serve_evaluator(request, now=self._now())
@@ -230,13 +230,13 @@ class ControllerServer:
             if plan is not None and not plan.texts_only:
                 self._telemetry.evaluation(scores, self._state.evaluations.by_prompt)
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
-    async def _evaluation_failed(self, request: wire.EvaluationFailure) -> wire.Done:
+    async def _evaluation_failed(self, request: wire.EvaluationFailure) -> wire.Ack:
         log.warning("evaluation %s: %s: %s", request.task_id, request.cause, request.message)
         self._workers.fail_evaluation(request, now=self._now())
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     async def _get_state(self, request: wire.StateRequest) -> wire.StateReply:
         def newer() -> wire.StateReply | None:
@@ -258,7 +258,7 @@ class ControllerServer:
             self._telemetry.trained(batch)
         self._notify()
         await self._delete_old_weights()
-        return wire.Done()
+        return wire.Ack()
 
     async def _take(self, request: wire.TakeRequest) -> wire.TakeReply:
         def attempt() -> wire.TakeReply | None:
@@ -284,13 +284,13 @@ class ControllerServer:
             f"{request.worker_id} {verdict}: at version {request.version} its log-probabilities differ from the "
             f"trainer's by {request.max_difference:.3g}",
         )
-        return wire.Done()
+        return wire.Ack()
 
-    async def _end(self, request: wire.EndRequest) -> wire.Done:
+    async def _end(self, request: wire.EndRequest) -> wire.Ack:
         log.info("the trainer takes no more batches: %s", request.reason)
         self._trainer.end(request)
         self._notify()
-        return wire.Done()
+        return wire.Ack()
 
     # --- polls and files ----------------------------------------------------------------------------------
 

@@ -29,11 +29,11 @@ from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
     LONGEST_TOKENS,
-    Document,
     Histogram,
     Note,
     Outbox,
     Points,
+    StateSnapshot,
     Summary,
     TrajectoryLine,
 )
@@ -105,7 +105,7 @@ class ControllerTelemetry:
         values = evaluation_metrics(scores)
         self._outbox.write(Points(axis="step", x=scores.version, values=values))
         if by_prompt is not None:
-            self._outbox.write(Document(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
+            self._outbox.write(StateSnapshot(name=PROMPT_SCORES, value=msgspec.to_builtins(by_prompt)))
 
     def note(self, kind: str, message: str) -> None:
         self._outbox.write(Note(kind=kind, message=message))

@@ -56,7 +56,7 @@ class Branch:
         return Trajectory(
             token_ids=self.token_ids[prompt_tokens:],
             loss_mask=loss_mask,
-            behaviour_logprobs=self.logprobs[prompt_tokens:],
+            behavior_logprobs=self.logprobs[prompt_tokens:],
             policy_versions=_with_neighbours(self.versions[prompt_tokens:]),
             finish_reason=last.finish_reason,
             turns=_turns(loss_mask, self.sampled),

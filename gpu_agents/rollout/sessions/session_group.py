@@ -12,11 +12,11 @@ from gpu_agents.rollout.sessions.export import Export, NoCommonPrompt, common_pr
 from gpu_agents.rollout.sessions.session import PolicyClient, Session
 from gpu_agents.rollout.worker.episode import Prompt
 from oolong.contracts.rollout import (
+    Ack,
     ClaimedGroup,
-    Done,
     FailRequest,
-    GiveBackRequest,
     Group,
+    ReleaseRequest,
     SubmitRequest,
 )
 
@@ -126,13 +126,13 @@ class SessionGroup:
             case "lost":
                 await self._fail("claim_lost", "the claim was lost")
             case "give_back":
-                request = GiveBackRequest(
+                request = ReleaseRequest(
                     worker_id=self._worker_id,
                     claim_id=self.claim_id,
                     members=[],
                     lost_tokens=self._sampled_tokens(),
                 )
-                await self._report("give_back", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
+                await self._report("release", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
 
     def group(self) -> Group:
         """Of sessions that have all ended. Raises NoCommonPrompt."""
@@ -191,12 +191,12 @@ class SessionGroup:
     async def _report(
         self,
         verb: str,
-        request: SubmitRequest | FailRequest | GiveBackRequest,
+        request: SubmitRequest | FailRequest | ReleaseRequest,
         *,
         patience_seconds: float | None = None,
     ) -> None:
         try:
-            await self._controller.call(verb, request, Done, patience_seconds=patience_seconds)
+            await self._controller.call(verb, request, Ack, patience_seconds=patience_seconds)
         except CallRefused as error:
             if error.code != "stale_claim":
                 raise

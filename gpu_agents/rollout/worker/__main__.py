@@ -41,7 +41,7 @@ from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 from oolong.gpu_slots import visible_devices
 from oolong.sandbox import SandboxRefused
 

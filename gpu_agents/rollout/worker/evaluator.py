@@ -24,7 +24,7 @@ from gpu_agents.rollout.worker.manifest import InvalidWeights
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from gpu_agents.rollout.worker.weight_loader import WeightLoader
 from oolong.contracts.attempt import mark_ready
-from oolong.contracts.rollout import Done, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest
+from oolong.contracts.rollout import Ack, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest
 from oolong.contracts.telemetry import Note, Outbox, Points
 from oolong.workflow import WorkflowFailed
 
@@ -96,7 +96,7 @@ class Evaluator:
                     cause=error_cause(error),
                     message=str(error),
                 )
-                await self._controller.call("evaluation_failed", failure, Done)
+                await self._controller.call("evaluation_failed", failure, Ack)
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _evaluate(self, client: EngineClient, task: EvaluationTask) -> None:
@@ -106,7 +106,7 @@ class Evaluator:
             await self._loader.load(client, task.weights)
         log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
         result = await evaluate(task, self._stage, worker_id=self._worker_id)
-        await self._controller.call("evaluation_result", result, Done)
+        await self._controller.call("evaluation_result", result, Ack)
 
     async def _beat(self) -> None:
         """Until the controller says that this one is to leave."""

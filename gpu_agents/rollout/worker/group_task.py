@@ -18,11 +18,11 @@ from gpu_agents.rollout.worker.prompt_prefill import PromptPrefill
 from gpu_agents.rollout.worker.rollout_state import RolloutState
 from gpu_agents.rollout.worker.scoring import RewardFailed
 from oolong.contracts.rollout import (
+    Ack,
     ClaimedGroup,
-    Done,
     FailRequest,
-    GiveBackRequest,
     Group,
+    ReleaseRequest,
     SubmitRequest,
 )
 from oolong.workflow import WorkflowFailed
@@ -174,7 +174,7 @@ class GroupTask:
             members=[member.partial() for member in kept],
             lost_tokens=sum(m.sampled_tokens for m in self.members) - sum(m.sampled_tokens for m in kept),
         )
-        await self._report("give_back", request)
+        await self._report("release", request)
 
     async def _fail(self, reason: Failure, message: str, *, kind: str = "") -> None:
         request = FailRequest(
@@ -187,10 +187,10 @@ class GroupTask:
         )
         await self._report("fail", request)
 
-    async def _report(self, verb: str, request: SubmitRequest | GiveBackRequest | FailRequest) -> None:
+    async def _report(self, verb: str, request: SubmitRequest | ReleaseRequest | FailRequest) -> None:
         patience = STOPPING_PATIENCE_SECONDS if self._interruption == "give_back" else None
         try:
-            await self._controller.call(verb, request, Done, patience_seconds=patience)
+            await self._controller.call(verb, request, Ack, patience_seconds=patience)
         except CallRefused as error:
             if error.code != "stale_claim":
                 raise

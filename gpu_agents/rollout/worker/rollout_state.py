@@ -41,7 +41,7 @@ class RolloutState:
             index=partial.index,
             token_ids=list(trajectory.token_ids),
             loss_mask=list(trajectory.loss_mask),
-            logprobs=list(trajectory.behaviour_logprobs),
+            logprobs=list(trajectory.behavior_logprobs),
             versions=list(trajectory.policy_versions),
             turns=list(trajectory.turns),
             outcomes=list(partial.outcomes),
@@ -100,7 +100,7 @@ class RolloutState:
         return Trajectory(
             token_ids=self.token_ids,
             loss_mask=self.loss_mask,
-            behaviour_logprobs=self.logprobs,
+            behavior_logprobs=self.logprobs,
             policy_versions=[first if version == _NOT_SAMPLED else version for version in self.versions],
             finish_reason=self.finish_reason or "abort",
             turns=self.turns,

@@ -14,8 +14,8 @@ from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.engine_handle import EngineHandle
 from gpu_agents.rollout.worker.manifest import ExpectedTensors, InvalidWeights, check_weights
 from oolong.contracts.rollout import (
+    Ack,
     AckRequest,
-    Done,
     LoadClaimReply,
     LoadClaimRequest,
     LoadTimings,
@@ -186,5 +186,5 @@ class WeightLoader:
                 probe=probe,
                 timings=timings or LoadTimings(),
             ),
-            Done,
+            Ack,
         )

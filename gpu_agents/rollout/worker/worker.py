@@ -27,9 +27,9 @@ from gpu_agents.rollout.worker.scoring import RewardFailed
 from gpu_agents.rollout.worker.telemetry import WorkerTelemetry
 from gpu_agents.rollout.worker.weight_loader import Load, WeightLoader
 from oolong.contracts.rollout import (
+    Ack,
     ClaimReply,
     ClaimRequest,
-    Done,
     EvaluationFailure,
     EvaluationResult,
     EvaluationTask,
@@ -284,12 +284,12 @@ class Worker:
                     cause=error_cause(error),
                     message=str(error),
                 )
-                await self._controller.call("evaluation_failed", failure, Done)
+                await self._controller.call("evaluation_failed", failure, Ack)
                 await asyncio.sleep(1.0)
             if self._slot.is_open and self._slot.loaded_version < newest:
                 await self._loader.load_latest()
         if result is not None:
-            await self._controller.call("evaluation_result", result, Done)
+            await self._controller.call("evaluation_result", result, Ack)
 
     async def _play_evaluation(self, task: EvaluationTask) -> EvaluationResult | None:
         """None when the engine died of it: the next one must load before it can serve, and this holds the version."""

@@ -7,7 +7,7 @@ import secrets
 
 TOKEN_PREFIX = "ool_"
 NODE_PREFIX = "oolnode_"
-ENROLMENT_PREFIX = "oolenrol_"
+JOIN_TOKEN_PREFIX = "ooljoin_"
 INVITATION_PREFIX = "oolinvite_"
 
 

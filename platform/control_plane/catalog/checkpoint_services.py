@@ -225,7 +225,7 @@ def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: date
 
 def free_left_bytes(*, now: datetime) -> int:
     """Delete what the storage did not, when its checkpoint was freed; returns how many blobs. Safe to repeat."""
-    lately = Checkpoint.objects.filter(state=CheckpointState.DELETED, freed_at__gte=now - LEFT_FOR)
+    lately = Checkpoint.objects.filter(state=CheckpointState.DELETED, deleted_at__gte=now - LEFT_FOR)
     freed = 0
     for sha256 in lately.exclude(tar_sha256="").values_list("tar_sha256", flat=True).distinct():
         with apart(f"freeing the bytes {sha256[:12]}"):

@@ -1,4 +1,4 @@
-"""Functions: versioned source of users (contracts.user_source)."""
+"""Functions: versioned source of users (contracts.user_code)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from control_plane.common.parsing import StrictSerializer, name_field
 from control_plane.common.query import one_of
 from control_plane.common.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
 from control_plane.common.views import ApiView
-from oolong.contracts.user_source import MAX_SOURCE_BYTES, SourceKind
+from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
 
 
 class FunctionUploadSerializer(StrictSerializer):

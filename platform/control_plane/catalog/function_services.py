@@ -10,7 +10,7 @@ from control_plane.catalog import store
 from control_plane.catalog.function_source import read_source
 from control_plane.catalog.models import Function, FunctionVersion
 from control_plane.common.errors import conflict, unprocessable
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 
 
 def upload_function(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from control_plane.catalog.import_effects import import_effects
 from control_plane.catalog.sandbox_imports import missing_imports
 from control_plane.common.errors import FieldError
-from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, EntryPoint, SourceKind
+from oolong.contracts.user_code import ENTRY_POINTS, MAX_SOURCE_BYTES, EntryPoint, SourceKind
 
 POINTER = "/source"
 

@@ -285,7 +285,7 @@ class Function(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="functions")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
-    kind = models.CharField(max_length=20)  # contracts.user_source.SourceKind
+    kind = models.CharField(max_length=20)  # contracts.user_code.SourceKind
     description = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

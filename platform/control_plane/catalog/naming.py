@@ -51,7 +51,7 @@ NO_BLOBS = frozenset(
         "catalog.BaseModel.manifest_sha256",  # of names and hashes
         "catalog.ModelImport.tar_sha256",  # the same; once it has, the model names the blob
         "fleet.Node.credential_sha256",
-        "fleet.EnrolmentToken.sha256",
+        "fleet.JoinToken.sha256",
     }
 )
 

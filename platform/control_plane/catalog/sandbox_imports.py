@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from oolong.contracts.model_faults import nearest
-from oolong.contracts.user_source import SANDBOX_EXTRAS, SANDBOX_MODULES, SourceKind
+from oolong.contracts.user_code import SANDBOX_EXTRAS, SANDBOX_MODULES, SourceKind
 
 CAUGHT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 

@@ -20,7 +20,7 @@ from control_plane.common.query import refused
 from control_plane.common.views import ApiView
 
 
-class DeriveSerializer(StrictSerializer):
+class SplitSerializer(StrictSerializer):
     ratios = serializers.DictField(child=serializers.FloatField(), help_text='{"train": 0.9, "eval": 0.1}')
     seed = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**63 - 1)
     stratify = serializers.ChoiceField(
@@ -47,12 +47,12 @@ class LeaksSerializer(serializers.Serializer[Any]):
     )
 
 
-class DeriveView(ApiView):
+class SplitView(ApiView):
     scopes = {"POST": "datasets:write"}
 
     @extend_schema(
         operation_id="derive_dataset_version",
-        request=DeriveSerializer,
+        request=SplitSerializer,
         responses={
             201: VersionSerializer,
             200: OpenApiResponse(
@@ -69,7 +69,7 @@ class DeriveView(ApiView):
         """
         caller = caller_of(request)
         parent = selectors.version_for(caller, version_id)
-        form = DeriveSerializer(data=request.data)
+        form = SplitSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         version, created = derivation.derive_version(caller, parent, **form.validated_data)
         return Response(version_as_json(version), status=201 if created else 200)
@@ -97,7 +97,7 @@ class DifferenceView(ApiView):
         return Response(derivation.difference(old, new))
 
 
-class LeaksView(ApiView):
+class LeakageView(ApiView):
     scopes = {"GET": "datasets:read"}
 
     @extend_schema(operation_id="get_dataset_leaks", responses=LeaksSerializer)

@@ -19,7 +19,7 @@ MARK_EVERY_SECONDS = 1.0
 CALL_SECONDS = 2.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # What nodes send all the time. What it leads to is seen in the database: attempts that live are work.
-ROUTINE = ("/api/v1/agent/heartbeat", "/api/v1/agent/shipments", "/api/v1/agent/jobs/")
+ROUTINE = ("/api/v1/agent/heartbeat", "/api/v1/agent/telemetry", "/api/v1/agent/jobs/")
 
 
 class ChangeMark:

@@ -27,7 +27,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROJECT_HEADER = "X-Oolong-Project"
 MIB = 1024**2
-ANONYMOUS_BYTES = MIB // 16  # a login, an enrolment
+ANONYMOUS_BYTES = MIB // 16  # a login, an enrollment
 PLAIN_BYTES = 8 * MIB
 REPORT_BYTES = 16 * MIB  # what a node found in a model: thousands of files, a config
 _APART = {"/readyz": "probe", "/metrics": "scrape"}

@@ -29,7 +29,7 @@ KEEP_FOR = timedelta(hours=1)
 FORGET_SILENT_TOPICS_AFTER = timedelta(days=7)
 
 # Of these the newest frame per subject replaces the older ones; all other types count one by one.
-NEWEST_WINS = frozenset({"document", "status", "progress"})
+NEWEST_WINS = frozenset({"state", "status", "progress"})
 
 _PUBLISH = """
 WITH asked AS (

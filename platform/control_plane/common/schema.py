@@ -21,7 +21,7 @@ from control_plane.common import schema_messages  # noqa: F401  # drf-spectacula
 from control_plane.common.parsing import StrictSerializer
 from control_plane.common.rate_limits import cost_of
 from oolong.contracts.lifecycle import RunStatus
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 
 # Choices that more than one serializer shows, named once for the schema.
 RUN_STATUSES = [str(status) for status in RunStatus]

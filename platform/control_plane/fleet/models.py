@@ -175,7 +175,7 @@ class Lease(models.Model):
         indexes = [models.Index(fields=["holder"]), models.Index(fields=["job"])]
 
 
-class EnrolmentToken(models.Model):
+class JoinToken(models.Model):
     sha256 = models.CharField(primary_key=True, max_length=64)
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -77,7 +77,7 @@ class PoolAdminSerializer(serializers.Serializer[Any]):
     appointed_at = serializers.DateTimeField()
 
 
-class EnrolmentTokenSerializer(serializers.Serializer[Any]):
+class JoinTokenSerializer(serializers.Serializer[Any]):
     pool = serializers.CharField(help_text="the pool that the node joins")
     token = serializers.CharField(help_text="for one node, good for 15 minutes, shown this once")
     expires_at = serializers.DateTimeField()
@@ -242,14 +242,14 @@ class PoolAdminView(ApiView):
         return Response(status=204)
 
 
-class EnrolmentTokensView(ApiView):
+class JoinTokensView(ApiView):
     scopes = {"POST": "pool:admin"}
 
     @extend_schema(
-        operation_id="create_enrolment_token",
+        operation_id="create_join_token",
         summary="Create a token with which one node joins a pool",
         request=None,
-        responses={201: EnrolmentTokenSerializer},
+        responses={201: JoinTokenSerializer},
     )
     @idempotent(secret=True)
     @bodyless
@@ -259,7 +259,7 @@ class EnrolmentTokensView(ApiView):
         Enrolls one node within 15 minutes. It is shown once.
         """
         pool = access.managed_pool(caller_of(request), pool_name)
-        token, expires_at = services.create_enrolment_token(pool, now=clock.now())
+        token, expires_at = services.create_join_token(pool, now=clock.now())
         shown = {"pool": pool.name, "token": token, "expires_at": rfc3339(expires_at)}
         return Response(shown, status=201)
 

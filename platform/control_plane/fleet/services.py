@@ -20,8 +20,8 @@ from control_plane.common.errors import Problem, not_found
 from control_plane.fleet import pools
 from control_plane.fleet.liveness import Clocks, judge, suspension
 from control_plane.fleet.models import (
-    EnrolmentToken,
     Intent,
+    JoinToken,
     Lease,
     Liveness,
     Node,
@@ -32,7 +32,7 @@ from control_plane.fleet.models import (
 from oolong.contracts.agent import PROTOCOL, Inventory
 from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path, root_of
 
-ENROLMENT_LIFE = timedelta(minutes=15)
+JOIN_TOKEN_TTL = timedelta(minutes=15)
 PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
 
 
@@ -47,10 +47,10 @@ def clocks() -> Clocks:
 # --- joining ----------------------------------------------------------------------------------------------
 
 
-def create_enrolment_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
+def create_join_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
     """A single-use token with which one node may join the pool within 15 minutes."""
-    text = new_secret(ENROLMENT_PREFIX)
-    expires_at = now + ENROLMENT_LIFE
+    text = new_secret(JOIN_TOKEN_PREFIX)
+    expires_at = now + JOIN_TOKEN_TTL
     with transaction.atomic():
         pool = pools.locked(pool.pk)
         EnrolmentToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
@@ -58,7 +58,7 @@ def create_enrolment_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]
     return text, expires_at
 
 
-def enrol(
+def enroll(
     *, token: str, name: str, inventory: Inventory, now: datetime, protocol: int = PROTOCOL
 ) -> tuple[Node, str]:
     """A new node and its credential. 401 for an unknown token, 409 for one that was used, 410 for an old one."""
@@ -78,12 +78,10 @@ def enrol(
             raise Problem(
                 409,
                 "join_token_used",
-                f"this enrolment token was used at {row.used_at:%H:%M:%S}; make another",
+                f"this join token was used at {row.used_at:%H:%M:%S}; make another",
             )
         if row.expires_at <= now:
-            raise Problem(
-                410, "join_token_expired", "this enrolment token is older than 15 minutes; make another"
-            )
+            raise Problem(410, "join_token_expired", "this join token is older than 15 minutes; make another")
         credential = new_secret(NODE_PREFIX)
         node = Node.objects.create(
             pool=pool, name=name, credential_sha256=digest(credential), last_seen_at=now, protocol=protocol,

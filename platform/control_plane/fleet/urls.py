@@ -12,5 +12,5 @@ urlpatterns = [
     path("pools/<str:pool_name>/teams/<str:team_id>/quota", pool_api.PoolQuotaView.as_view()),
     path("pools/<str:pool_name>/admins", pool_api.PoolAdminsView.as_view()),
     path("pools/<str:pool_name>/admins/<str:user_id>", pool_api.PoolAdminView.as_view()),
-    path("pools/<str:pool_name>/enrolment-tokens", pool_api.EnrolmentTokensView.as_view()),
+    path("pools/<str:pool_name>/join-tokens", pool_api.JoinTokensView.as_view()),
 ]

@@ -1,4 +1,4 @@
-"""A node's end of the relay: /ws/v1/relay, dialled by its agent with the node credential as bearer token.
+"""A node's end of the relay: /ws/v1/tunnel, dialled by its agent with the node credential as bearer token.
 
 Binary messages only, each one frame (oolong.contracts.relay.frames). Close codes: 4400 no frame, 4401 the
 credential is not known or was revoked, 4408 too slow, 4409 a newer socket of the node has taken over, 4429 too many

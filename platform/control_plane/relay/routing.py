@@ -4,4 +4,4 @@ from django.urls import path
 
 from control_plane.relay.consumers import RelayConsumer
 
-websocket_urlpatterns = [path("ws/v1/relay", RelayConsumer.as_asgi())]
+websocket_urlpatterns = [path("ws/v1/tunnel", RelayConsumer.as_asgi())]

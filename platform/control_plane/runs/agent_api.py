@@ -1,4 +1,4 @@
-"""What GPU agents call: enrolment, heartbeat, inputs, checkpoint uploads (contracts.agent)."""
+"""What GPU agents call: enrollment, heartbeat, inputs, checkpoint uploads (contracts.agent)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from control_plane.runs import agent_services as services
 from oolong.contracts.agent import (
     OLDEST_PROTOCOL,
     PROTOCOL,
-    EnrolReply,
-    EnrolRequest,
-    Greeting,
+    EnrollReply,
+    EnrollRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    Hello,
     UploadReply,
 )
 
@@ -62,8 +62,8 @@ class NodeView(ApiView):
     permission_classes = [IsNode]
 
 
-class EnrolView(ApiView):
-    """The bearer is a single-use enrolment token."""
+class EnrollView(ApiView):
+    """The bearer is a single-use join token."""
 
     authentication_classes: list[Any] = []
     permission_classes = [AllowAny]
@@ -77,15 +77,15 @@ class EnrolView(ApiView):
         """
         token = bearer(request)
         if token is None:
-            raise exceptions.NotAuthenticated("send the enrolment token as bearer token")
-        refuse_other_protocol(_decode(request, Greeting).protocol)
-        asked = _decode(request, EnrolRequest)
-        node, credential = fleet.enrol(
+            raise exceptions.NotAuthenticated("send the join token as bearer token")
+        refuse_other_protocol(_decode(request, Hello).protocol)
+        asked = _decode(request, EnrollRequest)
+        node, credential = fleet.enroll(
             token=token, name=asked.name, inventory=asked.inventory, protocol=asked.protocol, now=clock.now()
         )
         environment = settings.ENVIRONMENT
         return _json(
-            EnrolReply(
+            EnrollReply(
                 node_id=node.pk,
                 credential=credential,
                 heartbeat_seconds=environment.heartbeat_seconds,
@@ -118,7 +118,7 @@ class HeartbeatView(NodeView):
         comes as soon as something changes, after 8 seconds at the latest.
         """
         node = node_of(request)
-        refuse_other_protocol(_decode(request, Greeting).protocol)
+        refuse_other_protocol(_decode(request, Hello).protocol)
         report = _decode(request, HeartbeatRequest)
         revision = _known_revision(request, node)
         acknowledged = services.take_heartbeat(node, report, now=clock.now())
@@ -260,5 +260,5 @@ def _decode(request: Request, kind: Any) -> Any:
         raise Problem(422, "invalid", f"the body is no {kind.__name__}: {error}") from error
 
 
-def _json(reply: UploadReply | EnrolReply | HeartbeatReply, status: int = 200) -> HttpResponse:
+def _json(reply: UploadReply | EnrollReply | HeartbeatReply, status: int = 200) -> HttpResponse:
     return HttpResponse(msgspec.json.encode(reply), status=status, content_type=JSON)

@@ -29,7 +29,7 @@ from control_plane.runs.spec_for_node import spec_for_node
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.user_source import SAMPLES
+from oolong.contracts.user_code import SAMPLES
 
 # A playground reads no rows, and the protocol wants a dataset: an empty line.
 NO_ROWS = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")

@@ -20,8 +20,8 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import live_attempt
 from oolong.contracts.lifecycle import RunStatus
-from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.run_spec import RunSpec, read_spec
+from oolong.contracts.runtime_overrides import RuntimeOverrides
 
 # What a job can take over between two steps, and where it looks for it.
 CHANGEABLE = {
@@ -35,8 +35,8 @@ _UNTIL = (
 )  # fmt: skip
 
 
-def live_settings(run: Run) -> LiveSettings:
-    return msgspec.convert(run.live, LiveSettings)
+def live_settings(run: Run) -> RuntimeOverrides:
+    return msgspec.convert(run.live, RuntimeOverrides)
 
 
 def change_run(
@@ -66,8 +66,8 @@ def change_run(
         after = msgspec.structs.replace(
             before,
             revision=before.revision + 1,
-            checkpoint_wishes=before.checkpoint_wishes + checkpoint,
-            evaluation_wishes=before.evaluation_wishes + evaluate,
+            checkpoint_requests=before.checkpoint_requests + checkpoint,
+            evaluation_requests=before.evaluation_requests + evaluate,
             **{CHANGEABLE[pointer]: value for pointer, value in given.items()},
         )
         run.live = msgspec.to_builtins(after)

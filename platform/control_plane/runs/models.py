@@ -28,7 +28,7 @@ class Run(models.Model):
     base_model = models.ForeignKey(BaseModel, on_delete=models.PROTECT, null=True, related_name="+")
     initial_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
     functions = models.ManyToManyField(FunctionVersion, related_name="+")  # that its spec names
-    live = models.JSONField(default=dict)  # contracts.live_changes.LiveSettings
+    live = models.JSONField(default=dict)  # contracts.runtime_overrides.RuntimeOverrides
     notes = models.TextField(default="", blank=True)
     tags = models.JSONField(default=list)
     parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="children")

@@ -100,7 +100,7 @@ def advance_run(run: Run, *, now: datetime) -> None:
         case RunStatus.PAUSING | RunStatus.STOPPING:
             _advance_stopping(run, attempt, jobs, now=now)
         case RunStatus.FINALIZING:
-            _advance_finishing(run, attempt, jobs, now=now)
+            _advance_finalizing(run, attempt, jobs, now=now)
         case RunStatus.RECOVERING:
             _advance_recovering(run, attempt, jobs, now=now)
 
@@ -161,7 +161,7 @@ def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datet
         fleet.announce_leases()
 
 
-def _advance_finishing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+def _advance_finalizing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_kept(attempt, jobs):
         end_with_node(run, attempt, now=now)
         return

@@ -157,7 +157,7 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
     run.summary[name] = value
     run.summary_attempts[name] = attempt.number
     run.save(update_fields=["summary", "summary_attempts"])
-    live.publish(f"run:{run.pk}", "document", {"name": f"summary/{name}", "value": value})
+    live.publish(f"run:{run.pk}", "state", {"name": f"summary/{name}", "value": value})
     if name == "reward_test" and run.kind == "reward_test":
         RewardTest.objects.filter(run=run).update(report=value, verdict=str(value.get("verdict", ""))[:8])
     if name == "evaluation" and run.kind == "eval" and run.initial_checkpoint_id is not None:

@@ -25,11 +25,11 @@ from control_plane.runs import job_secrets
 from control_plane.runs.lint_facts import facts_of
 from control_plane.runs.models import Run
 from control_plane.runs.tested_rewards import untested_reward
-from oolong.contracts import user_source
+from oolong.contracts import user_code
 from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.run_spec.device import device_needed
-from oolong.contracts.user_source import EVALUATION_REWARD, SourceKind
+from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
 
 # Kinds that hold a slot and are no run that one submits: what they are for.
 DOORS = {
@@ -330,7 +330,7 @@ def _resolve_function(caller: Caller, place: FunctionPlace, resolved: Resolved) 
             f"/{'/'.join(place.section)}/options", "unknown_option",
             f"{version.ref} has no option {unknown[0]!r}; it has {', '.join(version.options) or 'none'}",
         )  # fmt: skip
-    if place.kind not in user_source.RUNNABLE_KINDS:
+    if place.kind not in user_code.RUNNABLE_KINDS:
         resolved.refuse(
             place.pointer, "not_supported_yet", f"no node of this version can run an uploaded {place.kind}"
         )

@@ -20,7 +20,7 @@ from control_plane.runs.resolve import Resolved, resolve_spec
 from control_plane.runs.reward_key import reward_key
 from control_plane.runs.submission import queue_resolved
 from control_plane.runs.tested_rewards import is_complete
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 
 LOWEST_PRIORITY = 0
 MOST_STORED_BYTES = 4 * 1024 * 1024

@@ -44,11 +44,11 @@ class RunViewSerializer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class RunViewsView(ApiView):
+class SavedViewsView(ApiView):
     scopes = {"GET": "runs:read", "POST": "runs:read"}
 
     @extend_schema(
-        operation_id="list_run_views", parameters=PAGE_PARAMETERS, responses=page_of(RunViewSerializer)
+        operation_id="list_saved_views", parameters=PAGE_PARAMETERS, responses=page_of(RunViewSerializer)
     )
     def get(self, request: Request) -> Response:
         """List saved views.
@@ -58,7 +58,7 @@ class RunViewsView(ApiView):
         return Response(paginate(views.views(caller_of(request)), read_page(request), view_as_json))
 
     @extend_schema(
-        operation_id="create_run_view", request=RunViewFormSerializer, responses={201: RunViewSerializer}
+        operation_id="create_saved_view", request=RunViewFormSerializer, responses={201: RunViewSerializer}
     )
     @idempotent
     def post(self, request: Request) -> Response:
@@ -72,10 +72,10 @@ class RunViewsView(ApiView):
         return Response(view_as_json(view), status=201)
 
 
-class RunViewView(ApiView):
+class SavedViewView(ApiView):
     scopes = {"GET": "runs:read", "PATCH": "runs:read", "DELETE": "runs:read"}
 
-    @extend_schema(operation_id="get_run_view", responses=RunViewSerializer)
+    @extend_schema(operation_id="get_saved_view", responses=RunViewSerializer)
     def get(self, request: Request, view_id: str) -> Response:
         """Get a saved view.
 
@@ -84,7 +84,7 @@ class RunViewView(ApiView):
         return Response(view_as_json(views.view_for(caller_of(request), view_id)))
 
     @extend_schema(
-        operation_id="update_run_view", request=RunViewPatchSerializer, responses=RunViewSerializer
+        operation_id="update_saved_view", request=RunViewPatchSerializer, responses=RunViewSerializer
     )
     def patch(self, request: Request, view_id: str) -> Response:
         """Change a saved view.
@@ -97,7 +97,9 @@ class RunViewView(ApiView):
         view = views.update_view(caller_of(request), view_id, form.validated_data, now=clock.now())
         return Response(view_as_json(view))
 
-    @extend_schema(operation_id="delete_run_view", responses={204: OpenApiResponse(description="it is gone")})
+    @extend_schema(
+        operation_id="delete_saved_view", responses={204: OpenApiResponse(description="it is gone")}
+    )
     def delete(self, request: Request, view_id: str) -> Response:
         """Delete a saved view.
 

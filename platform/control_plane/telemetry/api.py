@@ -26,7 +26,6 @@ from control_plane.telemetry.lines import LARGEST_X
 from control_plane.telemetry.queries import number, one_of, short_text, whole_number
 from control_plane.telemetry.serializers import (
     AlertSerializer,
-    DocumentSerializer,
     DocumentsSerializer,
     HistogramsSerializer,
     LogFilesSerializer,
@@ -117,22 +116,22 @@ class ShipmentView(ShipView):
         The body is one line of JSON that names the pieces (`job_id`, `file`, `offset`, `bytes`), followed by
         their bytes. Each piece has its own result in the answer.
         """
-        body = self._body(request, SHIPMENT_HEAD_BYTES + SHIPMENT_BYTES)
+        body = self._body(request, BATCH_HEAD_BYTES + BATCH_BYTES)
         pieces = shipments.read_shipment(body)
-        reply = ShipmentReply(pieces=shipments.receive_shipment(node_of(request), pieces))
+        reply = TelemetryBatchReply(pieces=shipments.receive_shipment(node_of(request), pieces))
         return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
 
 
-class MetricCatalogueView(ApiView):
+class MetricDefinitionsView(ApiView):
     scopes = {"GET": None}
 
-    @extend_schema(operation_id="metric_catalogue", responses=MetricCatalogueSerializer)
+    @extend_schema(operation_id="metric_definitions", responses=MetricCatalogueSerializer)
     def get(self, request: Request) -> Response:
         """List metric definitions.
 
         Every metric that runs report: name, unit, meaning and direction.
         """
-        return Response({"data": selectors.metric_catalogue()})
+        return Response({"data": selectors.metric_definitions()})
 
 
 class MetricNamesView(ApiView):
@@ -174,14 +173,14 @@ class MetricsView(ApiView):
                 "source", OpenApiTypes.STR, description="only this source's: trainer, rollout-0/engine"
             ),
             OpenApiParameter(
-                "stitch",
+                "join",
                 OpenApiTypes.STR,
                 enum=STITCHES,
                 description="one line per name and source: attempts joined, or with lineage also the runs whose "
                 "checkpoints this one went on from; step axis only",
             ),
             OpenApiParameter(
-                "against",
+                "x_axis",
                 OpenApiTypes.STR,
                 enum=AGAINST,
                 description="where each point lies on another axis: policy version, tokens trained on, unix seconds",
@@ -224,7 +223,7 @@ class HistogramsView(ApiView):
         return Response({"data": found})
 
 
-class DocumentsView(ApiView):
+class StatesView(ApiView):
     scopes = {"GET": "runs:read"}
 
     @extend_schema(
@@ -245,10 +244,10 @@ class DocumentsView(ApiView):
         return Response({"data": selectors.documents(run, name=request.query_params.get("name"))})
 
 
-class DocumentView(ApiView):
+class StateView(ApiView):
     scopes = {"GET": "runs:read"}
 
-    @extend_schema(operation_id="document", responses=DocumentSerializer)
+    @extend_schema(operation_id="state", responses=StateSnapshotSerializer)
     def get(self, request: Request, run_id: str, name: str) -> Response:
         """Get a state snapshot of a run.
 
@@ -382,14 +381,14 @@ class LogsView(ApiView):
 
 def _wanted(request: Request) -> charts.Wanted:
     axis = one_of(request, "axis", AXES) or "step"
-    stitch = one_of(request, "stitch", STITCHES)
-    against = one_of(request, "against", AGAINST)
-    if axis == "time" and (stitch or against in ("version", "tokens")):
-        name = "stitch" if stitch else "against"
+    join = one_of(request, "join", STITCHES)
+    x_axis = one_of(request, "x_axis", AGAINST)
+    if axis == "time" and (join or x_axis in ("version", "tokens")):
+        name = "join" if join else "x_axis"
         raise refused(
             name,
-            f"{name}={stitch or against!r} is for axis=step: seconds begin anew with every attempt; "
-            f"leave {name} out, or use against=wall",
+            f"{name}={join or x_axis!r} is for axis=step: seconds begin anew with every attempt; "
+            f"leave {name} out, or use x_axis=wall",
         )
     x = {"lowest": -LARGEST_X, "highest": LARGEST_X}
     after, first, last = (whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
@@ -406,6 +405,6 @@ def _wanted(request: Request) -> charts.Wanted:
         or charts.DEFAULT_POINTS,
         attempt=whole_number(request, "attempt", lowest=1, highest=2**31),
         source=request.query_params.get("source", ""),
-        stitch=cast(charts.Stitch, stitch),
-        against=cast(charts.Against, against),
+        join=cast(charts.Stitch, join),
+        x_axis=cast(charts.Against, x_axis),
     )

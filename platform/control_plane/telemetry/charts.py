@@ -46,8 +46,8 @@ class Wanted:
     max_points: int = DEFAULT_POINTS
     attempt: int | None = None
     source: str = ""
-    stitch: Stitch = ""
-    against: Against = ""
+    join: Stitch = ""
+    x_axis: Against = ""
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def metrics(run: Run, wanted: Wanted) -> dict[str, Any]:
     `max_points` points comes as at most that many buckets: value is the mean of a bucket, x and at are those of
     its last point, beside min, max, last and counts. A value that was not finite is null, and no part of a mean.
 
-    `stitch` joins what is one line to a reader: the attempts of a run (of steps done twice the later attempt's),
+    `join` joins what is one line to a reader: the attempts of a run (of steps done twice the later attempt's),
     or with `lineage` also the runs whose checkpoints it went on from, steps counted from the oldest of them.
 
     `seq` is the stream's position from before the read: subscribe after it and nothing is missed, though a point
     may come a second time.
     """
     seq = live.current_seq(f"run:{run.pk}")
-    ancestors = lineage(run) if wanted.stitch == "lineage" else [Ancestor(run.pk)]
+    ancestors = lineage(run) if wanted.join == "lineage" else [Ancestor(run.pk)]
     rows = MetricSeries.objects.filter(
         run_id__in=[found.run_id for found in ancestors], axis=wanted.axis
     ).select_related("attempt")
@@ -101,8 +101,8 @@ def metrics(run: Run, wanted: Wanted) -> dict[str, Any]:
     on = _against(run, ancestors, wanted, [line for _, line in shown])
     return {
         "series": [
-            _as_json(parts, line, against, stitched=bool(wanted.stitch))
-            for (parts, line), against in zip(shown, on, strict=True)
+            _as_json(parts, line, x_axis, stitched=bool(wanted.join))
+            for (parts, line), x_axis in zip(shown, on, strict=True)
         ],
         "seq": seq,
     }
@@ -158,12 +158,12 @@ def _lines(rows: list[MetricSeries], ancestors: list[Ancestor], wanted: Wanted) 
         if extent := found.get(row.pk):
             key = (
                 (row.name, without_restart(row.source))
-                if wanted.stitch
+                if wanted.join
                 else (row.name, str(row.attempt.number), row.source)
             )
             offset = ancestors[generation[row.run_id]].offset
             groups[key].append(Part(row, pieces[row.pk], extent, offset))
-    if not wanted.stitch:
+    if not wanted.join:
         return list(groups.values())
     return [_without_overlap(parts, most=wanted.max_points) for parts in groups.values()]
 
@@ -241,12 +241,12 @@ def _against(
 ) -> list[list[float | None] | None]:
     """For each line, where its points lie on the axis asked for: the policy version after the step, tokens trained
     on up to it, or unix seconds. Up to 20,000 steps exact; beyond, as of a bucket's end."""
-    if not wanted.against:
+    if not wanted.x_axis:
         return [None] * len(lines)
-    if wanted.against == "wall":
+    if wanted.x_axis == "wall":
         return [list(line.at) for line in lines]
     about = Wanted(
-        names=[_REFERENCES[wanted.against]], stitch=wanted.stitch or "attempts", last=wanted.last,
+        names=[_REFERENCES[wanted.x_axis]], join=wanted.join or "attempts", last=wanted.last,
         max_points=MOST_POINTS,
     )  # fmt: skip
     rows = MetricSeries.objects.filter(
@@ -257,7 +257,7 @@ def _against(
         return [[None] * len(line.x) for line in lines]
     reference = _read(reference_lines, about)[0]
     values: list[float | None]
-    if wanted.against == "version":
+    if wanted.x_axis == "version":
         values = list(reference.last or reference.value)
     else:
         counts = reference.count or [1] * len(reference.x)
@@ -275,7 +275,7 @@ def _at_or_before(xs: list[int], values: list[float | None], x: int) -> float | 
 
 
 def _as_json(
-    parts: list[Part], line: Line, against: list[float | None] | None, *, stitched: bool
+    parts: list[Part], line: Line, x_axis: list[float | None] | None, *, stitched: bool
 ) -> dict[str, Any]:
     newest = parts[-1].series
     name = newest.name
@@ -293,7 +293,7 @@ def _as_json(
         "last": line.last,
         "count": line.count,
         "nonfinite": line.nonfinite,
-        "against": against,
+        "x_axis": x_axis,
         "parts": [
             {
                 "run": part.series.run_id,

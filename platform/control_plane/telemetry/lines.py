@@ -10,9 +10,9 @@ import msgspec
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
     AnyLine,
-    Document,
     Histogram,
     Points,
+    StateSnapshot,
     Summary,
     TrajectoryLine,
     decode_line,
@@ -78,7 +78,7 @@ def _check(line: AnyLine) -> None:
             _check_name(name)
     if isinstance(line, TrajectoryLine):
         _check_tokens(line)
-    if isinstance(line, Histogram | Document | Summary):
+    if isinstance(line, Histogram | StateSnapshot | Summary):
         _check_name(line.name)
 
 

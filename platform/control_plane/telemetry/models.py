@@ -144,7 +144,7 @@ class Histogram(models.Model):
         return f"{self.name}[{self.x}] from {self.source}"
 
 
-class Document(models.Model):
+class StateSnapshot(models.Model):
     """A live document of a run; the newest one wins."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="documents")

@@ -167,8 +167,8 @@ def insert_histograms(job: Job, source: str, lines: list[contract.Histogram]) ->
     return conflicts
 
 
-def put_documents(job: Job, lines: list[contract.Document]) -> None:
-    newest: dict[str, contract.Document] = {}
+def put_documents(job: Job, lines: list[contract.StateSnapshot]) -> None:
+    newest: dict[str, contract.StateSnapshot] = {}
     for line in lines:
         if line.name not in newest or newest[line.name].at <= line.at:
             newest[line.name] = line

@@ -13,13 +13,13 @@ from control_plane.common.errors import not_found, or_not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.models import (
-    Document,
     Histogram,
     LogChunk,
     MetricChunk,
     MetricPoint,
     MetricSeries,
     OutboxFile,
+    StateSnapshot,
 )
 from control_plane.telemetry.services import log_file_name
 from oolong.contracts.lifecycle import JobState
@@ -69,7 +69,7 @@ def metric_names(run: Run) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def metric_catalogue() -> list[dict[str, str]]:
+def metric_definitions() -> list[dict[str, str]]:
     return [{"name": metric.name, "unit": metric.unit, "help": metric.help} for metric in METRICS.values()]
 
 
@@ -87,18 +87,18 @@ def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[
 
 def documents(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
     """What the run's jobs keep overwriting, by name; with `name` only that one, or none."""
-    rows = Document.objects.filter(run=run).order_by("name")
+    rows = StateSnapshot.objects.filter(run=run).order_by("name")
     if name is not None:
         rows = rows.filter(name=name)
-    return [_document_as_json(row) for row in rows]
+    return [_snapshot_as_json(row) for row in rows]
 
 
 def document(run: Run, name: str) -> dict[str, Any]:
-    row = or_not_found(Document.objects.filter(run=run, name=name).first(), "document of this run", name)
-    return _document_as_json(row)
+    row = or_not_found(StateSnapshot.objects.filter(run=run, name=name).first(), "document of this run", name)
+    return _snapshot_as_json(row)
 
 
-def _document_as_json(row: Document) -> dict[str, Any]:
+def _snapshot_as_json(row: StateSnapshot) -> dict[str, Any]:
     return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
 
 

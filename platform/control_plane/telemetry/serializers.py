@@ -42,10 +42,10 @@ class SeriesSerializer(serializers.Serializer[Any]):
     nonfinite = serializers.ListField(
         child=serializers.IntegerField(), allow_null=True, help_text="of them, those that were not finite"
     )
-    against = serializers.ListField(
+    x_axis = serializers.ListField(
         child=serializers.FloatField(allow_null=True),
         allow_null=True,
-        help_text="with against=: where each point lies on that axis",
+        help_text="with x_axis=: where each point lies on that axis",
     )
     parts = SeriesPartSerializer(many=True, allow_null=True, help_text="of a stitched line, oldest first")
 
@@ -87,14 +87,14 @@ class HistogramsSerializer(serializers.Serializer[Any]):
     data = HistogramSerializer(many=True)
 
 
-class DocumentSerializer(serializers.Serializer[Any]):
+class StateSnapshotSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     at = serializers.FloatField(help_text="unix seconds")
     value = serializers.DictField()
 
 
 class DocumentsSerializer(serializers.Serializer[Any]):
-    data = DocumentSerializer(many=True)
+    data = StateSnapshotSerializer(many=True)
 
 
 class AlertSerializer(serializers.Serializer[Any]):

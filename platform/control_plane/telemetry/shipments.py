@@ -22,7 +22,7 @@ from control_plane.telemetry.faults import REFUSED, busy, raise_if_of_all
 from control_plane.telemetry.lines import ReadLine, read_lines
 from control_plane.telemetry.models import OutboxFile
 from control_plane.telemetry.storing import OF_ONE_RUN, Taken, store
-from oolong.contracts.agent import SHIPMENT_HEAD_BYTES, SHIPMENT_PIECES, PieceReply, ShipmentHead
+from oolong.contracts.agent import BATCH_CHUNKS, BATCH_HEAD_BYTES, ChunkReply, TelemetryBatchHead
 
 log = logging.getLogger(__name__)
 
@@ -57,18 +57,18 @@ class Piece:
 
 
 def read_shipment(body: bytes) -> list[Piece]:
-    """Take a body apart (see contracts.agent.ShipmentHead). Raises Problem 422."""
-    line, newline, _ = body[: SHIPMENT_HEAD_BYTES + 1].partition(b"\n")
+    """Take a body apart (see contracts.agent.TelemetryBatchHead). Raises Problem 422."""
+    line, newline, _ = body[: BATCH_HEAD_BYTES + 1].partition(b"\n")
     if not newline:
         raise refused(
             "pieces", f"no newline in the first {len(line)} bytes; the body begins with a line of JSON"
         )
     try:
-        asked = msgspec.json.decode(line, type=ShipmentHead).pieces
+        asked = msgspec.json.decode(line, type=TelemetryBatchHead).pieces
     except msgspec.DecodeError as error:
-        raise refused("pieces", f"the first line is no ShipmentHead: {error}") from error
-    if len(asked) > SHIPMENT_PIECES:
-        raise refused("pieces", f"{len(asked)} pieces; send at most {SHIPMENT_PIECES} at once")
+        raise refused("pieces", f"the first line is no TelemetryBatchHead: {error}") from error
+    if len(asked) > BATCH_CHUNKS:
+        raise refused("pieces", f"{len(asked)} pieces; send at most {BATCH_CHUNKS} at once")
     pieces: list[Piece] = []
     begin = len(line) + 1
     for n, one in enumerate(asked):
@@ -92,7 +92,7 @@ def read_shipment(body: bytes) -> list[Piece]:
     return pieces
 
 
-def receive_shipment(node: Node, pieces: Sequence[Piece]) -> list[PieceReply]:
+def receive_shipment(node: Node, pieces: Sequence[Piece]) -> list[ChunkReply]:
     """Store the pieces, each as if it had come alone: the answers, in their order.
 
     Raises OperationalError or InterfaceError where the database is what fails; what was stored by then stays.
@@ -104,10 +104,10 @@ def receive_shipment(node: Node, pieces: Sequence[Piece]) -> list[PieceReply]:
         for n, piece in enumerate(pieces)
         if piece.job_id in mine and piece.is_named_well and not piece.is_log and not piece.skipped
     ]
-    replies: dict[int, PieceReply] = {}
+    replies: dict[int, ChunkReply] = {}
     if len(ordinary) > 1:
         for n, offset in _receive_many([pieces[n] for n in ordinary]).items():
-            replies[ordinary[n]] = PieceReply(status=200, offset=offset)
+            replies[ordinary[n]] = ChunkReply(status=200, offset=offset)
     for n, piece in enumerate(pieces):
         if n in replies:
             continue
@@ -128,8 +128,8 @@ def _receive_many(pieces: Sequence[Piece]) -> dict[int, int]:
     return {}
 
 
-def _receive_alone(piece: Piece, *, is_mine: bool) -> PieceReply:
-    reply: PieceReply | None = None
+def _receive_alone(piece: Piece, *, is_mine: bool) -> ChunkReply:
+    reply: ChunkReply | None = None
     failures: list[str] = []
 
     def failed(error: Exception) -> None:
@@ -138,20 +138,20 @@ def _receive_alone(piece: Piece, *, is_mine: bool) -> PieceReply:
 
     with apart(f"storing {piece.name} of job {piece.job_id}", failed):
         reply = _answer(piece) if is_mine else _refusal(not_found("job on this node", piece.job_id))
-    return reply or PieceReply(status=500, code="internal_error", detail=failures[0])
+    return reply or ChunkReply(status=500, code="internal_error", detail=failures[0])
 
 
-def _answer(piece: Piece) -> PieceReply:
+def _answer(piece: Piece) -> ChunkReply:
     try:
-        return PieceReply(status=200, offset=_store_alone(piece))
+        return ChunkReply(status=200, offset=_store_alone(piece))
     except services.OffsetGap as gap:
-        return PieceReply(status=409, offset=gap.offset)
+        return ChunkReply(status=409, offset=gap.offset)
     except Problem as problem:
         return _refusal(problem)
 
 
-def _refusal(problem: Problem) -> PieceReply:
-    return PieceReply(status=problem.status, code=problem.code, detail=problem.detail)
+def _refusal(problem: Problem) -> ChunkReply:
+    return ChunkReply(status=problem.status, code=problem.code, detail=problem.detail)
 
 
 def _store_alone(piece: Piece) -> int:

@@ -19,7 +19,7 @@ from oolong.contracts.lifecycle import JobKind
 OF_ONE_RUN = (
     contract.Points,
     contract.Histogram,
-    contract.Document,
+    contract.StateSnapshot,
     contract.Progress,
     contract.TrajectoryLine,
 )
@@ -53,7 +53,7 @@ def store(taken: Sequence[Taken]) -> list[rows.Conflict]:
     told = live.Frames()
     for one in taken:
         conflicts += rows.insert_histograms(one.job, one.source, one.of(contract.Histogram))
-        rows.put_documents(one.job, one.of(contract.Document))
+        rows.put_documents(one.job, one.of(contract.StateSnapshot))
         rows.insert_trajectories(one.job, one.of(contract.TrajectoryLine))
         for read in one.lines:
             if frame := _frame(one.job, one.source, read.line):
@@ -80,7 +80,7 @@ def _tell_run(taken: Taken, told: live.Frames) -> None:
                 runs.record_note(job, line)
             case contract.CheckpointLine() as line:
                 runs.record_checkpoint_line(job, line)
-            case contract.Document(name="pipeline", value=value):
+            case contract.StateSnapshot(name="pipeline", value=value):
                 runs.record_pipeline(job, value)
             case contract.Summary(name=name, value=value):
                 runs.record_summary(job.attempt.run, job.attempt, name, value)
@@ -119,8 +119,8 @@ def _frame(job: Job, source: str, line: contract.AnyLine) -> tuple[str, Mapping[
             return "histogram", {
                 "name": line.name, "x": line.x, "attempt": number, "source": source, "counts": line.counts,
             }  # fmt: skip
-        case contract.Document():
-            return "document", {"name": line.name, "at": line.at, "value": line.value}
+        case contract.StateSnapshot():
+            return "state", {"name": line.name, "at": line.at, "value": line.value}
         case contract.TrajectoryLine():
             return "trajectory", {
                 "step": line.step, "group_id": line.group_id, "reward": line.reward, "attempt": number,

@@ -33,7 +33,7 @@ def found(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
         "step__gte": wanted.step_from, "step__lte": wanted.step_to, "reward__gte": wanted.reward_min,
         "reward__lte": wanted.reward_max, "row": wanted.row, "attempt__number": wanted.attempt,
         "group_id": wanted.group or None,
-        "sampled_because__contains": [wanted.because] if wanted.because else None,
+        "sample_reasons__contains": [wanted.because] if wanted.because else None,
     }  # fmt: skip
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
     if wanted.span_min is not None:

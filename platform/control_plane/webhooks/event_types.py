@@ -12,7 +12,7 @@ EVENT_TYPES: dict[str, str] = {
     "run.pausing": "a pause was asked for",
     "run.paused": "a run rests; `fault` says whether it needs somebody",
     "run.stopping": "an end was asked for",
-    "run.finishing": "the work is done; the last lines and the checkpoint follow",
+    "run.finalizing": "the work is done; the last lines and the checkpoint follow",
     "run.succeeded": "a run has done all its work",
     "run.stopped": "a run was ended before its work was done",
     "run.failed": "a run has failed; `reason`, `fault` and `advice` say how",

@@ -10,7 +10,7 @@ import typer
 
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
 from oolong.client import Client
-from oolong.contracts.user_source import ENTRY_POINTS, SourceKind
+from oolong.contracts.user_code import ENTRY_POINTS, SourceKind
 
 app = typer.Typer(
     no_args_is_help=True, help="Your own rewards, workflows and losses: immutable versions of a Python file."

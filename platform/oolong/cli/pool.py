@@ -172,7 +172,7 @@ def enrolment_token(
 ) -> None:
     """A single-use token with which one new node may join a pool."""
     with Client() as client:
-        token = client.pool.enrolment_token(pool)
+        token = client.pool.join_token(pool)
     show_json(token) if json else print(token.token)
 
 
@@ -210,7 +210,7 @@ def create(
     """Create a pool. For admins of the installation."""
     with Client() as client:
         made = client.pool.create(name, all_teams=all_teams, trainer_code=trainer_code)
-    show_done(f"pool {made.name} is there; nodes join it with a token: enrolment-token", made, json=json)
+    show_done(f"pool {made.name} is there; nodes join it with a token: join-token", made, json=json)
 
 
 @app.command("set")

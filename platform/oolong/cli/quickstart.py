@@ -12,7 +12,7 @@ from oolong.cli.output import JsonOption, byte_progress, notes, show_json
 from oolong.cli.run_wait import ProgressLines
 from oolong.client import Client
 from oolong.client.models import Run
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 from oolong.samples.files import SampleFiles
 from oolong.samples.letter_sum import MAPPING
 

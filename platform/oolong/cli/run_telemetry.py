@@ -32,10 +32,10 @@ def metrics(
     ] = 50,
     first: Annotated[int | None, typer.Option("--from", help="first step")] = None,
     last: Annotated[int | None, typer.Option("--to", help="last step")] = None,
-    stitch: Annotated[
+    join: Annotated[
         str | None, typer.Option(help="attempts: one line of them; lineage: with the runs before it, too")
     ] = None,
-    against: Annotated[str | None, typer.Option(help="a column more: version, tokens or wall")] = None,
+    x_axis: Annotated[str | None, typer.Option(help="a column more: version, tokens or wall")] = None,
     export: Annotated[
         Path | None,
         typer.Option(help="write every single point to this .csv or .parquet; - is CSV on stdout"),
@@ -62,19 +62,19 @@ def metrics(
             max_points=resolution,
             from_x=first,
             to_x=last,
-            stitch=stitch,
-            against=against,
+            join=join,
+            x_axis=x_axis,
         )
     if json:
         show_json(found)
         return
-    more = (against.upper(),) if against else ()
+    more = (x_axis.upper(),) if x_axis else ()
     show_table(
         ("NAME", "SOURCE", "ATTEMPT", "X", *more, "VALUE", "MIN", "MAX", "POINTS"),
         (
             (
                 series.name, series.source, series.attempt, int(x),
-                *((series.against[n] if series.against else None,) if against else ()),
+                *((series.x_axis[n] if series.x_axis else None,) if x_axis else ()),
                 series.value[n],
                 series.min[n] if series.min else series.value[n],
                 series.max[n] if series.max else series.value[n],

@@ -1,6 +1,6 @@
 """The agent protocol: JSON over HTTPS, outbound from the node (DESIGN section 4, SEMANTICS section 7).
 
-Enrol once, then a heartbeat every 10 s (at once when something changed): observed state in full up, desired
+Enroll once, then a heartbeat every 10 s (at once when something changed): observed state in full up, desired
 state in full down. Level-triggered, so a lost or repeated message changes nothing.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
-from oolong.contracts.live_changes import LiveSettings
+from oolong.contracts.runtime_overrides import RuntimeOverrides
 
 # Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
 # agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
@@ -60,15 +60,15 @@ class Inventory(Wire, frozen=True, kw_only=True):
     job_isolation_reason: str = ""  # why there is none
 
 
-class EnrolRequest(Wire, frozen=True, kw_only=True):
-    """POST /api/v1/agent/enrol with the single-use token as bearer."""
+class EnrollRequest(Wire, frozen=True, kw_only=True):
+    """POST /api/v1/agent/enroll with the single-use token as bearer."""
 
     name: str
     inventory: Inventory
     protocol: int = 1  # agents of protocol 1 do not say it
 
 
-class EnrolReply(Wire, frozen=True, kw_only=True):
+class EnrollReply(Wire, frozen=True, kw_only=True):
     node_id: str
     credential: str  # bearer token of every later call; shown once
     heartbeat_seconds: float = 10.0
@@ -108,7 +108,7 @@ class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     protocol: int = 1
 
 
-class Greeting(Wire, frozen=True, kw_only=True):
+class Hello(Wire, frozen=True, kw_only=True):
     """What is read of a request before the rest: another protocol may have another rest."""
 
     protocol: int = 1
@@ -169,7 +169,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     ports: dict[str, int]  # controller, reward, engine-0, engine-1
     token: str
     jobs: list[DesiredJob]
-    live: LiveSettings = LiveSettings()  # what was changed since the run was submitted
+    live: RuntimeOverrides = RuntimeOverrides()  # what was changed since the run was submitted
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
     evaluators: bool = False  # an evaluation may get an idle slot of this node, beside the run's engines
 
@@ -187,7 +187,7 @@ class HeartbeatReply(Wire, frozen=True, kw_only=True):
     )
 
 
-class ShipReply(Wire, frozen=True, kw_only=True):
+class OutboxReply(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from."""
 
     offset: int
@@ -209,14 +209,14 @@ SHIPMENT_BYTES = 1024 * 1024  # of all pieces
 SHIPMENT_HEAD_BYTES = 256 * 1024
 
 
-class ShipmentHead(Wire, frozen=True, kw_only=True):
-    """POST /api/v1/agent/shipments, since protocol 4. The body is this as one line of JSON, a newline, and then the
+class TelemetryBatchHead(Wire, frozen=True, kw_only=True):
+    """POST /api/v1/agent/telemetry, since protocol 4. The body is this as one line of JSON, a newline, and then the
     bytes of the pieces, one after another. At most one piece of a file."""
 
     pieces: list[Piece]
 
 
-class PieceReply(Wire, frozen=True, kw_only=True):
+class ChunkReply(Wire, frozen=True, kw_only=True):
     """What a piece alone would have been answered: each has a fate of its own."""
 
     status: int  # 200 stored | 409 it does not begin at `offset` | 404, 413, 422, 500, 503: nothing of it was stored
@@ -225,8 +225,8 @@ class PieceReply(Wire, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ShipmentReply(Wire, frozen=True, kw_only=True):
-    pieces: list[PieceReply]  # in the order of the pieces that were sent
+class TelemetryBatchReply(Wire, frozen=True, kw_only=True):
+    pieces: list[ChunkReply]  # in the order of the pieces that were sent
 
 
 class UploadReply(Wire, frozen=True, kw_only=True):

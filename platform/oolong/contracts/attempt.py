@@ -31,7 +31,7 @@ class AttemptFile(msgspec.Struct, frozen=True, kw_only=True):
     tokens_generated_before: int = 0  # by earlier attempts of the run, as far as they told
     source_files: dict[
         str, str
-    ] = {}  # uploaded source by contracts.user_source.SourceKind: {"reward": "…/reward.py"}
+    ] = {}  # uploaded source by contracts.user_code.SourceKind: {"reward": "…/reward.py"}
     controller_url: str = ""  # http://127.0.0.1:PORT; rl only
     reward_url: str = ""
     engine_ports: list[int] = []  # one port per engine, fixed at lease time

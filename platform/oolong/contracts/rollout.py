@@ -1,8 +1,8 @@
 """Messages between rollout controller, rollout workers, reward service and trainer.
 
 msgpack over HTTP: `POST /<verb>` with the request struct, `Authorization: Bearer <attempt token>`; 200 with
-the reply struct, 409 with `Refused` for a late or fenced call, 400 with `Refused` for a malformed one. The
-rules are in SEMANTICS sections 1-4 and 6: the gate, claims, the ledger, the buffer.
+the reply struct, or `ErrorReply` with 409 (stale claim or epoch) or 400 (malformed request). The rules are in SEMANTICS
+sections 1-4 and 6: the gate, claims, the ledger, the buffer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class Refused(Message, frozen=True, kw_only=True):
-    code: str  # late, fenced, unknown_claim, malformed, unauthorised
+class ErrorReply(Message, frozen=True, kw_only=True):
+    code: str  # stale_claim, stale_epoch, unknown_claim, malformed, unauthorized
     message: str
 
 
@@ -37,7 +37,7 @@ class Trajectory(Message, frozen=True, kw_only=True):
 
     token_ids: list[int]  # [T] completion tokens, stop tokens and the environment's turns included
     loss_mask: list[int]  # [T] 1 where the policy sampled the token, 0 where the environment wrote it
-    behaviour_logprobs: list[float]  # [T] of the sampling distribution (logits / temperature); 0 off the mask
+    behavior_logprobs: list[float]  # [T] of the sampling distribution (logits / temperature); 0 off the mask
     policy_versions: list[int]  # [T] version that sampled each token; the environment's have a neighbour's
     finish_reason: Literal["stop", "length", "abort"]  # of the last sampled turn
     turns: list[Turn] = []  # in order, their tokens add up to T
@@ -206,8 +206,8 @@ class FailRequest(Message, frozen=True, kw_only=True):
     kind: str = ""  # of a workflow_error: out_of_room, diverged, sandbox ...
 
 
-class GiveBackRequest(Message, frozen=True, kw_only=True):
-    """POST /give_back: the worker stops; members keep their tokens, logprobs and versions."""
+class ReleaseRequest(Message, frozen=True, kw_only=True):
+    """POST /release: the worker stops; members keep their tokens, logprobs and versions."""
 
     worker_id: str
     claim_id: str
@@ -215,8 +215,8 @@ class GiveBackRequest(Message, frozen=True, kw_only=True):
     lost_tokens: int = 0  # sampled under this claim by a workflow that cannot be moved
 
 
-class LeaveRequest(Message, frozen=True, kw_only=True):
-    """POST /leave: the worker stops for good and has given back what it had; the run goes on without its engine."""
+class DeregisterRequest(Message, frozen=True, kw_only=True):
+    """POST /deregister: the worker stops for good after releasing its claims; the run continues without its engine."""
 
     worker_id: str
 
@@ -352,15 +352,15 @@ class AckRequest(Message, frozen=True, kw_only=True):
     timings: LoadTimings = LoadTimings()
 
 
-class Done(Message, frozen=True, kw_only=True):
+class Ack(Message, frozen=True, kw_only=True):
     """The empty reply."""
 
 
 # --- trainer -> controller ----------------------------------------------------------------------------------
 
 
-class AnnounceRequest(Message, frozen=True, kw_only=True):
-    """POST /announce: weights of `version` are complete on disk. Moves taken groups to trained.
+class PublishVersionRequest(Message, frozen=True, kw_only=True):
+    """POST /publish_version: weights of `version` are complete on disk. Moves taken groups to trained.
 
     `outcome` says what happened to the batch that led here: trained, nonfinite (no update, then the version
     does not rise and `weights` is None), or none for the first announcement of an attempt.
@@ -447,7 +447,7 @@ class ScoreReply(Message, frozen=True, kw_only=True):
     score: float | None = None
     parts: dict[str, float] = {}  # of a composite: each part's own score
     verdict: str = ""  # the function's own word for it: exact, wrong_answer, time_limit ...
-    weak: bool = False  # the completion could have forged the score
+    forgeable: bool = False  # the completion could have forged the score
     kind: str = ""  # of an error: verifier_error | sandbox_error
     message: str = ""
     seconds: float = 0.0

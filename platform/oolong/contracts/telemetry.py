@@ -88,7 +88,7 @@ class Progress(Line, frozen=True, kw_only=True, tag="progress"):
     message: str = ""
 
 
-class Document(Line, frozen=True, kw_only=True, tag="document"):
+class StateSnapshot(Line, frozen=True, kw_only=True, tag="state"):
     """A live document of the run by name; the newest wins. `pipeline`: gate, ledger, stages (see metrics)."""
 
     name: str
@@ -109,7 +109,7 @@ class Note(Line, frozen=True, kw_only=True, tag="note"):
     message: str
 
 
-AnyLine = Points | Histogram | CheckpointLine | TrajectoryLine | Progress | Document | Summary | Note
+AnyLine = Points | Histogram | CheckpointLine | TrajectoryLine | Progress | StateSnapshot | Summary | Note
 
 decode_line = msgspec.json.Decoder(AnyLine).decode
 

@@ -43,7 +43,7 @@ class Runs(Protocol):
 
     def metrics(
         self, run_id: str, names: Sequence[str], *, axis: str | None = None, after_x: int | None = None,
-        limit: int | None = None, stitch: str | None = None,
+        limit: int | None = None, join: str | None = None,
     ) -> Metrics: ...  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def read_points(runs: Runs, run_id: str, state: State, done: Exported) -> Iterat
     after: int | None = None
     seen = dict(state.reached)
     while True:
-        answer = runs.metrics(run_id, [], axis="step", after_x=after, limit=PAGE, stitch="attempts")
+        answer = runs.metrics(run_id, [], axis="step", after_x=after, limit=PAGE, join="attempts")
         full = [series for series in answer.series if len(series.x) >= PAGE]
         for series in answer.series:
             tag = tag_of(series.name, series.source)

@@ -23,7 +23,7 @@ from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, ObservedJob
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
-from tests.support.scripted_control_plane import CREDENTIAL, ENROLMENT_TOKEN, Fault, ScriptedControlPlane
+from tests.support.scripted_control_plane import CREDENTIAL, JOIN_TOKEN, Fault, ScriptedControlPlane
 from tests.support.small_jobs import MODULE, ROOT, start_agent
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,7 +51,7 @@ class World:
         control_plane.artifacts[self.dataset.sha256] = rows
 
     def start_agent(self) -> subprocess.Popen[bytes]:
-        self.agents.append(start_agent(self.server.url, self.data.root, token=ENROLMENT_TOKEN, log=self.log))
+        self.agents.append(start_agent(self.server.url, self.data.root, token=JOIN_TOKEN, log=self.log))
         return self.agents[-1]
 
     def want(
@@ -327,7 +327,7 @@ def container(world: World) -> Iterator[subprocess.Popen[bytes]]:
         MODULE,
         world.server.url,
         str(world.data.root),
-        ENROLMENT_TOKEN,
+        JOIN_TOKEN,
         "node",
         "2",
     ]

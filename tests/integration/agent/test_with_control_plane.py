@@ -110,7 +110,7 @@ class Pool:
     def join(self, name: str) -> Node:
         node = Node(self.folder, name)
         self.nodes.append(node)
-        node.start(self.plane.url, self.client.pool.enrolment_token().token)
+        node.start(self.plane.url, self.client.pool.join_token().token)
         until(lambda: any(found.name == name for found in self.client.pool.get().nodes), said=self.said)
         return node
 

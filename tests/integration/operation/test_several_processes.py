@@ -52,7 +52,7 @@ def _plane(folder: Path, database_url: str, redis_url: str, shared: Path) -> Con
 def nodes(planes: tuple[ControlPlane, ControlPlane]) -> Iterator[list[ScriptedNode]]:
     """One node speaks to each web process."""
     made = [
-        ScriptedNode(plane.url, plane.manage("enrolment_token").splitlines()[-1], slots=4, step_seconds=0.05)
+        ScriptedNode(plane.url, plane.manage("join_token").splitlines()[-1], slots=4, step_seconds=0.05)
         for plane in planes
     ]
     for number, node in enumerate(made):

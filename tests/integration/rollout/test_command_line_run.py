@@ -21,7 +21,7 @@ import pytest
 
 from gpu_agents.rollout.controller.prompt_order import PromptOrder
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.telemetry import AnyLine, Document, Note, Points, TrajectoryLine
+from oolong.contracts.telemetry import AnyLine, Note, Points, StateSnapshot, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel
 from tests.support import failing_reward
 from tests.support.tiny_specs import tiny_run_spec
@@ -248,7 +248,7 @@ def test_no_engine_outlives_its_worker_and_old_weights_are_gone(story: Story) ->
 
 
 def test_the_live_document_shows_the_pipeline(story: Story) -> None:
-    documents = [line.value for line in lines(story.second, "controller") if isinstance(line, Document)]
+    documents = [line.value for line in lines(story.second, "controller") if isinstance(line, StateSnapshot)]
     assert documents[-1]["ended"]
     assert all(document["ledger"]["balances"] for document in documents)
     assert {"prompts", "running", "buffer", "training"} <= set(documents[0]["stages"])

@@ -104,7 +104,7 @@ def largest_difference(
         {
             "prompt": group.prompt_token_ids,
             "tokens": trajectory.token_ids,
-            "logprobs": trajectory.behaviour_logprobs,
+            "logprobs": trajectory.behavior_logprobs,
             "versions": trajectory.policy_versions,
             "temperature": temperature,
             "weights": {str(v): str(tiny.version(v)) for v in set(trajectory.policy_versions)},

@@ -50,7 +50,7 @@ async def sample(engine: RealEngine, model: Path) -> list[Group]:
             group_id=f"0-{number}-0", row=number, prompt_token_ids=prompt, prompt="", answer="",
             trajectories=[
                 Trajectory(
-                    token_ids=one.token_ids, loss_mask=[1] * 60, behaviour_logprobs=one.logprobs,
+                    token_ids=one.token_ids, loss_mask=[1] * 60, behavior_logprobs=one.logprobs,
                     policy_versions=one.versions, finish_reason="length", reward=0.0,
                 )
             ],

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oolong.contracts.attempt import JobResult, read_attempt, read_job, write_result
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import CheckpointLine, Document, Histogram, Outbox, Points
+from oolong.contracts.telemetry import CheckpointLine, Histogram, Outbox, Points, StateSnapshot
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         )
         if x % 50 == 0:
             outbox.write(Histogram(name="lengths", x=x, counts={"1": x}))
-            outbox.write(Document(name="pipeline", value={"step": x}))
+            outbox.write(StateSnapshot(name="pipeline", value={"step": x}))
             print(f"step {x}", flush=True)
         time.sleep(float(spec.notes))
     outbox.write(_checkpoint(Path(attempt.directory), spec.sft.steps))

@@ -21,7 +21,7 @@ from control_plane.catalog.models import BaseModel
 from control_plane.catalog.validation_services import advance_validations
 from control_plane.common import clock
 from control_plane.fleet.pools import default_pool
-from control_plane.fleet.services import create_enrolment_token
+from control_plane.fleet.services import create_join_token
 from control_plane.telemetry.models import MetricPoint
 from control_plane.telemetry.rows import with_part
 from oolong.client import Client
@@ -112,7 +112,7 @@ def prepare(folder: Path) -> Stack:
     project = accounts.init_embedded()
     user = project.memberships.get().user
     stack.token = accounts.create_token(user=user, project=project, name="test", scopes=["*"])[1]
-    stack.node.token = create_enrolment_token(default_pool(), now=clock.now())[0]
+    stack.node.token = create_join_token(default_pool(), now=clock.now())[0]
     node_python = folder / "node-python"
     node_python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{WRITER}" "$@"\n')
     node_python.chmod(0o755)

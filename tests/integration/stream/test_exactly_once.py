@@ -35,7 +35,7 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     stack.start("web")
     stack.wait_for_web()
     stack.start("agent")
-    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrolment")
+    stack.wait((stack.agent_data / "node.json").exists, seconds=60, what="enrollment")
     run_id = submit(stack, steps=STEPS, pause_seconds=0.004)
 
     def tick() -> None:

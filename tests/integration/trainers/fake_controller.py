@@ -18,7 +18,7 @@ class FakeController:
     """Serves `batches(version)` at /take and records the calls. Use as a context manager."""
 
     def __init__(self, batches: Batches, *, token: str = "secret", trained: int = 0) -> None:
-        self.announced: list[rollout.AnnounceRequest] = []
+        self.announced: list[rollout.PublishVersionRequest] = []
         self.snapshots: list[int] = []
         self.ended: list[str] = []
         self.taken: list[int] = []
@@ -64,29 +64,30 @@ class FakeController:
 
     def answer(self, path: str, body: bytes, authorization: str) -> tuple[int, msgspec.Struct]:
         if authorization != f"Bearer {self._token}":
-            return 401, rollout.Refused(code="unauthorised", message="wrong token")
+            return 401, rollout.ErrorReply(code="unauthorized", message="wrong token")
         with self._lock:
             verbs = {
-                "/announce": self._announce, "/take": self._take, "/snapshot": self._snapshot, "/state": self._state,
+                "/publish_version": self._announce,
+                "/take": self._take, "/snapshot": self._snapshot, "/state": self._state,
                 "/probes": self._probes, "/stale_engine": self._stale, "/end": self._end,
             }  # fmt: skip
             return verbs[path](body)
 
     def _announce(self, body: bytes) -> tuple[int, msgspec.Struct]:
-        request = msgspec.msgpack.decode(body, type=rollout.AnnounceRequest)
+        request = msgspec.msgpack.decode(body, type=rollout.PublishVersionRequest)
         again = (self.version, False) == (request.version, self._trains)
         if again and request.outcome != "none":
-            return 200, rollout.Done()  # its answer was lost
+            return 200, rollout.Ack()  # its answer was lost
         self._trains = False
         self.announced.append(request)
         if request.outcome == "trained":
             self.trained += len(self._batches(request.version - 1))
-        return 200, rollout.Done()
+        return 200, rollout.Ack()
 
     def _take(self, body: bytes) -> tuple[int, msgspec.Struct]:
         request = msgspec.msgpack.decode(body, type=rollout.TakeRequest)
         if request.version != self.version:
-            return 409, rollout.Refused(
+            return 409, rollout.ErrorReply(
                 code="stale_epoch", message=f"version {self.version} was announced last"
             )
         if not self._trains:  # else it is sent again
@@ -111,11 +112,11 @@ class FakeController:
 
     def _stale(self, body: bytes) -> tuple[int, msgspec.Struct]:
         self.stale.append(msgspec.msgpack.decode(body, type=rollout.StaleEngineRequest))
-        return 200, rollout.Done()
+        return 200, rollout.Ack()
 
     def _end(self, body: bytes) -> tuple[int, msgspec.Struct]:
         self.ended.append(msgspec.msgpack.decode(body, type=rollout.EndRequest).reason)
-        return 200, rollout.Done()
+        return 200, rollout.Ack()
 
 
 def recorded_batches(*, groups: int, members: int, seed: int = 1, longest: int = 40) -> Batches:
@@ -142,7 +143,7 @@ def _trajectory(rng: random.Random, version: int, longest: int) -> rollout.Traje
     reward = float(rng.random() < 0.5)
     return rollout.Trajectory(
         token_ids=_tokens(rng, length), loss_mask=[1] * length,
-        behaviour_logprobs=[-5.5 + rng.gauss(0, 0.3) for _ in range(length)],
+        behavior_logprobs=[-5.5 + rng.gauss(0, 0.3) for _ in range(length)],
         policy_versions=[older] * switch + [version] * (length - switch),
         finish_reason="stop", reward=reward, score=reward, interruptions=int(0 < switch < length),
     )  # fmt: skip

@@ -238,7 +238,7 @@ def test_nonfinite_step_changes_nothing_and_three_consecutive_ones_end_the_run(
         if version < 2:
             return groups
         last = groups[-1].trajectories[-1]  # in the second minibatch: the first has moved the weights by then
-        nan = msgspec.structs.replace(last, behaviour_logprobs=[math.nan] * len(last.token_ids))
+        nan = msgspec.structs.replace(last, behavior_logprobs=[math.nan] * len(last.token_ids))
         rest = msgspec.structs.replace(groups[-1], trajectories=[*groups[-1].trajectories[:-1], nan])
         return [*groups[:-1], rest]
 

@@ -161,15 +161,15 @@ async def test_a_sparse_outbox_without_an_end_is_done_with_at_once(
 @pytest.mark.parametrize(
     "refusal",
     [
-        PieceReply(status=404, code="not_found"),
-        PieceReply(status=422, code="no_complete_line"),
-        PieceReply(status=500, code="internal_error"),
-        PieceReply(status=200, offset=0),
-        PieceReply(status=409, offset=0),
+        ChunkReply(status=404, code="not_found"),
+        ChunkReply(status=422, code="no_complete_line"),
+        ChunkReply(status=500, code="internal_error"),
+        ChunkReply(status=200, offset=0),
+        ChunkReply(status=409, offset=0),
     ],
 )
 async def test_a_file_that_the_server_refuses_waits_and_the_others_go_on(
-    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, refusal: PieceReply
+    control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, refusal: ChunkReply
 ) -> None:
     bad, good = record("job_1", "controller"), record("job_2", "trainer")
     node = Node(data, bad, good)
@@ -192,7 +192,7 @@ async def test_a_file_that_the_server_refuses_waits_and_the_others_go_on(
 async def test_what_all_files_of_a_node_grew_by_is_one_request(
     control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory
 ) -> None:
-    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(SHIPMENT_PIECES + 10)]
+    jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(BATCH_CHUNKS + 10)]
     node = Node(data, *jobs)
     for job in jobs:
         append(node.outbox(job), b"{}\n")
@@ -236,13 +236,13 @@ async def test_only_a_piece_by_itself_makes_a_body_over_a_mebibyte(
 ) -> None:
     jobs = [record(f"job_{number}", f"rollout-{number}") for number in range(40)]
     node = Node(data, *jobs)
-    lines = {job.job_id: b'"%s"\n' % (b"x" * (SHIPMENT_BYTES // 16 - 3)) for job in jobs}
-    lines["job_0"] = b'"%s"\n' % (b"x" * (SHIPMENT_BYTES - 3))
+    lines = {job.job_id: b'"%s"\n' % (b"x" * (BATCH_BYTES // 16 - 3)) for job in jobs}
+    lines["job_0"] = b'"%s"\n' % (b"x" * (BATCH_BYTES - 3))
     for job in jobs:
         append(node.outbox(job), lines[job.job_id])
     await node.shipper(api).ship_once()
     assert all(control_plane.content(job, "main-0.jsonl") == content for job, content in lines.items())
-    assert all(pieces == 1 or size <= SHIPMENT_BYTES for pieces, size in control_plane.bodies)
+    assert all(pieces == 1 or size <= BATCH_BYTES for pieces, size in control_plane.bodies)
     assert sorted(pieces for pieces, _ in control_plane.bodies) == [1, 9, 15, 15]
 
 

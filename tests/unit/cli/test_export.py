@@ -34,7 +34,7 @@ class Runs:
         )
 
     def metrics(self, run_id: str, names: Any, **asked: Any) -> Metrics:
-        assert (asked["axis"], asked["stitch"]) == ("step", "attempts")
+        assert (asked["axis"], asked["join"]) == ("step", "attempts")
         self.asked += 1
         series = []
         for (name, source), line in self.rows.items():

@@ -47,7 +47,7 @@ def measured(api: ScriptedApi, run_id: str = "run_1", status: str = "SUCCEEDED",
         return Answer({"series": [shown], "seq": 1})
 
     api.script[f"GET runs/{run_id}/metrics"] = series
-    api.script[f"GET runs/{run_id}/documents"] = Answer({"data": []})
+    api.script[f"GET runs/{run_id}/state"] = Answer({"data": []})
 
 
 def evaluated(api: ScriptedApi, run_id: str, scores: list[float], *, prompts: range | None = None) -> None:
@@ -59,7 +59,7 @@ def evaluated(api: ScriptedApi, run_id: str, scores: list[float], *, prompts: ra
         label="end", version=1, success_score=1.0, samples=1, prompts=keys, right=scores, sampled=scores
     )
     shown = {"name": PROMPT_SCORES, "at": 1.0, "value": msgspec.to_builtins(document)}
-    api.script[f"GET runs/{run_id}/documents"] = Answer({"data": [shown]})
+    api.script[f"GET runs/{run_id}/state"] = Answer({"data": [shown]})
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ def test_what_cannot_be_paired_says_why(api: ScriptedApi, oolong: Oolong) -> Non
     evaluated(api, "run_1", scores, prompts=range(10, 74))
     assert "20 prompts are in one of the two evaluations only" in oolong(*COMPARED).stderr
     evaluated(api, "run_1", scores)
-    documents = api.script["GET runs/run_1/documents"]
+    documents = api.script["GET runs/run_1/state"]
     measured(api, eval_accuracy=0.3)
     assert "run run_1 kept no scores by prompt" in oolong(*COMPARED).stderr
-    api.script["GET runs/run_1/documents"] = documents
+    api.script["GET runs/run_1/state"] = documents
     done = oolong(*COMPARED)
     assert done.returncode == 6 and "are of another evaluation than its eval/accuracy" in done.stderr
 

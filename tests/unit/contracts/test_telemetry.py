@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from oolong.contracts.metrics import METRICS
-from oolong.contracts.telemetry import Document, Histogram, Note, Outbox, Points, Summary, decode_line
+from oolong.contracts.telemetry import Histogram, Note, Outbox, Points, StateSnapshot, Summary, decode_line
 
 
 def test_an_outbox_holds_whole_lines_that_decode_to_what_was_written(tmp_path):
@@ -41,8 +41,8 @@ def test_half_a_character_and_a_nan_do_not_cost_a_line(tmp_path):
     """What code of users or the policy made up: the line is written, with what can be kept of it."""
     outbox = Outbox(tmp_path, 0)
     outbox.write(Note(kind="reward", message="half \ud800, whole"))
-    outbox.write(Document(name="d", value={"\udfff": [float("nan"), {"a": "\ud83d"}]}))
+    outbox.write(StateSnapshot(name="d", value={"\udfff": [float("nan"), {"a": "\ud83d"}]}))
     outbox.close()
     first, second = map(decode_line, (tmp_path / "outbox" / "main-0.jsonl").read_bytes().splitlines())
     assert isinstance(first, Note) and first.message == "half \ufffd, whole"
-    assert isinstance(second, Document) and second.value == {"\ufffd": [None, {"a": "\ufffd"}]}
+    assert isinstance(second, StateSnapshot) and second.value == {"\ufffd": [None, {"a": "\ufffd"}]}

@@ -372,9 +372,9 @@ def alice(db: None, clock: Clock) -> Person:
 def node(clock: Clock, db: None) -> Callable[..., SimulatedNode]:
     def make(name: str = "node-1", slots: int = 2, *, pool: str = "", **changes: Any) -> SimulatedNode:
         joined = Pool.objects.get(pk=pool) if pool else pools.default_pool()
-        token, _ = fleet.create_enrolment_token(joined, now=clock.now)
+        token, _ = fleet.create_join_token(joined, now=clock.now)
         node = SimulatedNode(name=name, slots=slots, **changes)
-        row, node.credential = fleet.enrol(token=token, name=name, inventory=node.inventory(), now=clock.now)
+        row, node.credential = fleet.enroll(token=token, name=name, inventory=node.inventory(), now=clock.now)
         node.node_id = row.pk
         node.beat()
         return node

@@ -26,7 +26,7 @@ from control_plane.accounts.models import (
     User,
 )
 from control_plane.common.forwarded import network_of
-from control_plane.fleet.models import EnrolmentToken, Pool
+from control_plane.fleet.models import JoinToken, Pool
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Enrolment, artifacts and checkpoint uploads, over the agent protocol."""
+"""Enrollment, artifacts and checkpoint uploads, over the agent protocol."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
-from oolong.contracts.agent import EnrolReply, EnrolRequest, Inventory, SlotInventory
+from oolong.contracts.agent import EnrollReply, EnrollRequest, Inventory, SlotInventory
 from tests.support import node_ports
 
 
-def enrol(token: str, name: str = "machine") -> Any:
+def enroll(token: str, name: str = "machine") -> Any:
     inventory = Inventory(
         hostname=name, agent_version="0", boot_id="b", cpu_count=1, memory_bytes=1, disk_free_bytes=1,
         slots=[SlotInventory(slot="cpu-0", device="cpu"), SlotInventory(slot="cpu-1", device="cpu", healthy=False)],
     )  # fmt: skip
     return Client().post(
-        "/api/v1/agent/enrol", data=msgspec.json.encode(EnrolRequest(name=name, inventory=inventory)),
+        "/api/v1/agent/enroll", data=msgspec.json.encode(EnrollRequest(name=name, inventory=inventory)),
         content_type="application/json", headers={"authorization": f"Bearer {token}"},
     )  # fmt: skip
 
 
 def test_a_node_joins_with_a_token_that_works_once(alice: Any) -> None:
-    token = alice.post("/pools/default/enrolment-tokens").json()["token"]
-    reply = enrol(token)
+    token = alice.post("/pools/default/join-tokens").json()["token"]
+    reply = enroll(token)
     assert reply.status_code == 201
-    granted = msgspec.json.decode(reply.content, type=EnrolReply)
+    granted = msgspec.json.decode(reply.content, type=EnrollReply)
     row = Node.objects.get(pk=granted.node_id)
     assert row.credential_sha256 == hashlib.sha256(granted.credential.encode()).hexdigest()
     assert (granted.lease_ttl_seconds, granted.orphan_ttl_seconds) == (45, 4500)
-    again = enrol(token, "intruder")
+    again = enroll(token, "intruder")
     assert (again.status_code, again.json()["code"]) == (409, "join_token_used")
     assert Node.objects.count() == 1
     slots = {slot["name"]: slot["state"] for slot in alice.get("/pool").json()["slots"]}
@@ -55,7 +55,7 @@ def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any,
     with connection.cursor() as cursor:
         cursor.execute(node_ports.apart())
     for name in ("one", "two"):
-        assert enrol(alice.post("/pools/default/enrolment-tokens").json()["token"], name).status_code == 201
+        assert enroll(alice.post("/pools/default/join-tokens").json()["token"], name).status_code == 201
     begins = Node.objects.filter(name__in=["one", "two"]).values_list("next_port", flat=True)
     ours = node_ports.first_of_session()
     assert set(begins) < set(range(ours, ours + node_ports.OF_A_SESSION, node_ports.OF_A_NODE))
@@ -65,10 +65,10 @@ def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any,
     assert int(beside.stdout) != ours
 
 
-def test_an_old_or_unknown_enrolment_token_is_refused(alice: Any, clock: Any) -> None:
-    token = alice.post("/pools/default/enrolment-tokens").json()["token"]
+def test_an_old_or_unknown_join_token_is_refused(alice: Any, clock: Any) -> None:
+    token = alice.post("/pools/default/join-tokens").json()["token"]
     clock.forward(15 * 60)
-    assert (enrol(token).status_code, enrol("oolenrol_guess").status_code) == (410, 401)
+    assert (enroll(token).status_code, enroll("ooljoin_guess").status_code) == (410, 401)
     assert not Node.objects.exists()
 
 

@@ -43,17 +43,17 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(alice: Any) -> None:
 def test_what_people_do_is_in_the_log(alice: Any, node: Any, start: Any) -> None:
     machine = node()
     run = start(machine)
-    alice.post(f"/runs/{run['id']}/changes", {"changes": {"staleness": {"max": 2}}})
+    alice.post(f"/runs/{run['id']}/runtime", {"changes": {"staleness": {"max": 2}}})
     alice.post(f"/runs/{run['id']}/pause")
     alice.post(f"/runs/{run['id']}/stop")
     alice.call("PATCH", f"/runs/{run['id']}", {"notes": "tried"})
     alice.post(f"/pool/nodes/{machine.node_id}/drain")
-    alice.post("/pools/default/enrolment-tokens")
+    alice.post("/pools/default/join-tokens")
     made = alice.post("/tokens", {"name": "ci", "scopes": ["runs:read"]}).json()
     alice.call("DELETE", f"/tokens/{made['id']}")
     alice.call("PATCH", "/project", {"tested_rewards": True})
     assert actions(alice)[-10:] == [
-        "run.create", "run.change", "run.pause", "run.stop", "run.edit", "node.intent", "pool.enrolment_token",
+        "run.create", "run.change", "run.pause", "run.stop", "run.edit", "node.intent", "pool.join_token",
         "token.create", "token.revoke", "project.tested_rewards",
     ]  # fmt: skip
     assert made["token"] not in alice.get("/audit/export").getvalue().decode()
@@ -105,7 +105,7 @@ def test_a_failed_login_and_a_login_are_written_down(alice: Any, settings: Any) 
 
 def test_a_node_that_joins_is_written_down(alice: Any, node: Any) -> None:
     node("newcomer")
-    entries = AuditEntry.objects.filter(action="node.enrol")
+    entries = AuditEntry.objects.filter(action="node.enroll")
     assert {entry.target_id for entry in entries} == {Node.objects.get().pk}
     assert {entry.project for entry in entries} == {"", alice.project.pk}, (
         "the installation's log, and each project's"

@@ -100,7 +100,7 @@ def test_an_entry_of_the_audit_log_is_work_until_it_is_sealed(alice: Any) -> Non
     [("POST", "/api/v1/runs", 201, True), ("DELETE", "/api/v1/runs/run_1", 204, True),
      ("GET", "/api/v1/runs", 200, False),
      ("POST", "/api/v1/runs", 422, False), ("POST", "/api/v1/agent/heartbeat", 200, False),
-     ("POST", "/api/v1/agent/enrol", 201, True), ("POST", "/api/v1/agent/imports/i/complete", 200, True)],
+     ("POST", "/api/v1/agent/enroll", 201, True), ("POST", "/api/v1/agent/imports/i/complete", 200, True)],
 )  # fmt: skip
 async def test_a_change_through_the_api_wakes_the_clock(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch, method: str, path: str, status: int, marks: bool

@@ -69,10 +69,10 @@ def test_who_takes_gzip(header: str, takes: bool) -> None:
 
 def test_the_api_sends_gzip_and_its_etag_still_fits(alice: Any) -> None:
     browser = Client(headers={"Authorization": f"Bearer {alice.token}", "Accept-Encoding": "gzip"})
-    reply = browser.get("/api/v1/metric-catalogue")
+    reply = browser.get("/api/v1/metrics/definitions")
     assert reply["Content-Encoding"] == "gzip"
-    assert json.loads(gzip.decompress(reply.content)) == alice.get("/metric-catalogue").json()
-    again = browser.get("/api/v1/metric-catalogue", headers={"If-None-Match": reply["ETag"]})
+    assert json.loads(gzip.decompress(reply.content)) == alice.get("/metrics/definitions").json()
+    again = browser.get("/api/v1/metrics/definitions", headers={"If-None-Match": reply["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 

@@ -32,9 +32,9 @@ NOT_IN_THE_SDK = {
     "PUT /session/project": "of browsers; a token is of one project",
     "GET /session/methods": "of the sign-in page",
     "GET /runs/{}/logs/download": "of the dashboard's log page; a program reads a log by offset",
-    "GET /metric-catalogue": "of the dashboard; programs read docs/reference/metrics.md",
+    "GET /metrics/definitions": "of the dashboard; programs read docs/reference/metrics.md",
     "GET /dataset-validations": "of the dashboard, which finds unfinished ones again after a reload",
-    "GET /dataset-versions/{}/leaks": "of the dashboard; a validation tells the same",
+    "GET /dataset-versions/{}/leakage": "of the dashboard; a validation tells the same",
     "GET /upload-sessions/{}": "beginning the same upload again answers with what is there",
     "DELETE /upload-sessions/{}": "an unfinished one ends by itself",
     "GET /checkpoint-aliases/{}": "aliases are listed, and resolved by their name",
@@ -337,7 +337,7 @@ completion
 dataset upload|validate|preview|import|alias|stats|list|split|diff
 run create|list|get|logs|metrics|watch|wait|stop|cancel|pause|resume|retry|clone|change|edit|diff|plan|validate|export
 ckpt list|show|promote|download|export|link|pin|unpin|prune|retention|chat
-pool nodes|queue|usage|drain|cordon|uncordon|enrolment-token|list|create|set|quota
+pool nodes|queue|usage|drain|cordon|uncordon|join-token|list|create|set|quota
 pool teams list
 pool teams add
 pool teams remove

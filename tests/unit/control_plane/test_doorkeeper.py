@@ -185,7 +185,7 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(
 @pytest.mark.parametrize(
     ("method", "path", "units"),
     [("GET", "health", 0), ("GET", "runs", 1), ("POST", "runs", 5), ("PATCH", "runs/x", 2), ("GET", "openapi.json", 20),
-     ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leaks", 20), ("GET", "runs/run_1/metrics", 3),
+     ("POST", "health", 2), ("GET", "dataset-versions/dsv_1/leakage", 20), ("GET", "runs/run_1/metrics", 3),
      ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/metrics", 5),
      ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
      ("GET", "/", 0), ("GET", "/login", 0), ("GET", "/assets/index.js", 0), ("GET", "/static/x.css", 0),
@@ -265,9 +265,9 @@ async def test_a_body_that_does_not_say_its_size_is_counted(ask: Ask, inner: Inn
 
 
 async def test_who_does_not_say_who_he_is_sends_little(ask: Ask) -> None:
-    assert (await ask("POST", "agent/enrol", content=b"x" * 65536)).status_code == 200
-    assert (await ask("POST", "agent/enrol", content=b"x" * 65537)).status_code == 413
-    assert (await ask("POST", "agent/enrol", content=chunks(2))).status_code == 413
+    assert (await ask("POST", "agent/enroll", content=b"x" * 65536)).status_code == 200
+    assert (await ask("POST", "agent/enroll", content=b"x" * 65537)).status_code == 413
+    assert (await ask("POST", "agent/enroll", content=chunks(2))).status_code == 413
 
 
 @pytest.mark.parametrize("path", ["uploads", "upload-sessions/ups_1/parts/0", "agent/uploads/u/parts/0"])

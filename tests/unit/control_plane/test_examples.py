@@ -41,12 +41,12 @@ NOT_ASKED = {
     "create_stream_ticket": "a ticket is of the moment",
     "import_model": "needs a hub",
     "fetch_upload": "asks another host",
-    "agent_enrol": "its bearer is an enrollment token",
+    "agent_enroll": "its bearer is an join token",
     "accept_invitation": "creates a user",
     "ship_pieces": "its body is no JSON",
     "look_up_invitation": "needs the secret of an invitation",
     "measure_dataset_version": "needs a model whose tokenizer is stored",
-    "document": "the run has shipped none",
+    "state": "the run has shipped none",
     "list_checkpoint_files_by_link": "needs a signed link",
     "put_upload_session_part": "needs the SHA-256 in a header",
     "create_webhook": "the host of the example does not exist",
@@ -66,7 +66,7 @@ _INVITED = {
     "role": "editor", "invited_by": "alice", "expires_at": "2026-01-08T12:00:00Z",
 }  # fmt: skip
 BY_HAND: dict[str, Any] = {
-    "agent_enrol": {
+    "agent_enroll": {
         "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9", "credential": "oolnode_…", "heartbeat_seconds": 10.0,
         "lease_ttl_seconds": 45.0, "orphan_ttl_seconds": 4500.0, "protocol": PROTOCOL,
     },
@@ -85,7 +85,7 @@ BY_HAND: dict[str, Any] = {
     "agent_complete_import": {"state": "CHECKING", "message": ""},
     "accept_invitation": {**_INVITED, "username": "dana", "token": "ool_…"},
     "look_up_invitation": _INVITED,
-    "document": {"name": "ledger", "at": 1767225600.0, "value": {"admitted_groups": 64, "trained_groups": 48}},
+    "state": {"name": "ledger", "at": 1767225600.0, "value": {"admitted_groups": 64, "trained_groups": 48}},
     "create_stream_ticket": {"ticket": "tkt_…", "expires_at": "2026-01-01T12:01:00Z"},
 }  # fmt: skip
 
@@ -216,7 +216,7 @@ def settled(text: str) -> str:
     def counted(found: re.Match[str]) -> str:
         return numbers.setdefault(found[0], f"{found[1]}_01jy{len(numbers) + 1:022}")
 
-    text = re.sub(r"\b(ool(?:node|enrol|invite|tkt)?_|whsec_)[A-Za-z0-9_-]{20,}", r"\1…", text)
+    text = re.sub(r"\b(ool(?:node|join|invite|tkt)?_|whsec_)[A-Za-z0-9_-]{20,}", r"\1…", text)
     text = re.sub(r"\b([a-z]+)_01[0-9a-z]{24}\b", counted, text)
     text = re.sub(r"\b17[0-9]{8}\.[0-9]+\b", "1767268800.0", text)
     return re.sub(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|\+00:00)", "2026-01-01T12:00:00Z", text)
@@ -281,7 +281,7 @@ def test_every_operation_has_a_summary_a_description_its_weight_and_valid_exampl
                 ]
     assert wrong == []
     text = FILE.read_text()
-    assert "/tmp/" not in text and not re.search(r"ool(node|enrol|invite)?_[A-Za-z0-9_-]{20,}", text)
+    assert "/tmp/" not in text and not re.search(r"ool(node|join|invite)?_[A-Za-z0-9_-]{20,}", text)
 
 
 def test_every_operation_names_the_problems_that_it_may_answer_with(schema: dict[str, Any]) -> None:

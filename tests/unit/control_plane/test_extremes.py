@@ -51,7 +51,7 @@ def test_a_text_that_no_database_keeps_is_refused(alice: Any, changes: Any) -> N
 def test_a_change_to_a_value_that_nothing_can_hold_is_refused(alice: Any, value: Any) -> None:
     run = alice.run()["id"]
     for changes in ({"staleness": {"max": value}}, {"rollout": {"max_concurrent_groups": value}}):
-        assert alice.post(f"/runs/{run}/changes", {"changes": changes}).status_code in (200, 202, 422)
+        assert alice.post(f"/runs/{run}/runtime", {"changes": changes}).status_code in (200, 202, 422)
     assert alice.call(
         "PUT", f"/pools/default/teams/{alice.project.team_id}/quota", {"limit_slots": value}
     ).status_code in (200, 422)

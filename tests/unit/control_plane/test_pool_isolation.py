@@ -80,7 +80,7 @@ def test_no_role_in_a_team_gives_a_node_that_runs_of_others_are_placed_on(
     start(honest, **SECRETS)
     mallory = person("mallory", team="blue", role=role)
     for method, path, body in (
-        ("POST", "/pools/default/enrolment-tokens", None),
+        ("POST", "/pools/default/join-tokens", None),
         ("POST", f"/pool/nodes/{honest.node_id}/cordon", None),
         ("POST", f"/pool/nodes/{honest.node_id}/drain", None),
         ("POST", f"/pool/nodes/{honest.node_id}/uncordon", None),
@@ -109,12 +109,12 @@ def test_an_admin_of_one_pool_has_no_say_over_another(
     pools.bind_team(theirs, mallory.project.team)
     pools.appoint_admin(theirs, mallory.user)
     honest = node("honest", pool="red-gpus")
-    for path in (f"/pool/nodes/{honest.node_id}/cordon", "/pools/red-gpus/enrolment-tokens"):
+    for path in (f"/pool/nodes/{honest.node_id}/cordon", "/pools/red-gpus/join-tokens"):
         assert mallory.post(path).status_code == 404
     assert mallory.get("/pool?pool=red-gpus").status_code == 404
     assert "honest" not in mallory.get("/pool").content.decode()
 
-    made = mallory.post("/pools/blue-gpus/enrolment-tokens").json()
+    made = mallory.post("/pools/blue-gpus/join-tokens").json()
     assert made["pool"] == "blue-gpus"
     own = node("own", pool="blue-gpus", slots=8)
     run = start(honest, placement={"pool": "red-gpus"}, **SECRETS)
@@ -215,10 +215,10 @@ def test_a_machine_that_joins_again_is_another_node_and_gets_what_its_new_pool_m
     pools.appoint_admin(theirs, mallory.user)
     machine = node("honest", pool="red-gpus")
     run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
-    token = mallory.post("/pools/blue-gpus/enrolment-tokens").json()["token"]
+    token = mallory.post("/pools/blue-gpus/join-tokens").json()["token"]
     enrolled = Client().post(
-        "/api/v1/agent/enrol",
-        data=msgspec.json.encode(EnrolRequest(name="honest", inventory=machine.inventory())),
+        "/api/v1/agent/enroll",
+        data=msgspec.json.encode(EnrollRequest(name="honest", inventory=machine.inventory())),
         content_type="application/json",
         headers={"authorization": f"Bearer {token}"},
     )
@@ -268,7 +268,7 @@ def test_a_pool_admin_manages_the_nodes_and_quotas_of_that_pool(red: Any, person
     seen = bob.get("/pool").json()
     assert (seen["name"], seen["may_manage"]) == ("default", False)
     assert "oolong pool admins add default bob" in seen["blocked_reason"]
-    refused = bob.post("/pools/default/enrolment-tokens")
+    refused = bob.post("/pools/default/join-tokens")
     assert (refused.status_code, refused.json()["code"]) == (403, "not_pool_admin")
     stranger = bob.call("PUT", "/pools/red-gpus/teams/team_none/quota", {"limit_slots": 1})
     assert stranger.status_code == 404
@@ -302,7 +302,7 @@ def test_the_installations_admin_makes_pools_by_the_command(alice: Any, person: 
     assert "\tbob\t" in oolong("pool", "admins", "list", "lab").out
     assert oolong("pool", "admins", "remove", "lab", "bob").code == 0
     assert oolong("pool", "set", "lab", "--trainer-code", "off", "--all-teams", "on").code == 0
-    assert oolong("pool", "enrolment-token", "--pool", "lab").out.startswith("oolenrol_")
+    assert oolong("pool", "join-token", "--pool", "lab").out.startswith("ooljoin_")
     assert oolong("pool", "teams", "remove", "lab", "blue").code == 0
     assert oolong("pool", "nodes", "--pool", "none").code == 2
     changed = Pool.objects.get(pk="lab")
@@ -342,7 +342,7 @@ def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: 
         with pytest.raises(CommandError, match=says):
             pool(*words)
     with pytest.raises(CommandError, match="pool create none"):
-        call_command("enrolment_token", "--pool", "none")
+        call_command("join_token", "--pool", "none")
 
 
 # --- a node that is revoked

@@ -15,7 +15,7 @@ from control_plane.runs.models import Job
 from control_plane.runs.spent import spent_by
 from control_plane.telemetry import services
 from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.telemetry import Document, Points
+from oolong.contracts.telemetry import Points, StateSnapshot
 from tests.unit.control_plane.conftest import Clock, Done, Person, SimulatedNode
 from tests.unit.telemetry.world import encode
 
@@ -43,7 +43,7 @@ def used(
     Slot.objects.filter(name="cpu-1").update(device="cuda")
     ship(where.job("trainer"), *(Points(axis="step", x=x, values=STEP) for x in (1, 2)))
     ship(where.job("rollout-0"), *(Points(axis="time", x=x, values=SHARES) for x in (10, 50, 90)))
-    ship(where.job("controller"), Document(name="pipeline", value={"tokens": TOKENS}))
+    ship(where.job("controller"), StateSnapshot(name="pipeline", value={"tokens": TOKENS}))
     clock.forward(100)
     return run
 

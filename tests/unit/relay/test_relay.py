@@ -303,7 +303,7 @@ async def test_a_socket_answers_only_streams_that_were_opened_on_it(site: Site) 
     other = await database_sync_to_async(build_world)("two")
     headers = {"Authorization": f"Bearer {other.credential}"}
     async with connect(
-        f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+        f"ws{site.url.removeprefix('http')}/ws/v1/tunnel",
         additional_headers=headers,
         proxy=None,
         open_timeout=60,
@@ -323,7 +323,7 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
     token = (await site.client()).headers["Authorization"]
     for headers in ({}, {"Authorization": token}, {"Authorization": "Bearer oolnode_made_up"}):
         socket = await connect(
-            f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+            f"ws{site.url.removeprefix('http')}/ws/v1/tunnel",
             additional_headers=headers,
             proxy=None,
             open_timeout=60,
@@ -334,7 +334,7 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
     headers = {"Authorization": f"Bearer {site.world.credential}"}
     for message in ("text", b"no frame"):
         socket = await connect(
-            f"ws{site.url.removeprefix('http')}/ws/v1/relay",
+            f"ws{site.url.removeprefix('http')}/ws/v1/tunnel",
             additional_headers=headers,
             proxy=None,
             open_timeout=60,
@@ -366,7 +366,7 @@ async def test_a_revoked_node_loses_its_socket_at_once_and_gets_no_other(site: S
 
 async def test_a_newer_socket_of_the_node_takes_over(site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.world.credential}"}
-    url = f"ws{site.url.removeprefix('http')}/ws/v1/relay"
+    url = f"ws{site.url.removeprefix('http')}/ws/v1/tunnel"
     older = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     await site.until_connected(site.world.node.pk)
     first = exchange().sockets[site.world.node.pk]

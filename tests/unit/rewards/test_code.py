@@ -46,10 +46,10 @@ async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: fl
 
 
 async def test_asserts_are_marked_weak_and_the_others_are_not(sandboxes: Sandboxes) -> None:
-    assert (await judge(sandboxes, GOOD_ADD, ASSERTS)).weak
-    assert (await judge(sandboxes, "", ASSERTS)).weak
-    assert not (await judge(sandboxes, GOOD_ADD, ADD)).weak
-    assert not (await judge(sandboxes, GOOD_SUM, SUM)).weak
+    assert (await judge(sandboxes, GOOD_ADD, ASSERTS)).forgeable
+    assert (await judge(sandboxes, "", ASSERTS)).forgeable
+    assert not (await judge(sandboxes, GOOD_ADD, ADD)).forgeable
+    assert not (await judge(sandboxes, GOOD_SUM, SUM)).forgeable
 
 
 async def test_the_share_of_tests_passed(sandboxes: Sandboxes) -> None:

@@ -107,7 +107,7 @@ async def test_the_example_of_the_how_to_scores_and_the_job_tells_what_it_did(ex
     example_job.process.send_signal(signal.SIGTERM)
     assert example_job.result()["reason"] == EndReason.STOPPED_BY_USER
     lines = example_job.lines()
-    document = [line["value"] for line in lines if line["type"] == "document"][-1]
+    document = [line["value"] for line in lines if line["type"] == "state"][-1]
     assert document["capabilities"]["runs_code"] is True
     assert document["failed"] == {"verifier_error": 1} and document["scored"] == 3
     points = [line["values"] for line in lines if line["type"] == "points"][

@@ -28,7 +28,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.user_source import EVALUATION_REWARD
+from oolong.contracts.user_code import EVALUATION_REWARD
 from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, TestOutcome
 from tests.support import failing_reward
 from tests.unit.rewards import hanging_reward
@@ -61,7 +61,7 @@ async def test_a_score_and_a_token() -> None:
         assert (await served.score(r"\boxed{4}")).score == 1.0
         assert (await served.score(r"\boxed{5}")).score == 0.0
         request = ScoreRequest(prompt="", completion="", answer="", finish_reason="stop")
-        with pytest.raises(CallRefused, match="unauthorised"):
+        with pytest.raises(CallRefused, match="unauthorized"):
             await served.stranger.call("score", request, ScoreReply)
 
 
@@ -237,7 +237,7 @@ class BrokenAtFirst:
         self.left -= 1
         if self.left >= 0:
             raise SandboxFailed("bubblewrap made no sandbox")
-        return Score(value=1.0, parts={"part": 0.5}, verdict="passed", weak=True)
+        return Score(value=1.0, parts={"part": 0.5}, verdict="passed", forgeable=True)
 
     async def close(self) -> None: ...
 
@@ -249,7 +249,7 @@ async def test_a_sandbox_that_fails_is_tried_again_and_then_is_no_score(
     async with Served(BrokenAtFirst(2)) as served:
         reply = await served.score("x")
         assert (reply.status, reply.score, reply.parts, reply.verdict) == ("ok", 1.0, {"part": 0.5}, "passed")
-        assert reply.weak and served.service.counts.weak == 1
+        assert reply.forgeable and served.service.counts.forgeable == 1
         assert served.service.counts.retried == {"SandboxFailed": 2} and not served.service.counts.failed
     async with Served(BrokenAtFirst(3)) as served:
         reply = await served.score("x")

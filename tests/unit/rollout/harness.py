@@ -46,8 +46,8 @@ from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts import rollout as wire
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import JobKind
-from oolong.contracts.live_changes import LiveFile
 from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import AnyLine, Outbox
 from tests.support.outboxes import written_lines
 from tests.support.tiny_specs import tiny_run_spec
@@ -314,8 +314,8 @@ class TestTrainer:
         self._groups = spec.trainer.groups_per_step
 
     async def announce(self, weights: wire.PublishedWeights, outcome: str = "trained") -> None:
-        request = wire.AnnounceRequest(version=weights.version, weights=weights, outcome=outcome)  # type: ignore[arg-type]
-        await self._controller.call("announce", request, wire.Done)
+        request = wire.PublishVersionRequest(version=weights.version, weights=weights, outcome=outcome)  # type: ignore[arg-type]
+        await self._controller.call("publish_version", request, wire.Ack)
 
     async def take(self, version: int, *, seconds: float = 60.0) -> list[wire.Group]:
         deadline = time.monotonic() + seconds
@@ -327,7 +327,7 @@ class TestTrainer:
         raise AssertionError(f"there was no batch at version {version}")
 
     async def end(self, reason: str = "completed") -> None:
-        await self._controller.call("end", wire.EndRequest(reason=reason), wire.Done)  # type: ignore[arg-type]
+        await self._controller.call("end", wire.EndRequest(reason=reason), wire.Ack)  # type: ignore[arg-type]
 
     async def probes(self) -> list[wire.AckedProbe]:
         return (await self._controller.call("probes", wire.ProbesRequest(), wire.ProbesReply)).probes

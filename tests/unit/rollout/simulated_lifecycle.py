@@ -60,7 +60,7 @@ def play(
         total_train_steps=rng.choice([STEPS, 10_000]),
         max_concurrent_groups=rng.choice([3, 1000]),
     )
-    live = LiveSettings()
+    live = RuntimeOverrides()
     saved: Snapshot | None = None
     every = rng.randint(1, 4)
     trained: dict[int, list[str]] = {}
@@ -142,7 +142,7 @@ class _Attempt:
             self.world.replace_engine(index, crashed=kind == "crash")
 
     def _change(self, *, max_staleness: int | None = None, max_concurrent_groups: int | None = None) -> None:
-        self.live = LiveSettings(
+        self.live = RuntimeOverrides(
             revision=next(self._revisions),
             max_staleness=self.live.max_staleness if max_staleness is None else max_staleness,
             max_concurrent_groups=max_concurrent_groups or self.live.max_concurrent_groups,

@@ -21,15 +21,15 @@ from gpu_agents.rollout.controller.snapshot import Snapshot, decode, encode
 from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.rollout import (
     AckRequest,
-    AnnounceRequest,
     ClaimedGroup,
     ClaimRequest,
     EvaluationPrompt,
     FailRequest,
-    GiveBackRequest,
     Group,
     PartialTrajectory,
     PublishedWeights,
+    PublishVersionRequest,
+    ReleaseRequest,
     RenewRequest,
     SubmitRequest,
     TakeRequest,
@@ -90,8 +90,8 @@ def weights(version: int) -> PublishedWeights:
     return PublishedWeights(version=version, directory=f"/weights/v{version:08d}", manifest_sha256="")
 
 
-def announcement(version: int, outcome: str = "trained") -> AnnounceRequest:
-    return AnnounceRequest(version=version, weights=weights(version), outcome=outcome)  # type: ignore[arg-type]
+def announcement(version: int, outcome: str = "trained") -> PublishVersionRequest:
+    return PublishVersionRequest(version=version, weights=weights(version), outcome=outcome)  # type: ignore[arg-type]
 
 
 def finished_group(claimed: ClaimedGroup, versions: list[int], *, rewards: Sequence[float] = (1.0,)) -> Group:
@@ -101,7 +101,7 @@ def finished_group(claimed: ClaimedGroup, versions: list[int], *, rewards: Seque
         return Trajectory(
             token_ids=[7] * len(versions),
             loss_mask=[1] * len(versions),
-            behaviour_logprobs=[-0.5] * len(versions),
+            behavior_logprobs=[-0.5] * len(versions),
             policy_versions=versions,
             finish_reason="stop",
             reward=reward,

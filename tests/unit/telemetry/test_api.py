@@ -53,7 +53,7 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
     body = encode(
         step(1, reward_mean=0.25),
         contract.Histogram(at=1.0, name="staleness/consumed_tokens", x=1, counts={"0": 3}),
-        contract.Document(at=1.0, name="pipeline", value={"refusal": None}),
+        contract.StateSnapshot(at=1.0, name="pipeline", value={"refusal": None}),
     )
     assert ship(client, world, body).json() == {"offset": len(body)}
     assert ship(client, world, b"hello\n", path="logs/0").json() == {"offset": 6}
@@ -63,15 +63,15 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
     assert answer["series"][0]["value"] == [0.25] and answer["seq"] == 3
     assert [row["name"] for row in read(f"{run}/metric-names").json()["data"]] == ["reward/mean"]
     assert read(f"{run}/histograms", name="staleness/consumed_tokens").json()["data"][0]["counts"] == {"0": 3}
-    assert read(f"{run}/documents/pipeline").json()["value"] == {"refusal": None}
-    assert [row["name"] for row in read(f"{run}/documents").json()["data"]] == ["pipeline"]
-    assert read(f"{run}/documents", name="pipeline").json()["data"][0]["value"] == {"refusal": None}
-    assert read(f"{run}/documents", name="reward_service").json() == {"data": []}
+    assert read(f"{run}/state/pipeline").json()["value"] == {"refusal": None}
+    assert [row["name"] for row in read(f"{run}/state").json()["data"]] == ["pipeline"]
+    assert read(f"{run}/state", name="pipeline").json()["data"][0]["value"] == {"refusal": None}
+    assert read(f"{run}/state", name="reward_service").json() == {"data": []}
     assert read(f"{run}/trajectories").json() == {"data": [], "next_cursor": None, "has_more": False}
     assert read(f"{run}/logs").json()["data"][0]["bytes"] == 6
     assert read(f"{run}/logs", job=world.trainer.pk).json()["text"] == "hello\n"
     catalogue = [{"name": one.name, "unit": one.unit, "help": one.help} for one in METRICS.values()]
-    assert read("metric-catalogue").json() == {"data": catalogue}
+    assert read("metrics/definitions").json() == {"data": catalogue}
     assert answer["series"][0]["unit"] == METRICS["reward/mean"].unit
 
 

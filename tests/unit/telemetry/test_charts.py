@@ -170,15 +170,15 @@ def test_of_steps_done_twice_a_stitched_line_has_the_later_attempts(world: World
     ship(second, *(step(x, reward_mean=2.0) for x in range(8, 14)))
     ship(second, *(step(x, reward_mean=3.0) for x in range(12, 16)), file="main-1.jsonl")
     assert len(chart(world.run)) == 3
-    [line] = chart(world.run, stitch="attempts")
+    [line] = chart(world.run, join="attempts")
     assert line["x"] == list(range(1, 16))
     assert line["value"] == [1.0] * 7 + [2.0] * 4 + [3.0] * 4
     assert [(part["attempt"], part["source"], part["first_x"], part["last_x"]) for part in line["parts"]] == [
         (1, "trainer", 1, 7), (2, "trainer", 8, 11), (2, "trainer#1", 12, 15),
     ]  # fmt: skip
-    [short] = chart(world.run, stitch="attempts", max_points=6)
+    [short] = chart(world.run, join="attempts", max_points=6)
     assert len(short["x"]) <= 6 and sum(short["count"]) == 15 and short["x"][-1] == 15
-    assert chart(world.run, stitch="attempts", limit=9)[0]["x"] == list(range(1, 10))
+    assert chart(world.run, join="attempts", limit=9)[0]["x"] == list(range(1, 10))
 
 
 def descend(world: World, name: str, at_step: int, relation: str) -> World:
@@ -202,7 +202,7 @@ def test_a_lineage_is_one_line_counted_from_its_oldest_run(
     ship(world.trainer, *(step(x, reward_mean=1.0) for x in range(1, 11)))
     child = descend(world, "child", 5, relation)
     ship(child.trainer, *(step(x, reward_mean=2.0) for x in range(first_step, first_step + 3)))
-    [line] = chart(child.run, stitch="lineage")
+    [line] = chart(child.run, join="lineage")
     assert line["x"] == list(range(1, 9)) and line["value"] == [1.0] * 5 + [2.0] * 3
     assert [part["run"] for part in line["parts"]] == [world.run.pk, child.run.pk]
     assert [one["x"] for one in chart(child.run)] == [list(range(first_step, first_step + 3))]
@@ -222,9 +222,9 @@ def test_points_lie_against_tokens_versions_and_the_clock(world: World) -> None:
         *(step(x, reward_mean=1.0, perf_trained_tokens=100.0, policy_version=x + 3.0) for x in range(1, 5)),
     )
 
-    def on(against: str, **wanted: Any) -> list[float]:
-        [line] = chart(world.run, names=[NAME], against=against, **wanted)
-        found: list[float] = line["against"]
+    def on(x_axis: str, **wanted: Any) -> list[float]:
+        [line] = chart(world.run, names=[NAME], x_axis=x_axis, **wanted)
+        found: list[float] = line["x_axis"]
         return found
 
     assert on("tokens") == [100.0, 200.0, 300.0, 400.0]
@@ -233,7 +233,7 @@ def test_points_lie_against_tokens_versions_and_the_clock(world: World) -> None:
     assert on("wall")[0] == 1_700_000_001.0
     other = build_world("without")
     ship(other.trainer, step(1, reward_mean=1.0))
-    assert chart(other.run, against="tokens")[0]["against"] == [None]
+    assert chart(other.run, x_axis="tokens")[0]["x_axis"] == [None]
 
 
 # --- the door ---------------------------------------------------------------------------------------------
@@ -249,18 +249,18 @@ def ask(world: World, client: Client) -> Callable[..., Any]:
 
 def test_range_resolution_and_stitching_over_http(world: World, ask: Callable[..., Any]) -> None:
     series_of(world, first=0, last=4999)
-    [line] = ask(names=NAME, from_x=1000, to_x=2999, max_points=40, stitch="attempts", against="wall").json()[
+    [line] = ask(names=NAME, from_x=1000, to_x=2999, max_points=40, join="attempts", x_axis="wall").json()[
         "series"
     ]
-    assert sum(line["count"]) == 2000 and len(line["x"]) <= 40 and line["against"] == line["at"]
+    assert sum(line["count"]) == 2000 and len(line["x"]) <= 40 and line["x_axis"] == line["at"]
     assert ask(names=NAME, from_x=5, after_x=7, limit=1).json()["series"][0]["x"] == [8]
 
 
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({"stitch": "forks"}, "/stitch"), ({"axis": "time", "stitch": "attempts"}, "/stitch"),
-        ({"axis": "time", "against": "tokens"}, "/against"), ({"against": "loss"}, "/against"),
+        ({"join": "forks"}, "/join"), ({"axis": "time", "join": "attempts"}, "/join"),
+        ({"axis": "time", "x_axis": "tokens"}, "/x_axis"), ({"x_axis": "loss"}, "/x_axis"),
         ({"from_x": "5", "to_x": "4"}, "/to_x"), ({"from_x": str(2**60)}, "/from_x"), ({"attempt": "0"}, "/attempt"),
     ],
 )  # fmt: skip

@@ -88,17 +88,17 @@ async def test_of_documents_and_statuses_a_slow_reader_gets_the_newest(
     await hub.subscribe(slow.mailbox, "run:a")
     await apublish(
         "run:a",
-        ("document", {"name": "pipeline", "value": 1}),
+        ("state", {"name": "pipeline", "value": 1}),
         ("status", {"id": "run_a", "status": "STARTING"}),
         points(1),
-        ("document", {"name": "other", "value": 1}),
-        ("document", {"name": "pipeline", "value": 2}),
+        ("state", {"name": "other", "value": 1}),
+        ("state", {"name": "pipeline", "value": 2}),
         ("status", {"id": "run_a", "status": "RUNNING"}),
     )
     await _until_fed(slow, 6)
     await slow.until(lambda r: r.frames)
     assert [(frame["seq"], frame["type"]) for frame in slow.frames] == [
-        (3, "points"), (4, "document"), (5, "document"), (6, "status"),
+        (3, "points"), (4, "state"), (5, "state"), (6, "status"),
     ]  # fmt: skip
 
 

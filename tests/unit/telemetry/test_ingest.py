@@ -19,12 +19,12 @@ from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Job, Run, RunEvent
 from control_plane.telemetry import services
 from control_plane.telemetry.models import (
-    Document,
     Histogram,
     LogChunk,
     MetricPoint,
     MetricSeries,
     OutboxFile,
+    StateSnapshot,
     TrajectorySample,
 )
 from oolong.contracts import telemetry as contract
@@ -162,11 +162,11 @@ def test_a_value_that_breaks_a_rule_of_the_run_is_left_out_with_the_seconds_of_i
 
 @pytest.mark.parametrize("depth", [600, 900, 970, 985, 100_000])
 def test_a_document_that_is_nested_too_deeply_blocks_nothing(world: World, depth: int) -> None:
-    deep = b'{"type":"document","at":1.0,"name":"deep","value":{"v":' + b"[" * depth + b"]" * depth + b"}}\n"
+    deep = b'{"type":"state","at":1.0,"name":"deep","value":{"v":' + b"[" * depth + b"]" * depth + b"}}\n"
     body = encode(step(1)) + deep + encode(step(2))
     assert ship(world.trainer, body) == len(body)
     assert points_in_database().total() == 2
-    assert OutboxFile.objects.get().bad_lines + Document.objects.count() == 1
+    assert OutboxFile.objects.get().bad_lines + StateSnapshot.objects.count() == 1
     if depth == 100_000:
         assert "recursion" in RunEvent.objects.get(kind="bad_outbox_line").message
 
@@ -200,15 +200,15 @@ def test_histograms_documents_and_trajectories_are_kept(world: World) -> None:
     )  # fmt: skip
     body = encode(
         contract.Histogram(at=1.0, name="staleness/consumed", x=3, counts={"0": 5, "4": 1}),
-        contract.Document(at=2.0, name="pipeline", value={"gate": {"admissible": 3}}),
-        contract.Document(at=4.0, name="pipeline", value={"gate": {"admissible": 5}}),
+        contract.StateSnapshot(at=2.0, name="pipeline", value={"gate": {"admissible": 3}}),
+        contract.StateSnapshot(at=4.0, name="pipeline", value={"gate": {"admissible": 5}}),
         sample,
     )
     ship(world.trainer, body)
-    older = encode(contract.Document(at=3.0, name="pipeline", value={"gate": "late"}))
+    older = encode(contract.StateSnapshot(at=3.0, name="pipeline", value={"gate": "late"}))
     ship(world.rollout, older)
     assert Histogram.objects.get().counts == {"0": 5, "4": 1}
-    assert Document.objects.get().value == {"gate": {"admissible": 5}}
+    assert StateSnapshot.objects.get().value == {"gate": {"admissible": 5}}
     stored = TrajectorySample.objects.get()
     assert (stored.prompt, stored.policy_versions, stored.version_texts) == (
         "p\ufffd",
@@ -217,7 +217,7 @@ def test_histograms_documents_and_trajectories_are_kept(world: World) -> None:
     )
     assert (stored.reward_parts, stored.verdict) == ({"exact_match": 1.0, "length": -0.5}, "exact")
     assert [type for type, _ in frames(f"run:{world.run.pk}")] == [
-        "histogram", "document", "document", "trajectory", "document",
+        "histogram", "state", "state", "trajectory", "state",
     ]  # fmt: skip
 
 
@@ -266,7 +266,7 @@ def test_a_big_piece_of_log_is_announced_without_its_text(world: World) -> None:
 
 def test_a_transaction_that_does_not_commit_leaves_nothing_behind(transactional_db: None) -> None:
     world = build_world()
-    body = encode(step(1), contract.Document(at=1.0, name="d", value={}))
+    body = encode(step(1), contract.StateSnapshot(at=1.0, name="d", value={}))
     with transaction.atomic():
         ship(world.trainer, body)
         transaction.set_rollback(True)
@@ -344,7 +344,7 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(
                 step(x),
                 contract.Progress(at=1.0, phase="train", done=x, total=25),
                 contract.Note(at=1.0, kind="k", message="m"),
-                contract.Document(at=float(x), name="pipeline", value={"x": x}),
+                contract.StateSnapshot(at=float(x), name="pipeline", value={"x": x}),
             )
             offset = ship(job, body, offset)
             services.receive_log(job.pk, 0, offset=x, body=b"x")
@@ -375,9 +375,11 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(
 
 def test_an_attempt_remembers_how_many_tokens_it_said_were_generated(world: World) -> None:
     def told(tokens: int) -> bytes:
-        return encode(contract.Document(at=1.0, name="pipeline", value={"tokens": {"generated": tokens}}))
+        return encode(
+            contract.StateSnapshot(at=1.0, name="pipeline", value={"tokens": {"generated": tokens}})
+        )
 
-    body = told(100) + told(250) + encode(contract.Document(at=2.0, name="other", value={"tokens": {}}))
+    body = told(100) + told(250) + encode(contract.StateSnapshot(at=2.0, name="other", value={"tokens": {}}))
     ship(world.trainer, body)
     ship(world.trainer, body + told(90), file="main-1.jsonl")  # a repeated or older word takes nothing back
     world.trainer.attempt.refresh_from_db()

@@ -36,7 +36,7 @@ def test_a_short_series_is_given_point_by_point(world: World) -> None:
             {
                 "name": "reward/mean", "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
                 "x": [1, 3], "value": [0.5, 0.75], "at": [1_700_000_001.0, 1_700_000_003.0], "min": None, "max": None,
-                "last": None, "count": None, "nonfinite": None, "against": None, "parts": None,
+                "last": None, "count": None, "nonfinite": None, "x_axis": None, "parts": None,
             }
         ],
         "seq": 2,

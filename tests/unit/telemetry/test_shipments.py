@@ -24,7 +24,7 @@ from tests.support.stack import until
 from tests.unit.telemetry.world import World, build_world, encode, step
 
 FILE = "main-0.jsonl"
-PATH = "/api/v1/agent/shipments"
+PATH = "/api/v1/agent/telemetry"
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +41,12 @@ def many_worlds(count: int) -> list[World]:
     return worlds
 
 
-def ship(worlds: list[World], *pieces: Piece) -> list[agent.PieceReply]:
+def ship(worlds: list[World], *pieces: Piece) -> list[agent.ChunkReply]:
     return shipments.receive_shipment(worlds[0].node, pieces)
 
 
-def stored(offset: int) -> agent.PieceReply:
-    return agent.PieceReply(status=200, offset=offset)
+def stored(offset: int) -> agent.ChunkReply:
+    return agent.ChunkReply(status=200, offset=offset)
 
 
 def points_of(world: World) -> set[tuple[int, float]]:
@@ -61,7 +61,7 @@ def post(client: Client, world: World, body: bytes) -> Any:
 
 
 def body_of(*pieces: Piece) -> bytes:
-    head = agent.ShipmentHead(
+    head = agent.TelemetryBatchHead(
         pieces=[
             agent.Piece(
                 job_id=piece.job_id,
@@ -95,7 +95,7 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
     ]
     answer = post(client, one, body_of(*pieces))
     assert answer.status_code == 200
-    replies = msgspec.json.decode(answer.content, type=agent.ShipmentReply).pieces
+    replies = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
     assert [(reply.status, reply.offset, reply.code) for reply in replies] == [
         (200, len(body), ""),
         (409, 0, ""),
@@ -295,7 +295,7 @@ def test_a_piece_of_a_run_that_is_held_for_long_is_told_to_come_again(
     worlds = many_worlds(3)
     body = encode(step(1))
     monkeypatch.setattr(services, "LOCK_TIMEOUT", "10ms")
-    replies: list[agent.PieceReply] = []
+    replies: list[agent.ChunkReply] = []
 
     def send() -> None:
         try:
@@ -318,7 +318,7 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
     monkeypatch.setattr(services, "LOCK_TIMEOUT", "120s")
     worlds = many_worlds(3)
     body = encode(step(1))
-    replies: list[agent.PieceReply] = []
+    replies: list[agent.ChunkReply] = []
 
     def send() -> None:
         try:
@@ -343,14 +343,14 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
     ("body", "says"),
     [
         (b"", "no newline"),
-        (b"[" * (agent.SHIPMENT_HEAD_BYTES + 9), "no newline in the first"),
+        (b"[" * (agent.BATCH_HEAD_BYTES + 9), "no newline in the first"),
         (b"{}\n", "missing required field"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":-1,"bytes":0}]}\n', "pieces/0"),
         (b'{"pieces":[{"job_id":"j","file":"f\\u0000","offset":0,"bytes":0}]}\n', "NUL"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":3}]}\nab', "have 3 bytes, and 2 follow"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":1}]}\nab', "have 1 bytes, and 2 follow"),
         (body_of(*[Piece("j", "f", 0, b"x")] * 2), "two pieces of the same file"),
-        (body_of(*[Piece("j", "f", 0, b"")] * (agent.SHIPMENT_PIECES + 1)), "129 pieces; send at most 128"),
+        (body_of(*[Piece("j", "f", 0, b"")] * (agent.BATCH_CHUNKS + 1)), "129 pieces; send at most 128"),
     ],
 )
 def test_a_malformed_body_is_refused(db: None, client: Client, body: bytes, says: str) -> None:
@@ -361,7 +361,7 @@ def test_a_malformed_body_is_refused(db: None, client: Client, body: bytes, says
 
 def test_only_nodes_ship_and_not_more_than_fits(db: None, client: Client) -> None:
     world = build_world()
-    piece = Piece(world.trainer.pk, FILE, 0, b"\n" * (agent.SHIPMENT_BYTES + agent.SHIPMENT_HEAD_BYTES))
+    piece = Piece(world.trainer.pk, FILE, 0, b"\n" * (agent.BATCH_BYTES + agent.BATCH_HEAD_BYTES))
     assert post(client, world, body_of(piece)).status_code == 413
     assert client.post(PATH).status_code == 401
     answer = client.post(PATH, headers={"Authorization": f"Bearer {world.token()}"})

@@ -50,9 +50,9 @@ export const runJobs = (id: string) =>
 export const runMetrics = (id: string, query: { axis: "step" | "time"; max_points: number }, signal: AbortSignal) =>
   get("/api/v1/runs/{run_id}/metrics", { path: { run_id: id }, query }, signal);
 
-export const metricCatalogue = queryOptions({
-  queryKey: ["metric-catalogue"],
-  queryFn: ({ signal }) => get("/api/v1/metric-catalogue", {}, signal),
+export const metricDefinitions = queryOptions({
+  queryKey: ["metrics/definitions"],
+  queryFn: ({ signal }) => get("/api/v1/metrics/definitions", {}, signal),
   staleTime: Infinity,
 });
 
@@ -66,7 +66,7 @@ export const runDocument = (id: string, name: string) =>
   queryOptions({
     queryKey: ["run", id, "documents", name],
     // Of the list: a run that has no such document yet is no error.
-    queryFn: async ({ signal }): Promise<Document | null> => (await get("/api/v1/runs/{run_id}/documents", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
+    queryFn: async ({ signal }): Promise<Document | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
 export const runTrajectories = (id: string) =>

@@ -50,7 +50,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/agent/enrol": {
+    "/api/v1/agent/enroll": {
         parameters: {
             query?: never;
             header?: never;
@@ -65,7 +65,7 @@ export interface paths {
          *
          *     Costs 2 units of the rate limit.
          */
-        post: operations["agent_enrol"];
+        post: operations["agent_enroll"];
         delete?: never;
         options?: never;
         head?: never;
@@ -358,7 +358,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/agent/shipments": {
+    "/api/v1/agent/telemetry": {
         parameters: {
             query?: never;
             header?: never;
@@ -622,6 +622,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/checkpoint-gates/{alias}/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the gate's result for a checkpoint
+         * @description What the gate says of a checkpoint by the newest eval run of it.
+         */
+        get: operations["judge_checkpoint_gate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoint-gates/{alias}/runs": {
         parameters: {
             query?: never;
@@ -636,26 +656,6 @@ export interface paths {
          * @description Starts the gate's eval run of a checkpoint.
          */
         post: operations["run_checkpoint_gate"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/checkpoint-gates/{alias}/verdict": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the gate's result for a checkpoint
-         * @description What the gate says of a checkpoint by the newest eval run of it.
-         */
-        get: operations["judge_checkpoint_gate"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1070,28 +1070,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/dataset-versions/{version_id}/derive": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Split a dataset version
-         * @description Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in one split. The same request finds the same version again (200).
-         *
-         *     Costs 20 units of the rate limit.
-         */
-        post: operations["derive_dataset_version"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/dataset-versions/{version_id}/diff": {
         parameters: {
             query?: never;
@@ -1114,7 +1092,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/dataset-versions/{version_id}/leaks": {
+    "/api/v1/dataset-versions/{version_id}/leakage": {
         parameters: {
             query?: never;
             header?: never;
@@ -1125,7 +1103,7 @@ export interface paths {
          * Find leakage between splits
          * @description Rows of one split that stand in another one, exactly or nearly.
          *
-         *     Costs 20 units of the rate limit.
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["get_dataset_leaks"];
         put?: never;
@@ -1152,6 +1130,28 @@ export interface paths {
         get: operations["list_dataset_rows"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dataset-versions/{version_id}/split": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Split a dataset version
+         * @description Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in one split. The same request finds the same version again (200).
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["derive_dataset_version"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1618,7 +1618,7 @@ export interface paths {
         patch: operations["change_member"];
         trace?: never;
     };
-    "/api/v1/metric-catalogue": {
+    "/api/v1/metrics/definitions": {
         parameters: {
             query?: never;
             header?: never;
@@ -1631,7 +1631,7 @@ export interface paths {
          *
          *     Costs 1 unit of the rate limit.
          */
-        get: operations["metric_catalogue"];
+        get: operations["metric_definitions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2046,7 +2046,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/pools/{pool_name}/enrolment-tokens": {
+    "/api/v1/pools/{pool_name}/join-tokens": {
         parameters: {
             query?: never;
             header?: never;
@@ -2061,7 +2061,7 @@ export interface paths {
          *
          *     Costs 2 units of the rate limit.
          */
-        post: operations["create_enrolment_token"];
+        post: operations["create_join_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2362,68 +2362,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/run-views": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List saved views
-         * @description Saved filters and columns of the run list: yours, and those that others share.
-         *
-         *     Costs 1 unit of the rate limit.
-         */
-        get: operations["list_run_views"];
-        put?: never;
-        /**
-         * Create a saved view
-         * @description The query of the run list under a name, for you or for everybody in the project.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        post: operations["create_run_view"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/run-views/{view_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a saved view
-         * @description Its name and query.
-         *
-         *     Costs 1 unit of the rate limit.
-         */
-        get: operations["get_run_view"];
-        put?: never;
-        post?: never;
-        /**
-         * Delete a saved view
-         * @description Only its owner deletes a view.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        delete: operations["delete_run_view"];
-        options?: never;
-        head?: never;
-        /**
-         * Change a saved view
-         * @description Only its owner changes a view.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        patch: operations["update_run_view"];
-        trace?: never;
-    };
     "/api/v1/runs": {
         parameters: {
             query?: never;
@@ -2552,28 +2490,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/runs/{run_id}/changes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Change a running run
-         * @description Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        post: operations["change_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/runs/{run_id}/clone": {
         parameters: {
             query?: never;
@@ -2590,50 +2506,6 @@ export interface paths {
          *     Costs 2 units of the rate limit.
          */
         post: operations["clone_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/runs/{run_id}/documents": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the state snapshots of a run
-         * @description The newest snapshot of each kind, such as the ledger or the engines.
-         *
-         *     Costs 1 unit of the rate limit.
-         */
-        get: operations["documents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/runs/{run_id}/documents/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a state snapshot of a run
-         * @description The newest snapshot of this name.
-         *
-         *     Costs 1 unit of the rate limit.
-         */
-        get: operations["document"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2904,6 +2776,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/runtime": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a running run
+         * @description Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["change_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the state snapshots of a run
+         * @description The newest snapshot of each kind, such as the ledger or the engines.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["documents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run_id}/state/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a state snapshot of a run
+         * @description The newest snapshot of this name.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["state"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/stop": {
         parameters: {
             query?: never;
@@ -3034,6 +2972,68 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List saved views
+         * @description Saved filters and columns of the run list: yours, and those that others share.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["list_saved_views"];
+        put?: never;
+        /**
+         * Create a saved view
+         * @description The query of the run list under a name, for you or for everybody in the project.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        post: operations["create_saved_view"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a saved view
+         * @description Its name and query.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["get_saved_view"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a saved view
+         * @description Only its owner deletes a view.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        delete: operations["delete_saved_view"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a saved view
+         * @description Only its owner changes a view.
+         *
+         *     Costs 2 units of the rate limit.
+         */
+        patch: operations["update_saved_view"];
         trace?: never;
     };
     "/api/v1/secrets": {
@@ -4696,19 +4696,8 @@ export interface components {
                 };
             };
         };
-        Document: {
-            name: string;
-            /**
-             * Format: double
-             * @description unix seconds
-             */
-            at: number;
-            value: {
-                [key: string]: unknown;
-            };
-        };
         Documents: {
-            data: components["schemas"]["Document"][];
+            data: components["schemas"]["StateSnapshot"][];
         };
         DryRun: {
             jobs: components["schemas"]["PlannedJob"][];
@@ -4741,14 +4730,6 @@ export interface components {
             inventory: components["schemas"]["AgentInventory"];
             /** @default 1 */
             protocol: number;
-        };
-        EnrolmentToken: {
-            /** @description the pool that the node joins */
-            pool: string;
-            /** @description for one node, good for 15 minutes, shown this once */
-            token: string;
-            /** Format: date-time */
-            expires_at: string;
         };
         Event: {
             id: string;
@@ -5054,6 +5035,14 @@ export interface components {
         JobStateEnum: "pending" | "preparing" | "running" | "exited";
         /** @enum {string} */
         JobsEnum: "controller" | "reward" | "rollout" | "trainer";
+        JoinToken: {
+            /** @description the pool that the node joins */
+            pool: string;
+            /** @description for one node, good for 15 minutes, shown this once */
+            token: string;
+            /** Format: date-time */
+            expires_at: string;
+        };
         LatestCheckpoint: {
             id: string;
             step: number;
@@ -6139,8 +6128,8 @@ export interface components {
             count: number[] | null;
             /** @description of them, those that were not finite */
             nonfinite: number[] | null;
-            /** @description with against=: where each point lies on that axis */
-            against: (number | null)[] | null;
+            /** @description with x_axis=: where each point lies on that axis */
+            x_axis: (number | null)[] | null;
             /** @description of a stitched line, oldest first */
             parts: components["schemas"]["SeriesPart"][] | null;
         };
@@ -6226,6 +6215,20 @@ export interface components {
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
         };
+        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
+        SplitRequest: {
+            /** @description {"train": 0.9, "eval": 0.1} */
+            ratios: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @default 0
+             */
+            seed: number;
+            /** @description divide the rows of each answer, or of each split, by the ratios */
+            stratify?: components["schemas"]["StratifyEnum"] | components["schemas"]["NullEnum"];
+        };
         Staleness: {
             /** @description max staleness as it is now */
             max: number;
@@ -6242,6 +6245,17 @@ export interface components {
             trained_groups: number;
             /** @description what was exceeded and what to do about it; empty while nothing was */
             message: string;
+        };
+        StateSnapshot: {
+            name: string;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            at: number;
+            value: {
+                [key: string]: unknown;
+            };
         };
         StoredFile: {
             name: string;
@@ -6926,9 +6940,7 @@ export type Delivery = components['schemas']['Delivery'];
 export type DeliveryPage = components['schemas']['DeliveryPage'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type DeliveryTry = components['schemas']['DeliveryTry'];
-export type DeriveRequest = components['schemas']['DeriveRequest'];
 export type Difference = components['schemas']['Difference'];
-export type Document = components['schemas']['Document'];
 export type Documents = components['schemas']['Documents'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrolReply = components['schemas']['EnrolReply'];
@@ -6971,6 +6983,7 @@ export type Job = components['schemas']['Job'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type JobsEnum = components['schemas']['JobsEnum'];
+export type JoinToken = components['schemas']['JoinToken'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
 export type LengthBin = components['schemas']['LengthBin'];
@@ -7100,7 +7113,9 @@ export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type SplitRequest = components['schemas']['SplitRequest'];
 export type Staleness = components['schemas']['Staleness'];
+export type StateSnapshot = components['schemas']['StateSnapshot'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -7256,7 +7271,7 @@ export interface operations {
             };
         };
     };
-    agent_enrol: {
+    agent_enroll: {
         parameters: {
             query?: never;
             header?: never;
@@ -7306,7 +7321,7 @@ export interface operations {
                      *       "protocol": 6
                      *     }
                      */
-                    "application/json": components["schemas"]["EnrolReply"];
+                    "application/json": components["schemas"]["EnrollReply"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -8881,7 +8896,7 @@ export interface operations {
                      *         {
                      *           "id": "aud_000000000082",
                      *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "node.enrol",
+                     *           "action": "node.enroll",
                      *           "actor": {
                      *             "kind": "system",
                      *             "id": "",
@@ -8905,7 +8920,7 @@ export interface operations {
                      *         {
                      *           "id": "aud_000000000079",
                      *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "pool.enrolment_token",
+                     *           "action": "pool.join_token",
                      *           "actor": {
                      *             "kind": "system",
                      *             "id": "",
@@ -8929,7 +8944,7 @@ export interface operations {
                      *         {
                      *           "id": "aud_000000000076",
                      *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "node.enrol",
+                     *           "action": "node.enroll",
                      *           "actor": {
                      *             "kind": "system",
                      *             "id": "",
@@ -8953,7 +8968,7 @@ export interface operations {
                      *         {
                      *           "id": "aud_000000000073",
                      *           "at": "2026-01-01T12:00:00Z",
-                     *           "action": "pool.enrolment_token",
+                     *           "action": "pool.join_token",
                      *           "actor": {
                      *             "kind": "system",
                      *             "id": "",
@@ -10794,6 +10809,56 @@ export interface operations {
             };
         };
     };
+    judge_checkpoint_gate: {
+        parameters: {
+            query: {
+                /** @description id, alias, run@20 or run@latest */
+                checkpoint: string;
+            };
+            header?: never;
+            path: {
+                /** @example prod */
+                alias: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "alias": "prod",
+                     *       "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *       "verdict": "missing",
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 as the gate of 'prod' says",
+                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000019",
+                     *       "run": null,
+                     *       "checks": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["GateVerdict"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     run_checkpoint_gate: {
         parameters: {
             query?: never;
@@ -11106,56 +11171,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    judge_checkpoint_gate: {
-        parameters: {
-            query: {
-                /** @description id, alias, run@20 or run@latest */
-                checkpoint: string;
-            };
-            header?: never;
-            path: {
-                /** @example prod */
-                alias: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "alias": "prod",
-                     *       "checkpoint": "ckpt_01jy0000000000000000000019",
-                     *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 as the gate of 'prod' says",
-                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000019",
-                     *       "run": null,
-                     *       "checks": []
-                     *     }
-                     */
-                    "application/json": components["schemas"]["GateVerdict"];
-                };
-            };
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -12792,147 +12807,6 @@ export interface operations {
             };
         };
     };
-    derive_dataset_version: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                /** @example dsv_01jy0000000000000000000004 */
-                version_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "ratios": {
-                 *         "train": 0.9,
-                 *         "eval": 0.1
-                 *       },
-                 *       "seed": 7
-                 *     }
-                 */
-                "application/json": components["schemas"]["DeriveRequest"];
-            };
-        };
-        responses: {
-            /** @description a version has these rows in these splits already */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "dsv_01jy0000000000000000000090",
-                     *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
-                     *         "name": "sums"
-                     *       },
-                     *       "number": 2,
-                     *       "ref": "sums@2",
-                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
-                     *       "bytes": 3328,
-                     *       "rows": 32,
-                     *       "splits": {
-                     *         "train": 29,
-                     *         "eval": 3
-                     *       },
-                     *       "with_completion": {},
-                     *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
-                     *         "prompt_column": "q",
-                     *         "completion_column": null
-                     *       },
-                     *       "derived": {
-                     *         "from": "sums@1",
-                     *         "ratios": {
-                     *           "train": 0.9,
-                     *           "eval": 0.1
-                     *         },
-                     *         "seed": 7,
-                     *         "stratify": null
-                     *       },
-                     *       "created_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Version"];
-                };
-            };
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "dsv_01jy0000000000000000000090",
-                     *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
-                     *         "name": "sums"
-                     *       },
-                     *       "number": 2,
-                     *       "ref": "sums@2",
-                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
-                     *       "bytes": 3328,
-                     *       "rows": 32,
-                     *       "splits": {
-                     *         "train": 29,
-                     *         "eval": 3
-                     *       },
-                     *       "with_completion": {},
-                     *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
-                     *         "prompt_column": "q",
-                     *         "completion_column": null
-                     *       },
-                     *       "derived": {
-                     *         "from": "sums@1",
-                     *         "ratios": {
-                     *           "train": 0.9,
-                     *           "eval": 0.1
-                     *         },
-                     *         "seed": 7,
-                     *         "stratify": null
-                     *       },
-                     *       "created_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Version"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     diff_dataset_versions: {
         parameters: {
             query: {
@@ -13457,6 +13331,147 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    derive_dataset_version: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example dsv_01jy0000000000000000000004 */
+                version_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ratios": {
+                 *         "train": 0.9,
+                 *         "eval": 0.1
+                 *       },
+                 *       "seed": 7
+                 *     }
+                 */
+                "application/json": components["schemas"]["SplitRequest"];
+            };
+        };
+        responses: {
+            /** @description a version has these rows in these splits already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01jy0000000000000000000090",
+                     *       "dataset": {
+                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
+                     *       "bytes": 3328,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 29,
+                     *         "eval": 3
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": {
+                     *         "from": "sums@1",
+                     *         "ratios": {
+                     *           "train": 0.9,
+                     *           "eval": 0.1
+                     *         },
+                     *         "seed": 7,
+                     *         "stratify": null
+                     *       },
+                     *       "created_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01jy0000000000000000000090",
+                     *       "dataset": {
+                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
+                     *       "bytes": 3328,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 29,
+                     *         "eval": 3
+                     *       },
+                     *       "with_completion": {},
+                     *       "mapping": {
+                     *         "system": "",
+                     *         "template": "{prompt}",
+                     *         "split_column": null,
+                     *         "answer_column": "a",
+                     *         "default_split": "train",
+                     *         "prompt_column": "q",
+                     *         "completion_column": null
+                     *       },
+                     *       "derived": {
+                     *         "from": "sums@1",
+                     *         "ratios": {
+                     *           "train": 0.9,
+                     *           "eval": 0.1
+                     *         },
+                     *         "seed": 7,
+                     *         "stratify": null
+                     *       },
+                     *       "created_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -15294,7 +15309,7 @@ export interface operations {
             };
         };
     };
-    metric_catalogue: {
+    metric_definitions: {
         parameters: {
             query?: never;
             header?: never;
@@ -17825,7 +17840,7 @@ export interface operations {
             };
         };
     };
-    create_enrolment_token: {
+    create_join_token: {
         parameters: {
             query?: never;
             header?: {
@@ -17848,11 +17863,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "pool": "own",
-                     *       "token": "oolenrol_…",
+                     *       "token": "ooljoin_…",
                      *       "expires_at": "2026-01-01T12:00:00Z"
                      *     }
                      */
-                    "application/json": components["schemas"]["EnrolmentToken"];
+                    "application/json": components["schemas"]["JoinToken"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -23489,97 +23504,6 @@ export interface operations {
             };
         };
     };
-    documents: {
-        parameters: {
-            query?: {
-                /** @description only this one; none where nobody wrote it */
-                name?: string;
-            };
-            header?: never;
-            path: {
-                /** @example run_01jy0000000000000000000016 */
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": []
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Documents"];
-                };
-            };
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    document: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                name: string;
-                /** @example run_01jy0000000000000000000016 */
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "name": "ledger",
-                     *       "at": 1767268800,
-                     *       "value": {
-                     *         "admitted_groups": 64,
-                     *         "trained_groups": 48
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Document"];
-                };
-            };
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     list_run_events: {
         parameters: {
             query?: {
@@ -24402,14 +24326,14 @@ export interface operations {
             query?: {
                 /** @description only points with a larger x */
                 after_x?: number;
-                /** @description where each point lies on another axis: policy version, tokens trained on, unix seconds */
-                against?: "tokens" | "version" | "wall";
                 /** @description only this attempt's */
                 attempt?: number;
                 /** @description step when left out */
                 axis?: "step" | "time";
                 /** @description only points with this x or a larger one */
                 from_x?: number;
+                /** @description one line per name and source: attempts joined, or with lineage also the runs whose checkpoints this one went on from; step axis only */
+                join?: "attempts" | "lineage";
                 /** @description the first so many points, single ones */
                 limit?: number;
                 /** @description resolution: a longer series comes in at most that many buckets */
@@ -24418,10 +24342,10 @@ export interface operations {
                 names?: string;
                 /** @description only this source's: trainer, rollout-0/engine */
                 source?: string;
-                /** @description one line per name and source: attempts joined, or with lineage also the runs whose checkpoints this one went on from; step axis only */
-                stitch?: "attempts" | "lineage";
                 /** @description only points with this x or a smaller one */
                 to_x?: number;
+                /** @description where each point lies on another axis: policy version, tokens trained on, unix seconds */
+                x_axis?: "tokens" | "version" | "wall";
             };
             header?: never;
             path: {
@@ -24463,7 +24387,7 @@ export interface operations {
                      *           "last": null,
                      *           "count": null,
                      *           "nonfinite": null,
-                     *           "against": null,
+                     *           "x_axis": null,
                      *           "parts": null
                      *         }
                      *       ],
@@ -25478,6 +25402,447 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_run: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example run_01jy0000000000000000000016 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "changes": {
+                 *         "staleness": {
+                 *           "max": 2
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ChangeRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "metrics_seq": 15,
+                     *       "id": "run_01jy0000000000000000000016",
+                     *       "name": "secret plan",
+                     *       "kind": "rl",
+                     *       "status": "STARTING",
+                     *       "status_at": "2026-01-01T12:00:00Z",
+                     *       "reason": "",
+                     *       "reason_message": "",
+                     *       "advice": "",
+                     *       "fault": "",
+                     *       "conditions": [],
+                     *       "pending_reason": "",
+                     *       "queue_position": null,
+                     *       "priority": 500,
+                     *       "slots_needed": 2,
+                     *       "attempt_number": 1,
+                     *       "train_step": 2,
+                     *       "total_train_steps": 200,
+                     *       "policy_version": 0,
+                     *       "progress": null,
+                     *       "reward_mean": 0.5,
+                     *       "staleness_mean": null,
+                     *       "spec": {
+                     *         "sft": {
+                     *           "steps": 1000,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "batch_size": 32,
+                     *           "seed_retries": 1,
+                     *           "warmup_steps": 20,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.00001,
+                     *           "max_grad_norm": 1,
+                     *           "validation_rows": 128,
+                     *           "validation_split": null,
+                     *           "validate_from_step": 200,
+                     *           "validate_every_steps": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
+                     *           "final_learning_rate_fraction": 0.1
+                     *         },
+                     *         "kind": "rl",
+                     *         "name": "secret plan",
+                     *         "seed": 1,
+                     *         "model": {
+                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "checkpoint": null
+                     *         },
+                     *         "notes": "",
+                     *         "budget": {
+                     *           "max_attempts": 3,
+                     *           "max_wall_seconds": null
+                     *         },
+                     *         "reward": {
+                     *           "bias": 0,
+                     *           "name": "exact_match",
+                     *           "scale": 1,
+                     *           "options": {},
+                     *           "function": null,
+                     *           "max_error_rate": 0.01,
+                     *           "timeout_seconds": 15
+                     *         },
+                     *         "dataset": {
+                     *           "split": "train",
+                     *           "version": "dsv_01jy0000000000000000000004"
+                     *         },
+                     *         "rollout": {
+                     *           "min_p": 0,
+                     *           "top_k": -1,
+                     *           "top_p": 1,
+                     *           "filter": {
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "kind": "none",
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "logit_bias": {},
+                     *           "temperature": 1,
+                     *           "interruption": "retract",
+                     *           "interruptible": true,
+                     *           "max_new_tokens": 4096,
+                     *           "presence_penalty": 0,
+                     *           "frequency_penalty": 0,
+                     *           "max_prompt_tokens": 1024,
+                     *           "repetition_penalty": 1,
+                     *           "repeatable_sampling": false,
+                     *           "group_timeout_seconds": null,
+                     *           "max_concurrent_groups": 64,
+                     *           "engine_memory_fraction": null,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_max_running_requests": 64
+                     *         },
+                     *         "secrets": [],
+                     *         "trainer": {
+                     *           "dtype": null,
+                     *           "compile": false,
+                     *           "num_ranks": 1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "minibatches": 4,
+                     *           "adam_epsilon": 1e-8,
+                     *           "warmup_steps": 0,
+                     *           "weight_decay": 0,
+                     *           "learning_rate": 0.000001,
+                     *           "max_grad_norm": 1,
+                     *           "groups_per_step": 32,
+                     *           "microbatch_tokens": 16384,
+                     *           "offload_optimizer": false,
+                     *           "total_train_steps": 200,
+                     *           "reshard_after_forward": true,
+                     *           "activation_checkpointing": "full"
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "options": {},
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "function": null,
+                     *           "max_turns": 3,
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "tool_seconds": 5,
+                     *           "turn_discount": 1,
+                     *           "max_tool_calls": 4,
+                     *           "session_export": "concatenated",
+                     *           "tool_output_tokens": 256,
+                     *           "max_trajectory_tokens": null,
+                     *           "session_timeout_seconds": 600
+                     *         },
+                     *         "algorithm": {
+                     *           "kl": null,
+                     *           "critic": null,
+                     *           "options": {},
+                     *           "clip_low": 0.2,
+                     *           "overlong": null,
+                     *           "proximal": "recompute",
+                     *           "advantage": {
+                     *             "std": "group",
+                     *             "mean": "group",
+                     *             "gamma": 1,
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "estimator": "outcome",
+                     *             "gae_lambda": 1,
+                     *             "leave_one_out": false
+                     *           },
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "objective": "decoupled_ppo",
+                     *           "entropy_bonus": 0,
+                     *           "loss_function": null,
+                     *           "mask_truncated": false,
+                     *           "loss_aggregation": "token_mean",
+                     *           "importance_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
+                     *           },
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "placement": {
+                     *           "pool": "own",
+                     *           "device": null,
+                     *           "priority": 500,
+                     *           "min_gpu_memory_gib": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "keep_last": 2,
+                     *           "every_steps": 20
+                     *         },
+                     *         "evaluation": null,
+                     *         "playground": null,
+                     *         "reward_test": null,
+                     *         "weight_sync": {
+                     *           "transport": "disk",
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null,
+                     *           "probe_first_versions": 20
+                     *         }
+                     *       },
+                     *       "dataset": {
+                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "ref": "sums@1"
+                     *       },
+                     *       "model": {
+                     *         "kind": "base_model",
+                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "name": "tiny"
+                     *       },
+                     *       "created_by": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "started_at": "2026-01-01T12:00:00Z",
+                     *       "ended_at": null,
+                     *       "paused_seconds": 0,
+                     *       "live": {
+                     *         "max_staleness": 2,
+                     *         "max_concurrent_groups": null,
+                     *         "learning_rate": null,
+                     *         "engines": null
+                     *       },
+                     *       "notes": "",
+                     *       "tags": [],
+                     *       "parent": null,
+                     *       "latest_checkpoint": {
+                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "step": 1
+                     *       },
+                     *       "summary": {},
+                     *       "boot": {
+                     *         "attempt_number": 1,
+                     *         "done": true,
+                     *         "stages": [
+                     *           {
+                     *             "name": "queue",
+                     *             "title": "Wait for slots",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "node",
+                     *             "title": "Node takes the run",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "inputs",
+                     *             "title": "Fetch inputs",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "engine",
+                     *             "title": "Load the model into the engine",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "rollouts",
+                     *             "title": "Generate the first group",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "batch",
+                     *             "title": "Collect the first batch",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           },
+                     *           {
+                     *             "name": "step",
+                     *             "title": "Train the first step",
+                     *             "state": "done",
+                     *             "started_at": "2026-01-01T12:00:00Z",
+                     *             "ended_at": "2026-01-01T12:00:00Z",
+                     *             "detail": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "staleness": {
+                     *         "max": 2,
+                     *         "on_straggler": "keep",
+                     *         "mean": null,
+                     *         "realized_max": null,
+                     *         "exceeded_groups": null,
+                     *         "trained_groups": 0,
+                     *         "message": ""
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunDetail"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    documents: {
+        parameters: {
+            query?: {
+                /** @description only this one; none where nobody wrote it */
+                name?: string;
+            };
+            header?: never;
+            path: {
+                /** @example run_01jy0000000000000000000016 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Documents"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    state: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                /** @example run_01jy0000000000000000000016 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "ledger",
+                     *       "at": 1767268800,
+                     *       "value": {
+                     *         "admitted_groups": 64,
+                     *         "trained_groups": 48
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StateSnapshot"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -26812,6 +27177,286 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Validation"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_saved_views: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                /** @description 1 to 200; 50 when left out */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "view_01jy0000000000000000000011",
+                     *           "name": "red view",
+                     *           "query": {
+                     *             "tag": [
+                     *               "x"
+                     *             ]
+                     *           },
+                     *           "shared": false,
+                     *           "owner": "alice",
+                     *           "created_at": "2026-01-01T12:00:00Z",
+                     *           "updated_at": "2026-01-01T12:00:00Z"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunViewPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_saved_view: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Running",
+                 *       "query": {
+                 *         "status": "RUNNING"
+                 *       },
+                 *       "shared": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunViewFormRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01jy0000000000000000000118",
+                     *       "name": "Running",
+                     *       "query": {
+                     *         "status": [
+                     *           "RUNNING"
+                     *         ]
+                     *       },
+                     *       "shared": true,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_saved_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example view_01jy0000000000000000000011 */
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01jy0000000000000000000011",
+                     *       "name": "red view",
+                     *       "query": {
+                     *         "tag": [
+                     *           "x"
+                     *         ]
+                     *       },
+                     *       "shared": false,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunView"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_saved_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example view_01jy0000000000000000000011 */
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description it is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    update_saved_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example view_01jy0000000000000000000011 */
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Running now"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunViewPatchRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "view_01jy0000000000000000000011",
+                     *       "name": "Running now",
+                     *       "query": {
+                     *         "tag": [
+                     *           "x"
+                     *         ]
+                     *       },
+                     *       "shared": false,
+                     *       "owner": "alice",
+                     *       "created_at": "2026-01-01T12:00:00Z",
+                     *       "updated_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunView"];
                 };
             };
             400: components["responses"]["MalformedRequest"];

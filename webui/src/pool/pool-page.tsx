@@ -64,7 +64,7 @@ function Managed({ pool, children }: { pool: Pool; children: React.ReactNode }) 
 /** Every slot of the pool as a tile, by node: at a glance what is free and who holds the rest. */
 function Slots({ pool }: { pool: Pool }) {
   if (pool.slots.length === 0) {
-    return <Panel title="Slots"><Empty title="No slot yet">A node brings its GPUs, or CPU slots where it has none, when its agent enrols.</Empty></Panel>;
+    return <Panel title="Slots"><Empty title="No slot yet">A node brings its GPUs, or CPU slots where it has none, when its agent enrolls.</Empty></Panel>;
   }
   return (
     <Panel title="Slots">
@@ -268,13 +268,13 @@ function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
 }
 
 function AddNode({ pool }: { pool: string }) {
-  const make = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/enrolment-tokens", { path: { pool_name: pool } }) });
+  const make = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/join-tokens", { path: { pool_name: pool } }) });
   const command = make.data === undefined ? "" : joinCommand(make.data.token);
   return (
     <div style={{ display: "grid", gap: 12 }}>
       <ProblemNotice error={make.error} />
       <Text size="sm">A node joins pool {pool} with a token that works once, and sees the data and secrets of the jobs placed on it. Its agent only opens connections outwards, to this address. Type this on the node, in a checkout of Oolong after python3 manage.py setup --device cuda:</Text>
-      {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make an enrolment token</Button></Group> : (
+      {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make a join token</Button></Group> : (
         <>
           <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>
           <Group justify="space-between">
@@ -290,8 +290,8 @@ function AddNode({ pool }: { pool: string }) {
 /** The token goes through a file: a command line can be read by every user of the node. */
 function joinCommand(token: string): string {
   return [
-    `(umask 077; printf %s '${token}' > oolong-enrol)`,
+    `(umask 077; printf %s '${token}' > oolong-enroll)`,
     `.venv/bin/python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent \\`,
-    '  --enrol-token-file oolong-enrol --device cuda --node-python "$(python3 manage.py node-python --device cuda)"',
+    '  --join-token-file oolong-enroll --device cuda --node-python "$(python3 manage.py node-python --device cuda)"',
   ].join("\n");
 }

@@ -51,7 +51,7 @@ function ChangeForm({ run, done }: { run: Run; done: () => void }) {
   };
   const nothing = Object.keys(changes).length === 0 && !checkpoint && !evaluate;
   const change = useMutation({
-    mutationFn: () => post("/api/v1/runs/{run_id}/changes", { path: { run_id: run.id }, body: { changes, checkpoint, evaluate } }),
+    mutationFn: () => post("/api/v1/runs/{run_id}/runtime", { path: { run_id: run.id }, body: { changes, checkpoint, evaluate } }),
     onSuccess: (changed) => {
       client.setQueryData(queries.run(run.id).queryKey, changed);
       notifications.show({ message: `${run.name} takes it over within seconds; its events say when` });

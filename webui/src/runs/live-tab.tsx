@@ -93,7 +93,7 @@ function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metri
 
 /** A chart with the help text of the metric catalogue. */
 function Described(props: Omit<RunChartProps, "help">) {
-  const { data } = useQuery(queries.metricCatalogue);
+  const { data } = useQuery(queries.metricDefinitions);
   const help = props.plan.lines
     .map(({ metric, label }) => [label, data?.data.find((entry) => entry.name === metric)?.help] as const)
     .filter(([, text]) => text !== undefined)

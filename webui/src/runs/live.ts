@@ -77,7 +77,7 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
         old === undefined ? old : { ...old, data: [...old.data, histogram] });
       break;
     }
-    case "document": {
+    case "state": {
       const { name, value, at } = frame.data as { name: string; value: Record<string, unknown>; at: number };
       client.setQueryData(queries.runDocument(runId, name).queryKey, () => ({ name, at, value }));
       break;

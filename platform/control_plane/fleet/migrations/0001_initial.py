@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='EnrolmentToken',
+            name='JoinToken',
             fields=[
                 ('sha256', models.CharField(max_length=64, primary_key=True, serialize=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

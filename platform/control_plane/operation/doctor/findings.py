@@ -108,9 +108,7 @@ def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
 
 def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
     if not nodes:
-        return [
-            Advice("warning", "no node has joined", "`oolong pool enrolment-token` gives a token for one")
-        ]
+        return [Advice("warning", "no node has joined", "`oolong pool join-token` gives a token for one")]
     found = [
         Advice(
             "fault" if node["status"] == "LOST" else "warning",

@@ -18,7 +18,7 @@ _PATTERNS = (
     # A private key, whole.
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
     # Our own credentials, and the well-known ones of others.
-    re.compile(r"\bool(?:node|enrol|invite)?_[A-Za-z0-9_-]{8,}"),
+    re.compile(r"\bool(?:node|join|invite)?_[A-Za-z0-9_-]{8,}"),
     re.compile(
         r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|whsec_)[A-Za-z0-9_+/=-]{8,}"
     ),

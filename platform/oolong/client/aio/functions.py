@@ -11,7 +11,7 @@ from oolong.client.functions import source_text, verified
 
 
 class AsyncFunctions:
-    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_source`)."""
+    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_code`)."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -83,9 +83,9 @@ class AsyncPool:
         """The same as CSV, every row."""
         return await self._connection.send(calls.pool.usage_csv(by, since, until, device))
 
-    async def enrolment_token(self, pool: str = "default") -> models.EnrolmentToken:
+    async def join_token(self, pool: str = "default") -> models.JoinToken:
         """A single-use token with which one node joins the pool."""
-        return await self._connection.send(calls.pool.enrolment_token(pool))
+        return await self._connection.send(calls.pool.join_token(pool))
 
     async def cordon(self, node_id: str) -> models.Node:
         return await self._connection.send(calls.pool.cordon(node_id))

@@ -138,15 +138,15 @@ class AsyncRuns:
         from_x: int | None = None,
         to_x: int | None = None,
         max_points: int | None = None,
-        stitch: str | None = None,
-        against: str | None = None,
+        join: str | None = None,
+        x_axis: str | None = None,
     ) -> models.Metrics:
         """Series by name (all when none is given). With `limit` the first so many points after `after_x`; without it
-        a series longer than `max_points` comes in that many buckets. `stitch="attempts"` or `"lineage"` makes one
-        line of what belongs together; `against="version"`, `"tokens"` or `"wall"` says where each point lies there."""
+        a series longer than `max_points` comes in that many buckets. `join="attempts"` or `"lineage"` makes one
+        line of what belongs together; `x_axis="version"`, `"tokens"` or `"wall"` says where each point lies there."""
         call = calls.telemetry.metrics(
             run_id, names, axis=axis, after_x=after_x, limit=limit, from_x=from_x, to_x=to_x, max_points=max_points,
-            stitch=stitch, against=against,
+            join=join, x_axis=x_axis,
         )  # fmt: skip
         return await self._connection.send(call)
 
@@ -219,11 +219,11 @@ class AsyncRuns:
                 return max(last, key=lambda series: (series.attempt, series.x[-1])).value[-1]
         return None
 
-    async def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.Document]:
+    async def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.StateSnapshot]:
         """What the run's jobs say of their state, newest words only; with `name` that one, or none yet."""
         return (await self._connection.send(calls.telemetry.documents(run_id, name=name))).data
 
-    async def document(self, run_id: str, name: str) -> models.Document:
+    async def document(self, run_id: str, name: str) -> models.StateSnapshot:
         return await self._connection.send(calls.telemetry.document(run_id, name))
 
     async def log_files(self, run_id: str) -> Sequence[models.LogFile]:

@@ -86,7 +86,7 @@ def delete_gate(alias: str) -> Call[None]:
 
 
 def gate_verdict(alias: str, checkpoint: str) -> Call[GateVerdict]:
-    return call.get("checkpoint-gates/{}/verdict", GateVerdict, alias, checkpoint=checkpoint)
+    return call.get("checkpoint-gates/{}/result", GateVerdict, alias, checkpoint=checkpoint)
 
 
 def run_gate(alias: str, checkpoint: str) -> Call[Run]:

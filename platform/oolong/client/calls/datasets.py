@@ -99,7 +99,7 @@ def derive(
     version_id: str, ratios: Mapping[str, float], seed: int, stratify: str | None
 ) -> Call[DatasetVersion]:
     body = {"ratios": dict(ratios), "seed": seed, "stratify": stratify}
-    return call.post("dataset-versions/{}/derive", DatasetVersion, version_id, body=body)
+    return call.post("dataset-versions/{}/split", DatasetVersion, version_id, body=body)
 
 
 def diff(version_id: str, old: str) -> Call[DatasetDifference]:

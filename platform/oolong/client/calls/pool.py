@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
-from oolong.client.models import EnrolmentToken, Node, Page, Pool, PoolAdmin, PoolSettings, Quota, Usage
+from oolong.client.models import JoinToken, Node, Page, Pool, PoolAdmin, PoolSettings, Quota, Usage
 
 
 def get(pool: str | None) -> Call[Pool]:
@@ -53,8 +53,8 @@ def remove_admin(pool: str, user_id: str) -> Call[None]:
     return call.delete("pools/{}/admins/{}", pool, user_id)
 
 
-def enrolment_token(pool: str) -> Call[EnrolmentToken]:
-    return call.post("pools/{}/enrolment-tokens", EnrolmentToken, pool)
+def join_token(pool: str) -> Call[JoinToken]:
+    return call.post("pools/{}/join-tokens", JoinToken, pool)
 
 
 def cordon(node_id: str) -> Call[Node]:

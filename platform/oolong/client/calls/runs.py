@@ -91,7 +91,7 @@ def clone(run_id: str, changes: Mapping[str, Any], checkpoint: str | None) -> Ca
 
 def change(run_id: str, changes: Mapping[str, Any], *, checkpoint: bool, evaluate: bool) -> Call[Run]:
     body = {"changes": dict(changes), "checkpoint": checkpoint, "evaluate": evaluate}
-    return call.post("runs/{}/changes", Run, run_id, body=body)
+    return call.post("runs/{}/runtime", Run, run_id, body=body)
 
 
 def update(run_id: str, fields: Mapping[str, Any]) -> Call[Run]:

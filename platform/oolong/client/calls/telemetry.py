@@ -8,7 +8,6 @@ from typing import Any
 from oolong.client.calls import call
 from oolong.client.calls.call import Call
 from oolong.client.models import (
-    Document,
     FoundLine,
     Histogram,
     Listing,
@@ -17,6 +16,7 @@ from oolong.client.models import (
     MetricName,
     Metrics,
     Page,
+    StateSnapshot,
     Trajectory,
     WholeTrajectory,
 )
@@ -32,12 +32,12 @@ def metrics(
     from_x: int | None = None,
     to_x: int | None = None,
     max_points: int | None = None,
-    stitch: str | None = None,
-    against: str | None = None,
+    join: str | None = None,
+    x_axis: str | None = None,
 ) -> Call[Metrics]:
     params = {
         "names": ",".join(names), "axis": axis, "after_x": after_x, "limit": limit, "from_x": from_x, "to_x": to_x,
-        "max_points": max_points, "stitch": stitch, "against": against,
+        "max_points": max_points, "join": join, "x_axis": x_axis,
     }  # fmt: skip
     return call.get("runs/{}/metrics", Metrics, run_id, **params)
 
@@ -64,12 +64,12 @@ def metric_names(run_id: str) -> Call[Listing[MetricName]]:
     return call.get("runs/{}/metric-names", Listing[MetricName], run_id)
 
 
-def documents(run_id: str, *, name: str | None = None) -> Call[Listing[Document]]:
-    return call.get("runs/{}/documents", Listing[Document], run_id, name=name)
+def documents(run_id: str, *, name: str | None = None) -> Call[Listing[StateSnapshot]]:
+    return call.get("runs/{}/state", Listing[StateSnapshot], run_id, name=name)
 
 
-def document(run_id: str, name: str) -> Call[Document]:
-    return call.get("runs/{}/documents/{}", Document, run_id, name)
+def document(run_id: str, name: str) -> Call[StateSnapshot]:
+    return call.get("runs/{}/state/{}", StateSnapshot, run_id, name)
 
 
 def log_files(run_id: str) -> Call[Listing[LogFile]]:

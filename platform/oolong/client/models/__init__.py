@@ -65,7 +65,7 @@ from oolong.client.models.playgrounds import (
     ReplyScore,
 )
 from oolong.client.models.pool import (
-    EnrolmentToken,
+    JoinToken,
     Node,
     Phases,
     Pool,
@@ -136,7 +136,6 @@ from oolong.client.models.teams import (
     Team,
 )
 from oolong.client.models.telemetry import (
-    Document,
     FoundLine,
     Frame,
     Histogram,
@@ -145,6 +144,7 @@ from oolong.client.models.telemetry import (
     MetricName,
     Metrics,
     Series,
+    StateSnapshot,
     Trajectory,
     WholeTrajectory,
 )
@@ -189,10 +189,8 @@ __all__ = [
     "DatasetValidation",
     "DatasetVersion",
     "DeliveryTry",
-    "Document",
     "DownloadLink",
     "DryRun",
-    "EnrolmentToken",
     "FoundLine",
     "Frame",
     "Function",
@@ -204,6 +202,7 @@ __all__ = [
     "Invitation",
     "Invited",
     "Job",
+    "JoinToken",
     "LatestCheckpoint",
     "LengthBin",
     "Lineage",
@@ -260,6 +259,7 @@ __all__ = [
     "Slot",
     "SlotHolder",
     "Staleness",
+    "StateSnapshot",
     "StoredFile",
     "StreamTicket",
     "Sweep",

@@ -69,7 +69,7 @@ class Pool(PoolSettings):
     quota: Quota
 
 
-class EnrolmentToken(Answer):
+class JoinToken(Answer):
     pool: str
     token: str
     expires_at: datetime

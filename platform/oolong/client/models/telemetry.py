@@ -23,7 +23,7 @@ class Series(Answer):
     last: list[float | None] | None = None
     count: list[int] | None = None
     nonfinite: list[int] | None = None
-    against: list[float | None] | None = None  # the place on the other axis that was asked for
+    x_axis: list[float | None] | None = None  # the place on the other axis that was asked for
 
 
 class Histogram(Answer):
@@ -112,7 +112,7 @@ class MetricName(Answer):
     conflicts: int = 0
 
 
-class Document(Answer):
+class StateSnapshot(Answer):
     name: str
     at: float  # unix seconds
     value: dict[str, Any]

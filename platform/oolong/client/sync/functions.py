@@ -11,7 +11,7 @@ from oolong.client.sync.connection import Connection
 
 
 class Functions:
-    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_source`)."""
+    """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_code`)."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -83,9 +83,9 @@ class Pool:
         """The same as CSV, every row."""
         return self._connection.send(calls.pool.usage_csv(by, since, until, device))
 
-    def enrolment_token(self, pool: str = "default") -> models.EnrolmentToken:
+    def join_token(self, pool: str = "default") -> models.JoinToken:
         """A single-use token with which one node joins the pool."""
-        return self._connection.send(calls.pool.enrolment_token(pool))
+        return self._connection.send(calls.pool.join_token(pool))
 
     def cordon(self, node_id: str) -> models.Node:
         return self._connection.send(calls.pool.cordon(node_id))

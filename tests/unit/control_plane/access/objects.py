@@ -153,8 +153,8 @@ def _node(tokens: dict[str, str], name: str, pool: Pool, slots: int = 2) -> Node
         hostname=name, agent_version="0", boot_id="boot", cpu_count=2, memory_bytes=1, disk_free_bytes=1,
         slots=[SlotInventory(slot=f"cpu-{n}", device="cpu") for n in range(slots)], model_roots=["/models"],
     )  # fmt: skip
-    enrolment, _ = fleet.create_enrolment_token(pool, now=clock.now())
-    node, tokens[name] = fleet.enrol(token=enrolment, name=name, inventory=inventory, now=clock.now())
+    enrollment, _ = fleet.create_join_token(pool, now=clock.now())
+    node, tokens[name] = fleet.enroll(token=enrollment, name=name, inventory=inventory, now=clock.now())
     report = HeartbeatRequest(inventory=inventory, jobs=[], started_at=0.0)
     api(tokens[name], "POST", "/agent/heartbeat", msgspec.json.encode(report), status=200)
     return node
@@ -217,7 +217,7 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     hook = {"name": "red hook", "url": "https://192.0.9.1/red", "events": ["run.*"]}
     webhook = api(alice, "POST", "/webhooks", hook, status=201)
     delivery = api(alice, "POST", f"/webhooks/{webhook['id']}/test", status=202)
-    view = api(alice, "POST", "/run-views", {"name": "red view", "query": {"tag": "x"}}, status=201)
+    view = api(alice, "POST", "/saved-views", {"name": "red view", "query": {"tag": "x"}}, status=201)
     template = api(alice, "POST", "/run-templates", {"name": "red-template", "spec": {"seed": 7}}, status=201)
     plan = {"parameters": [{"pointer": "/seed", "values": [1]}]}
     sweep = api(alice, "POST", "/sweeps", {"name": "red sweep", "spec": spec, "plan": plan}, status=201)

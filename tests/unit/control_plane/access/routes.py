@@ -105,9 +105,9 @@ ROUTES = {
     "GET /dataset-validations/{validation_id}/report": "datasets:read",
     "GET /dataset-versions/resolve": "datasets:read",
     "GET /dataset-versions/{version_id}": "datasets:read",
-    "POST /dataset-versions/{version_id}/derive": "datasets:write",
+    "POST /dataset-versions/{version_id}/split": "datasets:write",
     "GET /dataset-versions/{version_id}/diff": "datasets:read",
-    "GET /dataset-versions/{version_id}/leaks": "datasets:read",
+    "GET /dataset-versions/{version_id}/leakage": "datasets:read",
     "GET /dataset-versions/{version_id}/rows": "datasets:read",
     "GET /dataset-versions/{version_id}/statistics": "datasets:read",
     "POST /dataset-versions/{version_id}/statistics": "datasets:write",
@@ -151,7 +151,7 @@ ROUTES = {
     "POST /checkpoint-gates": "checkpoints:admin",
     "GET /checkpoint-gates/{alias}": "checkpoints:read",
     "DELETE /checkpoint-gates/{alias}": "checkpoints:admin",
-    "GET /checkpoint-gates/{alias}/verdict": "checkpoints:read",
+    "GET /checkpoint-gates/{alias}/result": "checkpoints:read",
     "POST /checkpoint-gates/{alias}/runs": "runs:write",
     "GET /checkpoint-retention": "checkpoints:read",
     "PUT /checkpoint-retention": "checkpoints:admin",
@@ -175,7 +175,7 @@ ROUTES = {
     "GET /pools/{pool_name}/admins": "pool:admin",
     "POST /pools/{pool_name}/admins": "installation:admin",
     "DELETE /pools/{pool_name}/admins/{user_id}": "installation:admin",
-    "POST /pools/{pool_name}/enrolment-tokens": "pool:admin",
+    "POST /pools/{pool_name}/join-tokens": "pool:admin",
     # --- runs
     "GET /presets": "runs:read",
     "GET /run-templates": "runs:read",
@@ -190,11 +190,11 @@ ROUTES = {
     "POST /sweeps/{sweep_id}/pause": "runs:write",
     "POST /sweeps/{sweep_id}/resume": "runs:write",
     "POST /sweeps/{sweep_id}/cancel": "runs:write",
-    "GET /run-views": "runs:read",
-    "POST /run-views": "runs:read",  # one's own
-    "GET /run-views/{view_id}": "runs:read",
-    "PATCH /run-views/{view_id}": "runs:read",
-    "DELETE /run-views/{view_id}": "runs:read",
+    "GET /saved-views": "runs:read",
+    "POST /saved-views": "runs:read",  # one's own
+    "GET /saved-views/{view_id}": "runs:read",
+    "PATCH /saved-views/{view_id}": "runs:read",
+    "DELETE /saved-views/{view_id}": "runs:read",
     "GET /runs": "runs:read",
     "POST /runs": "runs:write",
     "POST /runs/validate": "runs:read",
@@ -206,7 +206,7 @@ ROUTES = {
     "POST /runs/{run_id}/force-stop": "runs:admin",
     "POST /runs/{run_id}/pause": "runs:write",
     "POST /runs/{run_id}/resume": "runs:write",
-    "POST /runs/{run_id}/changes": "runs:write",
+    "POST /runs/{run_id}/runtime": "runs:write",
     "POST /runs/{run_id}/clone": "runs:write",
     "POST /runs/{run_id}/retry": "runs:write",
     "POST /runs/{run_id}/stop": "runs:write",
@@ -218,15 +218,15 @@ ROUTES = {
     "GET /runs/{run_id}/metrics": "runs:read",
     "GET /runs/{run_id}/metric-names": "runs:read",
     "GET /runs/{run_id}/histograms": "runs:read",
-    "GET /runs/{run_id}/documents": "runs:read",
-    "GET /runs/{run_id}/documents/{name}": "runs:read",
+    "GET /runs/{run_id}/state": "runs:read",
+    "GET /runs/{run_id}/state/{name}": "runs:read",
     "GET /runs/{run_id}/trajectories": "runs:read",
     "GET /runs/{run_id}/trajectories/{trajectory_id}": "runs:read",
     "GET /runs/{run_id}/alerts": "runs:read",
     "GET /runs/{run_id}/logs": "runs:read",
     "GET /runs/{run_id}/logs/search": "runs:read",
     "GET /runs/{run_id}/logs/download": "runs:read",
-    "GET /metric-catalogue": KNOWN,
+    "GET /metrics/definitions": KNOWN,
     "ANY /stream": KNOWN,  # by topic: TOPICS
     # --- relay
     "ANY /runs/{run_id}/playground": "runs:write",
@@ -234,7 +234,7 @@ ROUTES = {
     "ANY /runs/{run_id}/sessions": "sessions:write",
     "ANY /runs/{run_id}/sessions/{path}": "sessions:write",
     # --- agents
-    "POST /agent/enrol": OPEN,  # the enrolment token is its credential
+    "POST /agent/enroll": OPEN,  # the join token is its credential
     "POST /agent/heartbeat": NODE,
     "GET /agent/artifacts/{sha256}": NODE,
     "POST /agent/attempts/{attempt_id}/checkpoints": NODE,
@@ -250,7 +250,7 @@ ROUTES = {
     "PUT /agent/uploads/{upload_id}/parts/{number}": NODE,
     "POST /agent/uploads/{upload_id}/complete": NODE,
     "POST /agent/jobs/{job_id}/secrets": NODE,
-    "POST /agent/shipments": NODE,
+    "POST /agent/telemetry": NODE,
     "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
     "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
 }
@@ -266,7 +266,7 @@ TOPICS = {
 # WebSocket doors, by path.
 SOCKETS = {
     "ws/v1": KNOWN,  # then by topic
-    "ws/v1/relay": NODE,
+    "ws/v1/tunnel": NODE,
 }
 
 # What a scope is worth: the lowest role whose tokens may hold it.
@@ -321,7 +321,7 @@ STALE = {
     "PUT /agent/imports/{import_id}/parts/{number}": 200,
     "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
     "POST /agent/jobs/{job_id}/secrets": 409,
-    "POST /agent/shipments": 422,  # without a body; its pieces are answered as below
+    "POST /agent/telemetry": 422,  # without a body; its pieces are answered as below
     "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
     "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
 }
@@ -347,8 +347,8 @@ POOL_CALLERS: dict[str, dict[str, str]] = {
 
 # The object is there, and still this answers 404: the run has no such document, the question names no version.
 LACKING = {
-    "GET /runs/{run_id}/documents/{name}",
-    "GET /checkpoint-gates/{alias}/verdict",
+    "GET /runs/{run_id}/state/{name}",
+    "GET /checkpoint-gates/{alias}/result",
 }
 
 BODIES: dict[str, Any] = {

@@ -201,9 +201,9 @@ def test_who_is_demoted_or_leaves_loses_the_power_of_old_tokens_at_once(world: W
 
 def test_who_is_no_longer_pool_admin_loses_the_power_of_old_tokens_at_once(world: World) -> None:
     bearer, user = world.tokens["pool admin"], world.users["pool admin"]
-    assert api(bearer, "POST", "/pools/own/enrolment-tokens").status_code == 201
+    assert api(bearer, "POST", "/pools/own/join-tokens").status_code == 201
     pools.remove_admin(Pool.objects.get(pk="own"), user.pk)
-    assert api(bearer, "POST", "/pools/own/enrolment-tokens").status_code == 403
+    assert api(bearer, "POST", "/pools/own/join-tokens").status_code == 403
     assert api(bearer, "GET", "/pool?pool=own").status_code == 200
 
 

@@ -191,7 +191,7 @@ def test_the_relays_socket_is_for_nodes_alone(world: World) -> None:
     async def knock_at_all() -> None:
         for name in (*DEAD, "alice"):
             bearer = f"Bearer {world.tokens[name]}"
-            assert await first_answer("ws/v1/relay", authorization=bearer) == 4401, name
-        assert await first_answer("ws/v1/relay") == 4401
+            assert await first_answer("ws/v1/tunnel", authorization=bearer) == 4401, name
+        assert await first_answer("ws/v1/tunnel") == 4401
 
     async_to_sync(knock_at_all)()

@@ -11,7 +11,7 @@ import pytest
 from control_plane.catalog.function_source import read_source
 from control_plane.catalog.models import FunctionVersion
 from control_plane.fleet import pools
-from oolong.contracts import user_source
+from oolong.contracts import user_code
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
 from tests.support.pages import block
@@ -27,7 +27,7 @@ def upload(person: Any, source: str = REWARD, *, name: str = "contains", kind: s
 @pytest.fixture
 def runnable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that can run every kind."""
-    monkeypatch.setattr(user_source, "RUNNABLE_KINDS", frozenset(SourceKind))
+    monkeypatch.setattr(user_code, "RUNNABLE_KINDS", frozenset(SourceKind))
 
 
 def test_a_file_becomes_a_version_that_keeps_every_byte(alice: Any) -> None:
@@ -340,7 +340,7 @@ def test_a_loss_waits_for_a_node_that_isolates_jobs(alice: Any, node: Any, tick:
 
 
 def test_a_kind_that_no_node_can_run_is_refused_for_now(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_source, "RUNNABLE_KINDS", frozenset({SourceKind.WORKFLOW}))
+    monkeypatch.setattr(user_code, "RUNNABLE_KINDS", frozenset({SourceKind.WORKFLOW}))
     upload(alice)
     upload(alice, "async def run(episode): ...", name="chat", kind="workflow")
     found = faults(alice, reward={"function": "contains@1"}, workflow={"function": "chat@1"})

@@ -61,7 +61,7 @@ SPEC = {
 }
 
 
-class EnrolReply(msgspec.Struct, frozen=True, kw_only=True):
+class EnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str
     credential: str
     heartbeat_seconds: float = 10.0
@@ -87,13 +87,13 @@ class DesiredJob(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 15.0
 
 
-class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeOverrides(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0
     max_staleness: int | None = None
     max_concurrent_groups: int | None = None
     learning_rate: float | None = None
-    checkpoint_wishes: int = 0
-    evaluation_wishes: int = 0
+    checkpoint_requests: int = 0
+    evaluation_requests: int = 0
 
 
 class DesiredAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class DesiredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     ports: dict[str, int]
     token: str
     jobs: list[DesiredJob]
-    live: LiveSettings = LiveSettings()
+    live: RuntimeOverrides = RuntimeOverrides()
     tokens_generated_before: int = 0
 
 
@@ -122,7 +122,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0
 
 
-class ShipReply(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxReply(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 

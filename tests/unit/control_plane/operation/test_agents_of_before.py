@@ -16,7 +16,7 @@ from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
 from control_plane.fleet.pools import default_pool
 from gpu_agents.agent.api import AgentApi
-from gpu_agents.agent.identity import EnrolmentError, enrol
+from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.settings import AgentSettings
 from oolong.contracts.agent import OLDEST_PROTOCOL, PROTOCOL
 from tests.unit.control_plane.conftest import Clock, Person, SimulatedNode
@@ -40,10 +40,10 @@ class OldAgent:
         assert answer.status_code == status, answer.content
         return msgspec.json.decode(answer.content, type=kind)
 
-    def enrol(self, token: str) -> None:
+    def enroll(self, token: str) -> None:
         self.credential = token
-        body = json.dumps(RECORDED["enrol"]).encode()
-        self.credential = self.post("/enrol", body, before.EnrolReply, status=201).credential
+        body = json.dumps(RECORDED["enroll"]).encode()
+        self.credential = self.post("/enroll", body, before.EnrollReply, status=201).credential
 
     def beat(self) -> before.HeartbeatReply:
         body = {**RECORDED["heartbeat"], "jobs": self.jobs}
@@ -70,9 +70,9 @@ def assert_known(spec: dict[str, Any]) -> None:
 def test_the_recorded_conversation_of_an_old_agent_goes_through(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
-    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
+    token, _ = fleet.create_join_token(default_pool(), now=clock.now)
     agent = OldAgent()
-    agent.enrol(token)
+    agent.enroll(token)
     assert Node.objects.get().protocol == 1
     assert agent.beat().attempts == []
     run = alice.run()
@@ -88,7 +88,9 @@ def test_the_recorded_conversation_of_an_old_agent_goes_through(
     trainer = next(job for job in attempt.jobs if job.kind == "trainer")
     lines = b"".join(json.dumps(line).encode() + b"\n" for line in RECORDED["outbox"])
     for _ in range(2):
-        shipped = agent.post(f"/jobs/{trainer.job_id}/outbox/main-0.jsonl?offset=0", lines, before.ShipReply)
+        shipped = agent.post(
+            f"/jobs/{trainer.job_id}/outbox/main-0.jsonl?offset=0", lines, before.OutboxReply
+        )
         assert shipped.offset == len(lines)
     assert alice.see(run["id"])["progress"]["done"] == 1
     # Its last checkpoint.
@@ -121,9 +123,9 @@ def test_an_old_agent_is_given_no_engine_to_join(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
     """It would start it on the ports of the attempt's first list."""
-    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
+    token, _ = fleet.create_join_token(default_pool(), now=clock.now)
     agent = OldAgent()
-    agent.enrol(token)
+    agent.enroll(token)
     Node.objects.get().slots.create(name="cpu-2", device="cpu")
     run = alice.run()
     tick()
@@ -134,7 +136,7 @@ def test_an_old_agent_is_given_no_engine_to_join(
     try:
         agent.beat()
         wish = {"changes": {"rollout": {"engines": 2}}}
-        assert alice.post(f"/runs/{run['id']}/changes", wish).status_code == 202
+        assert alice.post(f"/runs/{run['id']}/runtime", wish).status_code == 202
         tick()
         assert {job.name for job in agent.beat().attempts[0].jobs} == {job.name for job in attempt.jobs}
     finally:
@@ -162,15 +164,15 @@ def test_an_agent_too_far_away_is_told_what_to_upgrade(
     assert Node.objects.get().last_seen_at == seen, "what it has was not noted"
 
 
-def test_enrolment_refuses_another_protocol_and_keeps_the_token(db: None, clock: Clock) -> None:
-    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
+def test_enrollment_refuses_another_protocol_and_keeps_the_token(db: None, clock: Clock) -> None:
+    token, _ = fleet.create_join_token(default_pool(), now=clock.now)
     client = Client(headers={"authorization": f"Bearer {token}"})
-    body = {**RECORDED["enrol"], "protocol": PROTOCOL + 1}
-    answer = client.post("/api/v1/agent/enrol", json.dumps(body), content_type="application/json")
+    body = {**RECORDED["enroll"], "protocol": PROTOCOL + 1}
+    answer = client.post("/api/v1/agent/enroll", json.dumps(body), content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (426, "agent_too_new")
     assert not Node.objects.exists()
     body["protocol"] = PROTOCOL
-    answer = client.post("/api/v1/agent/enrol", json.dumps(body), content_type="application/json")
+    answer = client.post("/api/v1/agent/enroll", json.dumps(body), content_type="application/json")
     assert (answer.status_code, answer.json()["protocol"]) == (201, PROTOCOL)
 
 
@@ -189,18 +191,18 @@ async def test_the_agent_passes_the_way_out_on(monkeypatch: pytest.MonkeyPatch, 
         node_python="python",
         name="n",
         slots=1,
-        enrol_token="x",
+        join_token="x",
     )
-    with pytest.raises(EnrolmentError, match="426 agent_too_old: Upgrade the agent"):
-        await enrol(settings)
+    with pytest.raises(EnrollmentError, match="426 agent_too_old: Upgrade the agent"):
+        await enroll(settings)
 
 
 def test_a_field_that_an_old_agent_does_not_know_is_left_out_or_keeps_the_run_from_it(
     alice: Person, clock: Clock, tick: Callable[..., None]
 ) -> None:
-    token, _ = fleet.create_enrolment_token(default_pool(), now=clock.now)
+    token, _ = fleet.create_join_token(default_pool(), now=clock.now)
     agent = OldAgent()
-    agent.enrol(token)
+    agent.enroll(token)
     plain = alice.run()
     tick()
     (attempt,) = agent.beat().attempts

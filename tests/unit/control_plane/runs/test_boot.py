@@ -9,7 +9,7 @@ import msgspec
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry import services
 from oolong.contracts.lifecycle import EndReason, JobState
-from oolong.contracts.telemetry import Document, Note
+from oolong.contracts.telemetry import Note, StateSnapshot
 
 
 def states(run: Any) -> dict[str, str]:
@@ -26,8 +26,8 @@ def ship(run: Any, job_name: str, *lines: Any, offset: int = 0) -> int:
     return services.receive_outbox(job.pk, "main-0.jsonl", offset=offset, body=body)
 
 
-def milestones(**at: float) -> Document:
-    return Document(at=1.0, name="pipeline", value={"milestones": at})
+def milestones(**at: float) -> StateSnapshot:
+    return StateSnapshot(at=1.0, name="pipeline", value={"milestones": at})
 
 
 def test_each_stage_ends_when_the_next_one_begins(alice: Any, node: Any, start: Any, tick: Any) -> None:

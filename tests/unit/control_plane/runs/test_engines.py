@@ -14,7 +14,7 @@ from oolong.contracts.lifecycle import EndReason
 
 
 def want(person: Any, run: Any, engines: Any) -> Any:
-    return person.post(f"/runs/{run['id']}/changes", {"changes": {"rollout": {"engines": engines}}})
+    return person.post(f"/runs/{run['id']}/runtime", {"changes": {"rollout": {"engines": engines}}})
 
 
 def names(machine: Any) -> list[str]:

@@ -14,7 +14,7 @@ from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry import services
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import EndReason
-from oolong.contracts.telemetry import Document
+from oolong.contracts.telemetry import StateSnapshot
 from tests.unit.telemetry.world import encode
 
 TASK = "step-20-v20"
@@ -29,7 +29,7 @@ def tell() -> Callable[..., None]:
 
     def say(machine: Any, wanted: Any = TASK) -> None:
         job = machine.job("controller")
-        body = encode(Document(name="pipeline", value={"evaluator_wanted": wanted}))
+        body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": wanted}))
         services.receive_outbox(job, "main-0.jsonl", offset=told[job], body=body)
         told[job] += len(body)
 
@@ -141,7 +141,7 @@ def test_the_queue_and_a_wish_for_engines_go_before_it(
 ) -> None:
     machine = node(slots=3)
     run = start(machine, **EVALUATED)
-    alice.post(f"/runs/{run['id']}/changes", {"changes": {"rollout": {"engines": 2}}})
+    alice.post(f"/runs/{run['id']}/runtime", {"changes": {"rollout": {"engines": 2}}})
     tell(machine)
     tick()
     assert set(Job.objects.filter(kind="rollout").values_list("name", flat=True)) == {
@@ -205,7 +205,7 @@ def test_one_that_dies_ends_nothing_and_another_comes_a_few_times(
 
 def test_the_number_of_engines_changes_without_it(alice: Any, evaluated: Any, tick: Any) -> None:
     machine = evaluated(slots=4)
-    path = f"/runs/{machine.run['id']}/changes"
+    path = f"/runs/{machine.run['id']}/runtime"
     alice.post(path, {"changes": {"rollout": {"engines": 2}}})
     tick()
     machine.beat()
@@ -395,7 +395,7 @@ def test_only_a_controller_may_wish(alice: Any, node: Any, start: Any, tick: Any
     """A trainer may run code of its project; that of a run without engines would have none to count from."""
     machine = node(slots=3)
     start(machine, **EVALUATED)
-    body = encode(Document(name="pipeline", value={"evaluator_wanted": TASK}))
+    body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": TASK}))
     services.receive_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
     tick()
     assert Attempt.objects.get().evaluator_wanted == ""

@@ -10,7 +10,7 @@ from control_plane.runs.models import Run
 
 
 def change(person: Any, run: Any, **body: Any) -> Any:
-    return person.post(f"/runs/{run['id']}/changes", body)
+    return person.post(f"/runs/{run['id']}/runtime", body)
 
 
 def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, start: Any) -> None:
@@ -30,7 +30,7 @@ def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, sta
         8,
         1e-5,
     )
-    assert (live.checkpoint_wishes, live.evaluation_wishes) == (1, 0)
+    assert (live.checkpoint_requests, live.evaluation_requests) == (1, 0)
     asked = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "change_asked"]
     assert asked == [
         "alice asked for staleness.max=2, trainer.learning_rate=1e-05",

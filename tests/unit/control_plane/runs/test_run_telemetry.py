@@ -58,7 +58,7 @@ def test_names_then_points_then_buckets_are_shown(oolong: Callable[..., Done], r
     assert [row[0] for row in table(oolong("run", "metrics", run))] == ["loss/total", "reward/mean"]
     points = table(oolong("run", "metrics", run, "reward/mean"))
     assert len(points) == STEPS and points[5][4] == "-" and points[7][4] == "1"
-    buckets = table(oolong("run", "metrics", run, "reward/mean", "--resolution", "3", "--against", "wall"))
+    buckets = table(oolong("run", "metrics", run, "reward/mean", "--resolution", "3", "--x-axis", "wall"))
     assert len(buckets) == 3 and sum(int(row[-1]) for row in buckets) == STEPS
     found = json.loads(oolong("run", "metrics", run, "reward/mean", "--from", "3", "--to", "4", "--json").out)
     assert found["series"][0]["x"] == [3, 4]

@@ -145,23 +145,23 @@ def test_a_page_costs_the_same_queries_however_many_runs_it_shows(alice: Any) ->
 
 def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(alice: Any, person: Any) -> None:
     query = {"tag": ["all", "tag1"], "sort": "-reward"}
-    made = alice.post("/run-views", {"name": "good ones", "query": query})
+    made = alice.post("/saved-views", {"name": "good ones", "query": query})
     assert made.status_code == 201, made.content
     view = made.json()
     assert view["query"] == {"tag": ["all", "tag1"], "sort": ["-reward"]}
     assert found(alice, f"view={view['id']}") == ["run 1", "run 3"]
     assert found(alice, f"view={view['id']}&sort=name&author=alice") == ["run 1", "run 3"]
     bob = person("bob")
-    assert bob.get(f"/run-views/{view['id']}").status_code == 404, "it is alice's own"
+    assert bob.get(f"/saved-views/{view['id']}").status_code == 404, "it is alice's own"
     assert bob.get(f"/runs?view={view['id']}").status_code == 404
-    alice.call("PATCH", f"/run-views/{view['id']}", {"shared": True})
-    assert [row["name"] for row in bob.get("/run-views").json()["data"]] == ["good ones"]
-    refused = bob.call("DELETE", f"/run-views/{view['id']}")
+    alice.call("PATCH", f"/saved-views/{view['id']}", {"shared": True})
+    assert [row["name"] for row in bob.get("/saved-views").json()["data"]] == ["good ones"]
+    refused = bob.call("DELETE", f"/saved-views/{view['id']}")
     assert (refused.status_code, refused.json()["code"]) == (403, "not_owner")
     charlie = person("charlie", team="blue")
-    assert charlie.get(f"/run-views/{view['id']}").status_code == 404
-    assert alice.post("/run-views", {"name": "good ones", "query": {}}).json()["code"] == "name_taken"
-    assert alice.call("DELETE", f"/run-views/{view['id']}").status_code == 204
+    assert charlie.get(f"/saved-views/{view['id']}").status_code == 404
+    assert alice.post("/saved-views", {"name": "good ones", "query": {}}).json()["code"] == "name_taken"
+    assert alice.call("DELETE", f"/saved-views/{view['id']}").status_code == 204
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_a_view_is_kept_used_shared_and_changed_by_its_owner_alone(alice: Any, p
     ],
 )
 def test_a_view_of_what_no_list_takes_is_refused(alice: Any, query: dict[str, Any], pointer: str) -> None:
-    refused = alice.post("/run-views", {"name": "odd", "query": query})
+    refused = alice.post("/saved-views", {"name": "odd", "query": query})
     assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
-    assert alice.get("/run-views").json()["data"] == []
+    assert alice.get("/saved-views").json()["data"] == []
 
 
 def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> None:

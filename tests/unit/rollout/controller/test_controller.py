@@ -21,8 +21,8 @@ from oolong.contracts.rollout import (
     EndRequest,
     EvaluationResult,
     FailRequest,
-    GiveBackRequest,
     PartialTrajectory,
+    ReleaseRequest,
     RenewRequest,
     StaleEngineRequest,
     SubmitRequest,
@@ -188,7 +188,7 @@ def test_a_group_given_back_keeps_its_tokens_and_is_claimed_first(controller: Co
         trajectory=Trajectory(
             token_ids=[1, 2],
             loss_mask=[1, 1],
-            behaviour_logprobs=[-1.0, -1.0],
+            behavior_logprobs=[-1.0, -1.0],
             policy_versions=[0, 0],
             finish_reason="abort",
         ),
@@ -206,7 +206,7 @@ def test_a_group_given_back_keeps_its_tokens_and_is_claimed_first(controller: Co
 
 def partial(versions: list[int]) -> PartialTrajectory:
     trajectory = Trajectory(
-        token_ids=[1] * len(versions), loss_mask=[1] * len(versions), behaviour_logprobs=[-1.0] * len(versions),
+        token_ids=[1] * len(versions), loss_mask=[1] * len(versions), behavior_logprobs=[-1.0] * len(versions),
         policy_versions=versions, finish_reason="abort",
     )  # fmt: skip
     return PartialTrajectory(index=0, finished=False, trajectory=trajectory)

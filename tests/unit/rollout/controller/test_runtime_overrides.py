@@ -14,8 +14,8 @@ from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.live_changes import LIVE_FILE, LiveFile, LiveSettings
 from oolong.contracts.rollout import (
     ClaimRequest,
-    GiveBackRequest,
     PartialTrajectory,
+    ReleaseRequest,
     SubmitRequest,
     TakeRequest,
 )
@@ -242,16 +242,16 @@ def test_an_evaluation_that_is_asked_for_takes_the_only_engine_and_says_what_tha
 
 def test_a_job_sees_each_change_once_and_takes_earlier_wishes_as_granted(tmp_path: Path) -> None:
     def write(**fields: object) -> None:
-        (tmp_path / LIVE_FILE).write_bytes(msgspec.json.encode(LiveSettings(**fields)))  # type: ignore[arg-type]
+        (tmp_path / LIVE_FILE).write_bytes(msgspec.json.encode(RuntimeOverrides(**fields)))  # type: ignore[arg-type]
 
-    assert LiveFile(tmp_path).settings == LiveSettings()
-    write(revision=3, max_staleness=2, checkpoint_wishes=5)
+    assert LiveFile(tmp_path).settings == RuntimeOverrides()
+    write(revision=3, max_staleness=2, checkpoint_requests=5)
     live = LiveFile(tmp_path)
-    assert (live.settings.max_staleness, live.before.checkpoint_wishes) == (2, 5)
+    assert (live.settings.max_staleness, live.before.checkpoint_requests) == (2, 5)
     assert not live.poll()
-    write(revision=4, max_staleness=2, checkpoint_wishes=6)
+    write(revision=4, max_staleness=2, checkpoint_requests=6)
     assert live.poll()
-    assert live.settings.checkpoint_wishes - live.before.checkpoint_wishes == 1
+    assert live.settings.checkpoint_requests - live.before.checkpoint_requests == 1
     assert not live.poll()
 
 

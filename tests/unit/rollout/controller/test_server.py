@@ -15,11 +15,11 @@ from gpu_agents.rollout.controller import __main__ as controller_main
 from gpu_agents.rollout.controller.server import MAX_POLL_SECONDS, ControllerServer
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import (
-    AnnounceRequest,
+    Ack,
     ClaimReply,
     ClaimRequest,
-    Done,
     EndRequest,
+    PublishVersionRequest,
     SnapshotReply,
     SnapshotRequest,
     StateReply,
@@ -59,7 +59,7 @@ async def test_without_the_attempts_token_nothing_is_answered(run: Harness) -> N
     url = f"http://127.0.0.1:{run._ports[0]}"
     for token in ("", "another"):
         stranger = Peer("the controller", url, token)
-        with pytest.raises(CallRefused, match="unauthorised"):
+        with pytest.raises(CallRefused, match="unauthorized"):
             await stranger.call("state", StateRequest(), StateReply)
         await stranger.close()
 
@@ -87,7 +87,7 @@ async def test_a_late_submit_is_told_so(run: Harness, peer: Peer, tmp_path: Path
     group = finished_group(claimed, [0, 0])
     submit = SubmitRequest(worker_id="rollout-9/0", claim_id=claimed.claim_id, group=group)
     with pytest.raises(CallRefused) as refused:
-        await peer.call("submit", submit, Done)
+        await peer.call("submit", submit, Ack)
     assert refused.value.code == "stale_claim"
 
 
@@ -103,7 +103,7 @@ async def test_a_waiting_claim_is_answered_when_a_place_comes_free(
     for one in claimed:
         group = finished_group(one, [0])
         submit = SubmitRequest(worker_id=ALICE, claim_id=one.claim_id, group=group)
-        await peer.call("submit", submit, Done)
+        await peer.call("submit", submit, Ack)
     await run.trainer.take(0)
     assert not call.done()
     await announce(run, tmp_path, 1)
@@ -174,4 +174,6 @@ async def test_a_peer_that_is_not_there_is_named_after_bounded_patience() -> Non
 
 async def test_an_announcement_without_weights_is_refused(run: Harness, peer: Peer) -> None:
     with pytest.raises(CallRefused, match="without its weights"):
-        await peer.call("announce", AnnounceRequest(version=0, weights=None, outcome="none"), Done)
+        await peer.call(
+            "publish_version", PublishVersionRequest(version=0, weights=None, outcome="none"), Ack
+        )

@@ -102,7 +102,7 @@ def test_without_drops_there_is_no_selection_bias(policy: str) -> None:
 
 def test_the_environments_tokens_are_in_no_histogram_and_the_oldest_token_is_a_trajectorys_age() -> None:
     trajectory = Trajectory(
-        token_ids=[1, 2, 3, 4], loss_mask=[1, 0, 0, 1], behaviour_logprobs=[0.0] * 4, policy_versions=[1, 1, 1, 3],
+        token_ids=[1, 2, 3, 4], loss_mask=[1, 0, 0, 1], behavior_logprobs=[0.0] * 4, policy_versions=[1, 1, 1, 3],
         finish_reason="stop", reward=1.0,
     )  # fmt: skip
     group = Group(

@@ -11,7 +11,7 @@ from oolong.contracts.rollout import Group, Trajectory
 
 def trajectory(reward: float, *, length: int = 4, versions: int = 1) -> Trajectory:
     return Trajectory(
-        token_ids=[1] * length, loss_mask=[1] * length, behaviour_logprobs=[0.0] * length,
+        token_ids=[1] * length, loss_mask=[1] * length, behavior_logprobs=[0.0] * length,
         policy_versions=[n % versions for n in range(length)], finish_reason="stop", reward=reward,
     )  # fmt: skip
 

@@ -222,7 +222,7 @@ def test_the_log_probabilities_stay_with_their_tokens() -> None:
     (first, *_) = export_branches(conversation(), "concatenated")
     trajectory = first.trajectory(prompt_tokens=1, rollout=0, reward=0.0, score=0.0)
     assert trajectory.token_ids == [2, 10, 11, 3, 12]
-    assert trajectory.behaviour_logprobs == [0.0, -1.0, -1.1, 0.0, -1.2]
+    assert trajectory.behavior_logprobs == [0.0, -1.0, -1.1, 0.0, -1.2]
     assert trajectory.policy_versions == [0, 0, 0, 0, 1]
     assert [(t.tokens, t.sampled) for t in trajectory.turns] == [(1, False), (2, True), (1, False), (1, True)]
 

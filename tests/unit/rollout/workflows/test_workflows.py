@@ -73,7 +73,7 @@ def assert_three_turns(trajectory: Trajectory) -> None:
     end = 0
     for turn in trajectory.turns:
         start, end = end, end + turn.tokens
-        mask, logprobs = trajectory.loss_mask[start:end], trajectory.behaviour_logprobs[start:end]
+        mask, logprobs = trajectory.loss_mask[start:end], trajectory.behavior_logprobs[start:end]
         if turn.sampled:
             assert turn.finish_reason == "stop"
             assert (set(mask), set(logprobs)) == ({1}, {-0.5})
@@ -115,7 +115,7 @@ async def test_turns_are_joined_token_by_token_and_the_environments_are_off_the_
 def test_a_sample_shows_what_the_environment_wrote_apart_from_what_was_sampled() -> None:
     trajectory = Trajectory(
         token_ids=[97, 98, 258, 99, 259, 100, 101], loss_mask=[1, 1, 0, 0, 0, 1, 1], finish_reason="stop",
-        behaviour_logprobs=[-0.5] * 7, policy_versions=[3, 3, 3, 3, 3, 3, 4],
+        behavior_logprobs=[-0.5] * 7, policy_versions=[3, 3, 3, 3, 3, 3, 4],
     )  # fmt: skip
     assert version_runs(trajectory) == [(3, 2), (telemetry.ENVIRONMENT, 3), (3, 1), (4, 1)]
 

@@ -192,7 +192,7 @@ def own_groups(tiny_model: Path) -> list[Group]:
     policy = load_policy(tiny_model)
     return [
         replace(group, trajectories=[
-            replace(one, behaviour_logprobs=plain_logprobs(policy, group.prompt_token_ids, one.token_ids).tolist())
+            replace(one, behavior_logprobs=plain_logprobs(policy, group.prompt_token_ids, one.token_ids).tolist())
             for one in group.trajectories
         ])
         for group in batch(tiny_model)

@@ -105,7 +105,7 @@ def sessions(*calls_and_reward: tuple[int, float]) -> Group:
         group_id="0-0-0", row=0, prompt_token_ids=[1], prompt="", answer="",
         trajectories=[
             Trajectory(
-                token_ids=[7, 7], loss_mask=[1, 1], behaviour_logprobs=[0.0, 0.0], policy_versions=[0, 0],
+                token_ids=[7, 7], loss_mask=[1, 1], behavior_logprobs=[0.0, 0.0], policy_versions=[0, 0],
                 finish_reason="stop", reward=reward, score=reward, rollout=rollout,
             )
             for rollout, (calls, reward) in enumerate(calls_and_reward)

@@ -22,7 +22,7 @@ from trainers.rl.step_metrics import batch_metrics
 
 def trajectory(length: int, *, mask: list[int] | None = None, reward: float | None = 1.0) -> Trajectory:
     return Trajectory(
-        token_ids=list(range(length)), loss_mask=mask or [1] * length, behaviour_logprobs=[-0.5] * length,
+        token_ids=list(range(length)), loss_mask=mask or [1] * length, behavior_logprobs=[-0.5] * length,
         policy_versions=[3] * length, finish_reason="stop", reward=reward, score=reward,
     )  # fmt: skip
 
@@ -202,7 +202,7 @@ def test_unscored_trajectory_is_rejected_by_name() -> None:
 
 def test_lists_of_different_lengths_are_rejected_by_name() -> None:
     broken = Trajectory(
-        token_ids=[1, 2], loss_mask=[1, 1], behaviour_logprobs=[-0.1], policy_versions=[0, 0], finish_reason="stop",
+        token_ids=[1, 2], loss_mask=[1, 1], behavior_logprobs=[-0.1], policy_versions=[0, 0], finish_reason="stop",
         reward=0.0,
     )  # fmt: skip
     with pytest.raises(InvalidBatch, match="behaviour_logprobs has 1 entries for 2"):
@@ -223,7 +223,7 @@ def test_environment_tokens_between_turns_are_not_trained_on() -> None:
     """Two turns with two tokens of feedback between them, in a conversation of nine tokens."""
     several_turns = Trajectory(
         token_ids=[10, 11, 20, 21, 12, 13], loss_mask=[1, 1, 0, 0, 1, 1], policy_versions=[3, 3, 3, 3, 4, 4],
-        behaviour_logprobs=[-0.1, -0.2, 0.0, 0.0, -0.3, -0.4], finish_reason="stop", reward=1.0, score=1.0,
+        behavior_logprobs=[-0.1, -0.2, 0.0, 0.0, -0.3, -0.4], finish_reason="stop", reward=1.0, score=1.0,
     )  # fmt: skip
     (plan,) = plan_batch([group(0, several_turns)], version=5, num_ranks=1, minibatches=1, token_budget=64)
     (minibatch,) = plan.minibatches

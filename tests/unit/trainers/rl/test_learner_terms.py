@@ -98,7 +98,7 @@ def test_kl_entropy_bonus_and_seq_mean_match_the_formulas(
             prompt, completion = group.prompt_token_ids, trajectory.token_ids
             current = plain_logprobs(policy, prompt, completion)
             far = plain_logprobs(reference, prompt, completion).detach()
-            weight = (current.detach() - torch.tensor(trajectory.behaviour_logprobs)).exp()
+            weight = (current.detach() - torch.tensor(trajectory.behavior_logprobs)).exp()
             rewards = torch.tensor([float(other.reward or 0) for other in group.trajectories]).double()
             spread = rewards.std(correction=0) + 1e-4
             value = 0.0 if number == 2 else float((rewards[member] - rewards.mean()) / spread)
@@ -147,7 +147,7 @@ def test_corrected_kl_is_weighted_by_the_bounded_importance_weight(
         for one in group.trajectories:
             current = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach()
             far = plain_logprobs(reference, group.prompt_token_ids, one.token_ids).detach()
-            weight = (current - torch.tensor(one.behaviour_logprobs)).exp()
+            weight = (current - torch.tensor(one.behavior_logprobs)).exp()
             masked += float((weight > threshold).sum())
             weight = weight.masked_fill(weight > threshold, 0.0)
             weighed += float((weight * 0.3 * (current - far).square() / 2).sum())
@@ -179,7 +179,7 @@ def test_sequence_weights_are_separate_across_microbatches(
         for one in group.trajectories:
             own = plain_logprobs(policy, group.prompt_token_ids, one.token_ids).detach()
             over += len(one.token_ids) * float(
-                (own - torch.tensor(one.behaviour_logprobs)).mean() > math.log(1.02)
+                (own - torch.tensor(one.behavior_logprobs)).mean() > math.log(1.02)
             )
             tokens += len(one.token_ids)
     capped = {"behaviour_weight": {"mode": "cap", "level": "sequence_mean", "limit": 1.02}}
@@ -381,7 +381,7 @@ def test_a3po_uses_the_version_lag_of_each_token(tiny_model: Path, context: Dist
         values = (rewards - rewards.mean()) / (rewards.std(correction=0) + 1e-4)
         for value, one in zip([0.0] * 3 if number == 2 else values.tolist(), group.trajectories, strict=True):
             away = plain_logprobs(policy, group.prompt_token_ids, one.token_ids) - torch.tensor(
-                one.behaviour_logprobs
+                one.behavior_logprobs
             )
             fresh = torch.arange(len(one.token_ids)) >= 3
             weight = torch.where(fresh, 1.0, (away * 3 / 4).exp())

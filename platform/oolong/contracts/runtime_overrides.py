@@ -1,6 +1,6 @@
 """What may change while a run goes on. The resolved spec never does; this stands beside it.
 
-The control plane folds every change of a run into one `LiveSettings`, the desired state carries it to the node, the
+The control plane folds every change of a run into one `RuntimeOverrides`, the desired state carries it to the node, the
 agent writes it down as `live.json` in the attempt's directory, and the jobs look there.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 LIVE_FILE = "live.json"
 
 
-class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """None: as in the spec. The two counts are wishes so far: one more than before means, do it once."""
 
     revision: int = 0  # of the run's changes; 0: none was ever made
@@ -23,8 +23,8 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     engines: int | None = (
         None  # how many the run wants; the control plane leases slots and adds or ends their jobs
     )
-    checkpoint_wishes: int = 0
-    evaluation_wishes: int = 0
+    checkpoint_requests: int = 0
+    evaluation_requests: int = 0
 
 
 class LiveFile:
@@ -43,8 +43,8 @@ class LiveFile:
         self.before, self.settings = self.settings, found
         return True
 
-    def _read(self) -> LiveSettings:
+    def _read(self) -> RuntimeOverrides:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=LiveSettings)
+            return msgspec.json.decode(self._path.read_bytes(), type=RuntimeOverrides)
         except FileNotFoundError:
-            return LiveSettings()
+            return RuntimeOverrides()

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from control_plane.common import clock
 from control_plane.fleet.models import DEFAULT_POOL, Pool
 from control_plane.fleet.pools import default_pool
-from control_plane.fleet.services import create_enrolment_token
+from control_plane.fleet.services import create_join_token
 
 
 class Command(BaseCommand):
@@ -21,5 +21,5 @@ class Command(BaseCommand):
         pool = default_pool() if name == DEFAULT_POOL else Pool.objects.filter(pk=name).first()
         if pool is None:
             raise CommandError(f"there is no pool {name!r}; make it: python3 manage.py pool create {name}")
-        token, _ = create_enrolment_token(pool, now=clock.now())
+        token, _ = create_join_token(pool, now=clock.now())
         self.stdout.write(token)

@@ -42,13 +42,13 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     from trainers.rl.controller_client import ControllerUnreachable
 
     reasons: dict[type[Exception], EndReason] = {
-        InvalidModel: EndReason.MODEL_UNUSABLE,
-        PackingMismatch: EndReason.MODEL_UNUSABLE,
-        UnsupportedOption: EndReason.CONFIG_REFUSED,
+        InvalidModel: EndReason.MODEL_INVALID,
+        PackingMismatch: EndReason.MODEL_INVALID,
+        UnsupportedOption: EndReason.CONFIG_REJECTED,
         InvalidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
-        InvalidDataset: EndReason.DATASET_UNUSABLE,
-        ControllerUnreachable: EndReason.CONTROLLER_DIED,
-        InvalidLoss: EndReason.CONFIG_REFUSED,
+        InvalidDataset: EndReason.DATASET_INVALID,
+        ControllerUnreachable: EndReason.CONTROLLER_CRASHED,
+        InvalidLoss: EndReason.CONFIG_REJECTED,
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)
     context = init_distributed(

@@ -16,7 +16,7 @@ from gpu_agents.agent.api import Unreachable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.heartbeat import NodeRevoked
-from gpu_agents.agent.identity import EnrolmentError, enrol
+from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.isolation.uids import FIRST, LAST
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     except NodeRevoked as revoked:
         print(f"error: {revoked}. Its jobs were ended, and {data.node} was removed", file=sys.stderr)
         return REVOKED_STATUS
-    except (AgentIsRunning, EnrolmentError, InventoryError, TracingUnavailable, ValueError) as error:
+    except (AgentIsRunning, EnrollmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -65,7 +65,7 @@ Command = Callable[[JobPlace], list[str]]
 
 
 def controller_command(place: JobPlace) -> list[str]:
-    tests_a_reward = place.attempt.run_spec.kind == "bench"
+    tests_a_reward = place.attempt.run_spec.kind == "reward_test"
     module = "gpu_agents.reward_test" if tests_a_reward else "gpu_agents.rollout.controller"
     return [sys.executable, "-m", module, *_files(place)]
 
@@ -85,7 +85,7 @@ def trainer_command(place: JobPlace) -> list[str]:
     spec = place.attempt.run_spec
     return [
         place.attempt.node_python, "-m", "trainers.distributed.launch",
-        str(spec.trainer.ranks), f"trainers.{spec.kind}", *_files(place),
+        str(spec.trainer.num_ranks), f"trainers.{spec.kind}", *_files(place),
     ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ class Preparer:
                 uid=self._isolation.uid_for(self._data.attempt(attempt.attempt_id)),
             )
         except ModelUnusable as error:
-            self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_UNUSABLE, str(error))
+            self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_INVALID, str(error))
         except (ArtifactError, Refused, NoUid, IsolationError, OSError) as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, message=str(error))
         else:

@@ -28,9 +28,10 @@ from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import Untrusted
 from oolong.contracts.agent import (
+    BATCH_BYTES,
+    BATCH_CHUNKS,
     LONGEST_LINE,
-    SHIPMENT_BYTES,
-    SHIPMENT_PIECES,
+    ChunkReply,
     OutboxOffset,
     Piece,
     TelemetryBatchHead,

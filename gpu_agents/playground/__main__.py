@@ -28,7 +28,7 @@ def main() -> int:
     try:
         return asyncio.run(serve(job))
     except InvalidModelFiles as error:
-        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+        return leave(job, EndReason.MODEL_INVALID, str(error))
     except EngineConfigRejected as error:
         return leave(job, EndReason.CONFIG_REJECTED, str(error))
 

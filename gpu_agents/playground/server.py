@@ -104,7 +104,7 @@ class PlaygroundServer:
     @web.middleware
     async def _judge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not has_token(request.headers.get("Authorization", ""), self._token):
-            return _error(401, "the attempt's token is missing or wrong", code="unauthorised")
+            return _error(401, "the attempt's token is missing or wrong", code="unauthorized")
         looks_only = request.method == "GET" and request.path == "/playground"
         if not looks_only:
             self._open_requests += 1

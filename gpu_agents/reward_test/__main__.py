@@ -1,7 +1,7 @@
 """`python -m gpu_agents.reward_test --attempt attempt.json --job DIRECTORY`: the controller job of a reward test.
 
 Completions come from the attempt's engine, from a file, and from the adversarial probes. The reward service scores them
-all, and the report is written as the summary `bench`.
+all, and the report is written as the summary `reward_test`.
 """
 
 from __future__ import annotations
@@ -51,26 +51,28 @@ def main() -> int:
     try:
         return asyncio.run(test_reward(job))
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+        return leave(job, EndReason.DATASET_INVALID, str(error))
     except InvalidPrompts as error:
-        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+        return leave(job, EndReason.CONFIG_REJECTED, str(error))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+        return leave(job, EndReason.MODEL_INVALID, str(error))
     except PeerGone as error:
-        return leave(job, EndReason.REWARD_SERVICE_KEPT_DYING, str(error))
+        return leave(job, EndReason.REWARD_SERVICE_CRASH_LOOP, str(error))
     except SamplingFailed as error:
         return leave(job, error.reason, str(error))
 
 
 async def test_reward(job: Job) -> int:
     spec = job.attempt.run_spec
-    reward_test = spec.reward_test
-    assert reward_test is not None
+    section = spec.reward_test
+    assert section is not None
     template = ChatTemplate(job.attempt.model_directory)
-    store = PromptStore(read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: bench.rows], template)
+    store = PromptStore(
+        read_rows(job.attempt.dataset_file, split=spec.dataset.split)[: section.rows], template
+    )
     outbox = Outbox(job.directory, job.job.incarnation)
     stopping = asyncio.create_task(stop_event().wait())
-    working = asyncio.create_task(_work(job, bench, store, template, outbox))
+    working = asyncio.create_task(_work(job, section, store, template, outbox))
     await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not working.done():
@@ -84,11 +86,11 @@ async def test_reward(job: Job) -> int:
 
 
 async def _work(
-    job: Job, bench: BenchSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
+    job: Job, section: RewardTestSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> None:
     reward = job.attempt.run_spec.reward
-    prompts = store.first(bench.rows)
-    samples = adversarial_completions(bench.cheats, prompts)
+    prompts = store.first(section.rows)
+    samples = adversarial_completions(section.probes, prompts)
     if SAMPLES in job.attempt.source_files:
         rows = {prompt.index: prompt for prompt in prompts}
         samples += stored_samples(
@@ -96,8 +98,8 @@ async def _work(
             rows,
             without_specials=lambda text: template.decode(template.encode(text)),
         )
-    if bench.samples:
-        samples += await _from_model(job, bench, store, template, outbox)
+    if section.samples:
+        samples += await _from_model(job, section, store, template, outbox)
 
     def done(count: int) -> None:
         if count % 25 == 0 or count == len(samples):
@@ -111,20 +113,20 @@ async def _work(
     document = build_report(
         scored,
         rows=len(prompts),
-        success_score=reward_test.success_score,
+        success_score=section.success_score,
         timeout_seconds=reward.timeout_seconds,
-        max_error_rate=reward_test.max_error_rate,
+        max_error_rate=section.max_error_rate,
     )
     log.info("verdict %s: %s", document["verdict"], document["reasons"])
     outbox.write(Summary(name="reward_test", value=document))
 
 
 async def _from_model(
-    job: Job, bench: BenchSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
+    job: Job, section: RewardTestSection, store: PromptStore, template: ChatTemplate, outbox: Outbox
 ) -> list[Sample]:
     """Sample completions on the attempt's engine, as an unscored evaluation."""
-    prompts = store.first(bench.rows)
-    limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": bench.max_new_tokens})
+    prompts = store.first(section.rows)
+    limits = job.attempt.run_spec.rollout.model_copy(update={"max_new_tokens": section.max_new_tokens})
     store.check(limits, job.attempt.model_directory)
     controller = Controller(
         ControllerState(
@@ -133,12 +135,12 @@ async def _from_model(
             prompt_of=store.get,
             evaluation=EvaluationPlan(
                 prompts=prompts,
-                samples=bench.samples,
-                temperature=bench.temperature,
+                samples=section.samples,
+                temperature=section.temperature,
                 at_start=False,
                 at_end=True,
                 greedy=False,
-                max_new_tokens=bench.max_new_tokens,
+                max_new_tokens=section.max_new_tokens,
                 texts_only=True,
             ),
         )

@@ -37,12 +37,12 @@ def build_report(
         "latency_seconds": _latency(calls),
         "exceptions": _exceptions(scored, calls),
         "range": _range(scored),
-        "zero_variance_share": _zero_variance_share(scored),
-        "cheats": {
+        "zero_variance_frac": _zero_variance_frac(scored),
+        "probes": {
             name: _cheat(scored, name, success_score) for name in PROBES if _from_sources(scored, name)
         },
     }
-    reasons = find_reasons(document, timeout_seconds=timeout_seconds, max_error_share=max_error_share)
+    reasons = find_reasons(document, timeout_seconds=timeout_seconds, max_error_rate=max_error_rate)
     levels = {reason["level"] for reason in reasons}
     document["reasons"] = reasons
     document["verdict"] = "red" if "red" in levels else "amber" if "amber" in levels else "green"
@@ -50,7 +50,7 @@ def build_report(
 
 
 def find_reasons(
-    document: dict[str, Any], *, timeout_seconds: float, max_error_share: float
+    document: dict[str, Any], *, timeout_seconds: float, max_error_rate: float
 ) -> list[dict[str, str]]:
     reasons: list[dict[str, str]] = []
 
@@ -75,9 +75,9 @@ def find_reasons(
     span = document["range"]
     if span is not None and span["distinct"] == 1 and span["scored"] > 1:
         say("red", "constant", f"every completion scored {span['min']:g}, so there is no learning signal")
-    for name, cheat in document["cheats"].items():
+    for name, cheat in document["probes"].items():
         _check_probe(say, name, cheat, document["range"])
-    variance = document["zero_variance_share"]
+    variance = document["zero_variance_frac"]
     if variance is not None and variance >= MAX_ZERO_VARIANCE_RATE:
         say(
             "amber", "zero_variance",
@@ -100,18 +100,18 @@ def _check_probe(say: Any, name: str, cheat: dict[str, Any], span: dict[str, Any
         if cheat["success_frac"] < 0.5:
             say(
                 "note", "bare_answer_is_not_enough",
-                f"the bare answer succeeds on {cheat['success_share']:.0%} of the rows: the reward requires a format, "
+                f"the bare answer succeeds on {cheat['success_frac']:.0%} of the rows: the reward requires a format, "
                 "so the prompt must ask for it",
             )  # fmt: skip
         return
-    if cheat["success_share"] >= MAX_PROBE_SUCCESS_RATE:
+    if cheat["success_frac"] >= MAX_PROBE_SUCCESS_RATE:
         say(
-            "red", f"cheat_{name}",
-            f"the probe {name!r} succeeds on {cheat['success_share']:.0%} of the rows (mean {cheat['mean']:g})",
+            "red", f"probe_{name}",
+            f"the probe {name!r} succeeds on {cheat['success_frac']:.0%} of the rows (mean {cheat['mean']:g})",
         )  # fmt: skip
     elif span is not None and span["model_mean"] is not None and cheat["mean"] > span["model_mean"]:
         say(
-            "amber", f"cheat_{name}",
+            "amber", f"probe_{name}",
             f"the probe {name!r} scores {cheat['mean']:g} on average, sampled completions {span['model_mean']:g}",
         )  # fmt: skip
 
@@ -179,7 +179,7 @@ def _range(scored: Sequence[ScoredSample]) -> dict[str, Any] | None:
     }
 
 
-def _zero_variance_share(scored: Sequence[ScoredSample]) -> float | None:
+def _zero_variance_frac(scored: Sequence[ScoredSample]) -> float | None:
     """Over rows with at least two sampled completions; None without such rows."""
     groups: dict[int, list[float]] = defaultdict(list)
     for item in _from_sources(scored, MODEL, STORED):
@@ -200,7 +200,7 @@ def _cheat(scored: Sequence[ScoredSample], name: str, success_score: float) -> d
         "scored": len(values),
         "mean": sum(values) / len(values) if values else None,
         "max": max(values, default=None),
-        "success_share": sum(value >= success_score for value in values) / len(values) if values else 0.0,
+        "success_frac": sum(value >= success_score for value in values) / len(values) if values else 0.0,
         "example": _excerpt(best) if best is not None else None,
     }
 

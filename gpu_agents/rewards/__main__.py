@@ -35,7 +35,7 @@ def main() -> int:
     try:
         scorer = scorer_of(job, sandboxes)
     except InvalidOptions as error:
-        return leave(job, EndReason.CONFIG_REFUSED, f"reward: {error.code}: {error}")
+        return leave(job, EndReason.CONFIG_REJECTED, f"reward: {error.code}: {error}")
     return asyncio.run(serve(job, scorer, sandboxes))
 
 

@@ -13,12 +13,12 @@ from tests.unit.control_plane.access.objects import World
 # Bodies that fit the schema and may be refused all the same, with what a schema cannot say.
 MAY_BE_REFUSED = {
     "POST /agent/imports/{import_id}/uploads": "what is no commit ends the import, and is no fault of the form",
-    "POST /agent/shipments": "bytes that begin with a line of JSON",
+    "POST /agent/telemetry": "bytes that begin with a line of JSON",
     "PUT /agent/uploads/{upload_id}/parts/{number}": "the upload has fewer parts, or the part another size",
     "PUT /agent/imports/{import_id}/parts/{number}": "the upload has fewer parts, or the part another size",
     "PUT /upload-sessions/{session_id}/parts/{number}": "the upload has fewer parts, or the part another size",
     "POST /checkpoint-gates": "an assertion is an expression over metrics that exist",
-    "POST /dataset-versions/{version_id}/derive": "ratios of splits together are at most 1",
+    "POST /dataset-versions/{version_id}/split": "ratios of splits together are at most 1",
     "POST /functions": "the source must be Python that defines the function",
     "POST /members": "the user must be in the team",
     "POST /team/members": "the user must exist",
@@ -27,7 +27,7 @@ MAY_BE_REFUSED = {
     "POST /models": "the upload or the path must exist",
     "POST /playgrounds": "the base model or checkpoint must exist",
     "POST /reward-tests": "dataset, model and reward must exist",
-    "POST /runs/{run_id}/changes": "fields of the run's spec, checked with it as a whole",
+    "POST /runs/{run_id}/runtime": "fields of the run's spec, checked with it as a whole",
     "POST /runs": "the spec is checked as a whole: docs/reference/run-spec.md",
     "POST /sweeps": "plan and spec are checked as a whole",
     "POST /uploads/fetch": "the host must be there",

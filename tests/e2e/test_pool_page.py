@@ -35,7 +35,7 @@ HELP = "ask a pool admin, or have an admin of the installation appoint you"
 def lab(plane: ControlPlane) -> Iterator[ScriptedNode]:
     """A pool with one node; Vera and Otto may use it, Erin manages it."""
     plane.manage("shell", "-c", PEOPLE.replace("PASSWORD", repr(PASSWORD)))
-    token = plane.manage("enrolment_token", "--pool", "lab").splitlines()[-1]
+    token = plane.manage("join_token", "--pool", "lab").splitlines()[-1]
     node = ScriptedNode(plane.url, token, name="north")
     node.start()
     yield node

@@ -54,7 +54,7 @@ def test_a_reward_that_raises_costs_exactly_its_groups(new_stack: Callable[..., 
     document = small_runs.spec(
         inputs, steps=20,
         reward={
-            "name": "exact_match", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_share": 1.0,
+            "name": "exact_match", "options": {"extract": "regex", "pattern": "[01]"}, "max_error_rate": 1.0,
         },
         # Two groups a step: of so few, the trajectory browser keeps every one.
         trainer={"total_train_steps": 20, "groups_per_step": 2, "minibatches": 1},

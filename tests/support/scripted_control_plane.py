@@ -255,7 +255,7 @@ class ScriptedControlPlane:
         assert rest == b""
         return _json(TelemetryBatchReply(pieces=replies))
 
-    def _append(self, piece: Piece, body: bytes) -> PieceReply:
+    def _append(self, piece: Piece, body: bytes) -> ChunkReply:
         assert len(body) == piece.bytes and (piece.bytes > 0) != (piece.skipped > 0)
         if piece.skipped:
             body = b"\0" * piece.skipped  # what a reader of the offsets sees
@@ -270,7 +270,7 @@ class ScriptedControlPlane:
             return ChunkReply(status=409, offset=len(content))
         content += body
         self.chunks.append(piece.bytes)
-        return PieceReply(status=200, offset=len(content))
+        return ChunkReply(status=200, offset=len(content))
 
     async def _begin(self, request: web.Request) -> web.Response:
         if request.match_info["attempt"] in self.fenced:

@@ -131,7 +131,7 @@ class ScriptedNode:
             if reply.status_code < 500 and reply.status_code not in ASK_AGAIN:
                 if reply.json()["code"] == "node_revoked":
                     raise _Closed
-                if reply.json()["code"] == "fenced":
+                if reply.json()["code"] == "stale_epoch":
                     raise _Unwanted
                 raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")
             self._stop.wait(0.3)

@@ -18,7 +18,7 @@ from gpu_agents.agent.__main__ import REVOKED_STATUS
 from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.end_jobs import serving
 from gpu_agents.agent.heartbeat import NodeRevoked
-from gpu_agents.agent.identity import enrol
+from gpu_agents.agent.identity import enroll
 from gpu_agents.agent.launch import JobPlace
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.lifecycle import JobKind

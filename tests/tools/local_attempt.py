@@ -121,7 +121,7 @@ class LocalAttempt:
             JobKind.ROLLOUT: [sys.executable, "-m", "gpu_agents.rollout.worker"],
             JobKind.TRAINER: [
                 self.node_python, "-m", "torch.distributed.run",
-                "--nproc-per-node", str(self.spec.trainer.ranks),
+                "--nproc-per-node", str(self.spec.trainer.num_ranks),
                 "--master-addr", "127.0.0.1", "--master-port", str(self.torchrun_port),
                 "-m", self.trainer_module or f"trainers.{self.spec.kind}",
             ],

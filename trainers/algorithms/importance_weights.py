@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from oolong.contracts.run_spec import BehaviourWeightSection
+from oolong.contracts.run_spec import ImportanceWeightSection
 from trainers.algorithms.sequences import sequence_mean, sequence_sum
 
 SumOverRanks = Callable[[Sequence[float]], list[float]]
@@ -32,7 +32,7 @@ def compute_importance_weights(
     log_weight: torch.Tensor,
     sequence_ids: torch.Tensor,
     num_sequences: int,
-    section: BehaviourWeightSection,
+    section: ImportanceWeightSection,
     sum_over_ranks: SumOverRanks,
 ) -> ImportanceWeights:
     """Compute the weights of this rank's loss tokens [N] from log w.
@@ -41,7 +41,7 @@ def compute_importance_weights(
     `second_moment` needs `sum_over_ranks`, because it considers the whole batch.
     """
     if section.mode == "second_moment":
-        return mask_by_second_moment(log_weight, section.limit, sum_over_ranks)
+        return mask_by_second_moment(log_weight, section.threshold, sum_over_ranks)
     if section.level == "sequence":
         log_weight = sequence_sum(log_weight, sequence_ids, num_sequences)
     elif section.level == "sequence_mean":
@@ -49,19 +49,19 @@ def compute_importance_weights(
     return apply_bounds(log_weight, section)
 
 
-def apply_bounds(log_weight: torch.Tensor, section: BehaviourWeightSection) -> ImportanceWeights:
+def apply_bounds(log_weight: torch.Tensor, section: ImportanceWeightSection) -> ImportanceWeights:
     """Set weights over the bound to 0 (masking), to the bound (truncation), or leave them.
 
     With a lower bound too, masking is IcePop's (arXiv 2510.18855): w inside both bounds, 0 outside.
     """
     weight = log_weight.exp()
-    over = weight > section.limit
+    over = weight > section.threshold
     if section.mode == "mask":
-        if section.lower_limit is not None:
-            over |= weight < section.lower_limit
+        if section.lower_threshold is not None:
+            over |= weight < section.lower_threshold
         return ImportanceWeights(weight, weight.masked_fill(over, 0.0), over)
-    if section.mode == "cap":
-        return ImportanceWeights(weight, weight.clamp(max=section.limit), over)
+    if section.mode == "truncate":
+        return ImportanceWeights(weight, weight.clamp(max=section.threshold), over)
     return ImportanceWeights(weight, weight, torch.zeros_like(over))
 
 

@@ -12,7 +12,7 @@ def token_weights(
 
     `lengths` [N]: number of loss tokens in each token's sequence. `loss_tokens` and `loss_sequences` count the
     minibatch over all ranks.
-    tokens: 1 / loss_tokens (DAPO, arXiv 2503.14476). sequences: 1 / (sequences x length), the mean over sequences of
+    token_mean: 1 / loss_tokens (DAPO, arXiv 2503.14476). seq_mean: 1 / (sequences x length), the mean over sequences of
     their token means (GRPO, arXiv 2402.03300). constant: 1 / (sequences x constant) (Dr. GRPO, arXiv 2503.20783).
     """
     if mode == "token_mean":

@@ -110,7 +110,7 @@ def token_rewards(
     """[N]: the rollout's reward at the last loss token of each trajectory; minus beta KL per token if configured."""
     token_reward = torch.zeros_like(tensors.behavior)
     kl = algorithm.kl
-    if kl is not None and kl.place == "reward":
+    if kl is not None and kl.apply_to == "reward":
         assert outputs.reference is not None
         token_reward -= kl.coefficient * reference_kl(
             outputs.proximal, outputs.reference, estimator=kl.estimator

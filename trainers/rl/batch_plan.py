@@ -80,7 +80,7 @@ def training_sequences(groups: Sequence[Group]) -> list[list[TrainingSequence]]:
 def _sequence(group: Group, number: int, index: int, rollout: int) -> TrainingSequence:
     trajectory = group.trajectories[index]
     length = len(trajectory.token_ids)
-    for field in ("loss_mask", "behaviour_logprobs", "policy_versions"):
+    for field in ("loss_mask", "behavior_logprobs", "policy_versions"):
         if len(getattr(trajectory, field)) != length:
             raise InvalidBatch(
                 f"group {group.group_id}, trajectory {index}: {field} has {len(getattr(trajectory, field))} "
@@ -101,7 +101,7 @@ def _sequence(group: Group, number: int, index: int, rollout: int) -> TrainingSe
         rollout=rollout,
         tokens=[*group.prompt_token_ids, *trajectory.token_ids],
         loss_positions=[prompt + position for position in masked_in],
-        behavior_logprobs=[trajectory.behaviour_logprobs[position] for position in masked_in],
+        behavior_logprobs=[trajectory.behavior_logprobs[position] for position in masked_in],
         versions=[trajectory.policy_versions[position] for position in masked_in],
     )
 

@@ -25,7 +25,7 @@ class ControllerUnreachable(Exception):
 class ControllerError(Exception):
     """The controller answered 400, 401 or 409 with this error code."""
 
-    def __init__(self, method: str, reply: rollout.Refused) -> None:
+    def __init__(self, method: str, reply: rollout.ErrorReply) -> None:
         super().__init__(f"controller rejected /{method}: {reply.code}: {reply.message}")
         self.code = reply.code
 
@@ -109,7 +109,7 @@ class ControllerClient:
         return response.status, data
 
 
-def _decode_error(status: int, data: bytes) -> rollout.Refused:
+def _decode_error(status: int, data: bytes) -> rollout.ErrorReply:
     try:
         return msgspec.msgpack.decode(data, type=rollout.ErrorReply)
     except msgspec.DecodeError:

@@ -214,7 +214,7 @@ class Learner:
                 advantages=estimate.advantages,
                 token_weights=token_weights(
                     sequence_lengths(tensors),
-                    mode=self._algorithm.loss_normalisation,
+                    mode=self._algorithm.loss_aggregation,
                     loss_tokens=minibatch.loss_tokens,
                     loss_sequences=minibatch.loss_sequences,
                     constant_tokens=self._constant_tokens,
@@ -239,7 +239,7 @@ class Learner:
                 [tensors.sequence_ids + offset for tensors, offset in zip(batch, offsets, strict=True)]
             ),
             sum(len(tensors.sequences) for tensors in batch),
-            self._algorithm.behaviour_weight,
+            self._algorithm.importance_weight,
             self.context.sum,
         )
         if self._algorithm.proximal != "none":
@@ -252,7 +252,7 @@ class Learner:
             version, peak=self.peak_learning_rate, warmup_steps=self._trainer.warmup_steps
         )
         section = self._algorithm.critic
-        if section is not None and version < section.alone_steps:
+        if section is not None and version < section.warmup_steps:
             rate = 0.0  # keeps every weight bit-identical
         set_learning_rate(self.optimizer, rate)
         rates = {"optim/learning_rate": rate}

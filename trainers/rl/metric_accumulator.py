@@ -116,10 +116,10 @@ class MetricAccumulator:
             ("policy/reference_kl", "reference_kl", "reference_tokens"),
             ("policy/entropy", "entropy", "entropy_tokens"),
             ("policy/ratio_mean", "ratio", "ratio_tokens"),
-            ("weight/mean", "weight", "proximal_tokens"),
-            ("weight/abs_log_mean", "abs_log_weight", "proximal_tokens"),
-            ("weight/masked_share", "out_of_bounds", "bounds_tokens"),
-            ("mismatch/lag0_abs_mean", "mismatch", "on_policy_tokens"),
+            ("importance_ratio/mean", "weight", "proximal_tokens"),
+            ("importance_ratio/abs_log_mean", "abs_log_weight", "proximal_tokens"),
+            ("importance_ratio/masked_frac", "out_of_bounds", "bounds_tokens"),
+            ("mismatch/on_policy_abs_mean", "mismatch", "on_policy_tokens"),
             ("value/loss", "value_loss", "value_tokens"),
             ("value/clip_frac", "value_clipped", "value_tokens"),
             ("value/mean", "value", "value_tokens"),
@@ -132,12 +132,12 @@ class MetricAccumulator:
             metrics["policy/ratio_min"] = 1.0 / largest["inverse_ratio"]
         if total["proximal_tokens"]:
             number, weight, squares = total["proximal_tokens"], total["weight"], total["weight_squared"]
-            metrics["weight/max"] = largest["weight"]
-            metrics["weight/std"] = _variance(weight, squares, number) ** 0.5
-            metrics["weight/effective_share"] = weight * weight / (number * squares)
+            metrics["importance_ratio/max"] = largest["weight"]
+            metrics["importance_ratio/std"] = _variance(weight, squares, number) ** 0.5
+            metrics["importance_ratio/effective_sample_frac"] = weight * weight / (number * squares)
         if total["on_policy_tokens"]:
-            metrics["mismatch/lag0_abs_max"] = largest["mismatch"]
-            metrics["mismatch/lag0_tokens"] = total["on_policy_tokens"]
+            metrics["mismatch/on_policy_abs_max"] = largest["mismatch"]
+            metrics["mismatch/on_policy_tokens"] = total["on_policy_tokens"]
         if total["value_tokens"]:
             spread = _variance(total["return"], total["return_squared"], total["value_tokens"])
             residual = _variance(total["error"], total["error_squared"], total["value_tokens"])

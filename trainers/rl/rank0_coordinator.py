@@ -130,7 +130,7 @@ class Rank0Coordinator:
             rate = now.learning_rate or self._spec.trainer.learning_rate
             message = f"the learning rate is {rate:g} starting with train step {version + 1}"
             self.outbox.write(Note(kind="live_change", message=message))
-        requested = now.checkpoint_wishes > before.checkpoint_wishes
+        requested = now.checkpoint_requests > before.checkpoint_requests
         if requested:
             message = f"a checkpoint is taken after train step {version + 1}"
             self.outbox.write(Note(kind="live_change", message=message))
@@ -200,7 +200,7 @@ class Rank0Coordinator:
             **time_metrics(seconds),
             **memory_metrics(),
             "policy/version": float(version),
-            "optim/nonfinite_skips": float(self.summary.nonfinite_skips),
+            "optim/skipped_steps": float(self.summary.skipped_steps),
             "perf/trained_tokens_per_second": metrics["perf/trained_tokens"] / step_seconds,
             "perf/trajectories_per_second": sum(len(g.trajectories) for g in self._groups) / step_seconds,
             "time/straggler_wait_seconds": self._straggler_seconds,

@@ -22,9 +22,9 @@ class RunSummary:
     versions_published: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     first_wait_seconds: float = 0.0  # includes the boot time of the engines
-    lag0_tokens: float = 0.0
-    lag0_total: float = 0.0
-    lag0_largest: float = 0.0
+    on_policy_tokens: float = 0.0
+    on_policy_total: float = 0.0
+    on_policy_largest: float = 0.0
 
     def add_batch(self, metrics: dict[str, float]) -> None:
         """Add a step's training metrics. Called before its checkpoint is written, which stores these totals."""
@@ -34,7 +34,7 @@ class RunSummary:
         if len(self.first_rewards) < REWARD_WINDOW:
             self.first_rewards.append(reward)
         self.last_rewards = [*self.last_rewards, reward][-REWARD_WINDOW:]
-        tokens = metrics.get("mismatch/lag0_tokens", 0.0)
+        tokens = metrics.get("mismatch/on_policy_tokens", 0.0)
         if tokens:
             self.on_policy_tokens += tokens
             self.on_policy_total += tokens * metrics["mismatch/on_policy_abs_mean"]

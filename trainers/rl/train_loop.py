@@ -9,7 +9,7 @@ import torch
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RunSpec
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 from trainers import checkpoint
 from trainers.algorithms.losses import Objective
 from trainers.algorithms.user_loss import load_user_loss
@@ -78,7 +78,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
         outcome = learner.train(command.plan, timer)
         if not outcome.finite:
             failures += 1
-            summary.nonfinite_skips += 1
+            summary.skipped_steps += 1
             if rank0 is not None:
                 rank0.announce_nonfinite(version)
             if failures == MAX_CONSECUTIVE_NONFINITE:
@@ -171,7 +171,7 @@ def _resume(
         first_rewards=list(record.first_rewards),
         last_rewards=list(record.last_rewards),
         tokens_trained=record.tokens_trained,
-        nonfinite_skips=record.nonfinite_skips,
+        skipped_steps=record.skipped_steps,
     )
     return record.step, sha256, summary
 
@@ -216,7 +216,7 @@ def _begin_checkpoint(
             step=version,
             seed=summary.seed,
             random_state=checkpoint.random_state(),
-            nonfinite_skips=summary.nonfinite_skips,
+            skipped_steps=summary.skipped_steps,
             run_id=attempt.run_id,
             attempt_id=attempt.attempt_id,
             epoch=attempt.epoch,

@@ -80,7 +80,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
         if outbox is not None:
             outbox.write(
                 Note(
-                    kind="warm_start_too_weak",
+                    kind="sft_target_not_reached",
                     message=f"seed {seed}: greedy accuracy {result.accuracy:.3f} after {result.steps} steps, "
                     f"below the required {required:g}",
                 )
@@ -89,7 +89,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
         return JobResult(reason=result.end_reason, message=result.message)
     if target_missed and result.end_reason is None:
         return JobResult(
-            reason=EndReason.WARM_START_TOO_WEAK,
+            reason=EndReason.SFT_TARGET_NOT_REACHED,
             message=f"greedy accuracy {result.accuracy:.3f} after {result.steps} steps with seed {seed}, below "
             f"sft.required_greedy_accuracy={required:g}; {spec.sft.seed_retries} other seed(s) were tried",
         )

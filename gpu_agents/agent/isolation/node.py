@@ -20,7 +20,7 @@ from gpu_agents.agent.untrusted import remove_tree
 from oolong import cuda_host
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.attempt import AttemptFile
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 from oolong.sandbox.capabilities import (
     SandboxRefused,
     command_for_user_namespaces,

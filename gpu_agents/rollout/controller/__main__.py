@@ -42,11 +42,11 @@ def main() -> int:
     try:
         controller, template = build(job)
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+        return leave(job, EndReason.DATASET_INVALID, str(error))
     except InvalidPrompts as error:
-        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+        return leave(job, EndReason.CONFIG_REJECTED, str(error))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+        return leave(job, EndReason.MODEL_INVALID, str(error))
     except snapshots.InvalidSnapshot as error:
         return leave(job, EndReason.NO_VALID_CHECKPOINT, str(error))
     return asyncio.run(serve(job, controller, template))

@@ -76,7 +76,7 @@ class BatchAssembler:
         staleness = measure_batch(taken, version=version - 1)
         bound = max(group.max_staleness for group in self._groups.taken.values())
         self._consumed.add(staleness, bound=bound)
-        self._consumed.groups_over_bound += sum(
+        self._consumed.exceeded_groups += sum(
             version - 1 - group.oldest_version > bound for group in self._groups.taken.values()
         )
         self._groups.train_taken()

@@ -16,5 +16,5 @@ class ControllerConfig:
     group_size: int
     seed: int
     filter: FilterConfig = field(default_factory=FilterConfig)
-    group_wall_seconds: float | None = None
+    group_timeout_seconds: float | None = None
     branching: bool = False  # a rollout may have several trajectories, as agent sessions do

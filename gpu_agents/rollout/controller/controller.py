@@ -12,8 +12,8 @@ from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.timers import Timers
 from gpu_agents.rollout.controller.trainer_api import TrainerApi
 from gpu_agents.rollout.controller.worker_api import WorkerApi
-from oolong.contracts.live_changes import LiveSettings
-from oolong.contracts.rollout import AnnounceRequest, EndRequest, PublishedWeights
+from oolong.contracts.rollout import EndRequest, PublishedWeights, PublishVersionRequest
+from oolong.contracts.runtime_overrides import RuntimeOverrides
 
 
 class Controller:
@@ -23,7 +23,7 @@ class Controller:
         self.trainer = TrainerApi(state)
         self.timers = Timers(state)
 
-    def apply_overrides(self, overrides: LiveSettings) -> list[str]:
+    def apply_overrides(self, overrides: RuntimeOverrides) -> list[str]:
         """Apply settings that were changed during the run. Returns notes for the run's events.
 
         The gate changes at once. A group that was admitted under a higher max staleness keeps that one.
@@ -57,5 +57,5 @@ class Controller:
 
     def evaluate_only(self, weights: PublishedWeights) -> None:
         """Score these weights once, then end: what a run of kind eval does."""
-        self.trainer.announce(AnnounceRequest(version=0, outcome="none", weights=weights))
+        self.trainer.announce(PublishVersionRequest(version=0, outcome="none", weights=weights))
         self.trainer.end(EndRequest(reason="completed"))

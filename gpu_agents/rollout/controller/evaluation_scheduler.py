@@ -138,7 +138,7 @@ class EvaluationScheduler:
         if pending is not None:
             self._notes.append(
                 f"the evaluation {pending.label} was skipped: no engine could be leased for it before "
-                f"step-{version} (it takes two engines, or evaluation.on_only_engine)"
+                f"step-{version} (it takes two engines, or evaluation.allow_blocking)"
             )
             self.abandon()
         self.request(f"step-{version}")

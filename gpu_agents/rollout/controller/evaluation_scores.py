@@ -40,7 +40,7 @@ class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
     sampled_interval: tuple[float, float] | None = None
     success_score: float = 1.0
     pass_at: dict[int, Estimate] = {}  # k -> fraction of prompts that at least one of k samples solves
-    truncated_share: float = 0.0
+    truncated_frac: float = 0.0
     accuracy: float | None = None  # fraction of correct completions: greedy ones, or else sampled ones
     accuracy_interval: tuple[float, float] | None = None
 

@@ -37,7 +37,7 @@ class EvaluationPlan:
     every_steps: int | None = None
     max_new_tokens: int | None = None
     success_score: float = 1.0
-    on_only_engine: bool = False  # consent that generation stops during an evaluation
+    allow_blocking: bool = False  # consent that generation stops during an evaluation
     reward_timeout_seconds: float = 15.0
     texts_only: bool = False  # of a reward test: sampled, and not scored
     evaluator_seconds: float = (
@@ -104,7 +104,7 @@ class Evaluations:
         between_steps = is_between_steps(task)
         if not self._worker_id and self.evaluators.poll(now=now):
             return None
-        consented = self.plan.on_only_engine or task.label.startswith(REQUESTED_PREFIX)
+        consented = self.plan.allow_blocking or task.label.startswith(REQUESTED_PREFIX)
         if between_steps and live_engines < 2 and not consented and not self._worker_id:
             return None
         if engine_version != task.version and not self._may_load_again(between_steps, now=now):

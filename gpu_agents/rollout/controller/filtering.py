@@ -18,7 +18,7 @@ class FilterConfig:
     low: float = 0.0  # kept: low < success rate < high
     high: float = 1.0
     success_score: float = 1.0  # a rollout succeeds with this score or more
-    max_in_a_row: int = 512
+    max_consecutive: int = 512
 
 
 def is_filtered(config: FilterConfig, group: Group) -> bool:

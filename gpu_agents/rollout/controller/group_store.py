@@ -49,7 +49,7 @@ class GroupStore:
         self.prompts = PromptOrder(rows, seed=config.seed, cursor=restored.cursor if restored else None)
         self.ledger = Ledger(restored.ledger if restored else None)
         self.tokens = TokenLedger(restored.tokens if restored else None)
-        self.claims = Claims(timeout_seconds=config.group_wall_seconds)
+        self.claims = Claims(timeout_seconds=config.group_timeout_seconds)
         self.selection_bias = copy(restored.selection_bias) if restored else SelectionBias()
         self.dropped = restored.dropped.copy() if restored else DroppedTotals()
         self._waiting: list[GroupState] = []  # in claim order
@@ -133,7 +133,7 @@ class GroupStore:
                 self._running.pop(claim.group_id),
                 LedgerState.RUNNING,
                 DropReason.ERROR,
-                error="group_wall_seconds",
+                error="group_timeout_seconds",
             )
         return timed_out
 

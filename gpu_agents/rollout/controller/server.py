@@ -55,15 +55,15 @@ class ControllerServer:
             ("renew", wire.RenewRequest, self._renew),
             ("submit", wire.SubmitRequest, self._submit),
             ("fail", wire.FailRequest, self._fail),
-            ("give_back", wire.GiveBackRequest, self._release),
-            ("leave", wire.LeaveRequest, self._deregister),
+            ("release", wire.ReleaseRequest, self._release),
+            ("deregister", wire.DeregisterRequest, self._deregister),
             ("load_claim", wire.LoadClaimRequest, self._load_claim),
             ("ack", wire.AckRequest, self._ack),
             ("evaluator", wire.EvaluatorRequest, self._evaluator),
             ("evaluation_result", wire.EvaluationResult, self._evaluation_result),
             ("evaluation_failed", wire.EvaluationFailure, self._evaluation_failed),
             ("state", wire.StateRequest, self._get_state),
-            ("announce", wire.AnnounceRequest, self._announce),
+            ("publish_version", wire.PublishVersionRequest, self._announce),
             ("take", wire.TakeRequest, self._take),
             ("snapshot", wire.SnapshotRequest, self._snapshot),
             ("probes", wire.ProbesRequest, self._probes),
@@ -95,8 +95,8 @@ class ControllerServer:
     def _apply_overrides(self) -> None:
         settings, before = self._live.settings, self._live.before
         self._publish_overrides(self.controller.apply_overrides(settings))
-        if settings.evaluation_wishes > before.evaluation_wishes:
-            self._publish_overrides([self.controller.evaluate_now(settings.evaluation_wishes)])
+        if settings.evaluation_requests > before.evaluation_requests:
+            self._publish_overrides([self.controller.evaluate_now(settings.evaluation_requests)])
 
     def _publish_overrides(self, notes: list[str]) -> None:
         for note in notes:
@@ -130,7 +130,7 @@ class ControllerServer:
                     f"{limit} groups in a row were not scored; last: {counters.last_error}",
                 )
             config, in_a_row = state.config.filter, state.filtering.in_a_row
-            if in_a_row >= config.max_in_a_row:
+            if in_a_row >= config.max_consecutive:
                 return (
                     EndReason.ALL_FILTERED,
                     f"{in_a_row} groups in a row were filtered by rollout.filter.kind={config.kind} and none was kept",
@@ -142,7 +142,7 @@ class ControllerServer:
                 )
             if self.controller.timers.all_stale_seconds(now=self._now()) > ALL_STALE_SECONDS:
                 return (
-                    EndReason.MODEL_UNUSABLE,
+                    EndReason.MODEL_INVALID,
                     f"every engine has been STALE for {ALL_STALE_SECONDS:g} s: the weights do not load, or engine and "
                     "trainer compute different log-probabilities; see the run's events",
                 )
@@ -188,7 +188,7 @@ class ControllerServer:
         self._notify()
         return wire.Ack()
 
-    async def _release(self, request: wire.GiveBackRequest) -> wire.Done:
+    async def _release(self, request: wire.ReleaseRequest) -> wire.Ack:
         try:
             self._workers.release(request, now=self._now())
         except StaleClaim as error:
@@ -196,7 +196,7 @@ class ControllerServer:
         self._notify()
         return wire.Ack()
 
-    async def _deregister(self, request: wire.LeaveRequest) -> wire.Done:
+    async def _deregister(self, request: wire.DeregisterRequest) -> wire.Ack:
         log.info("%s deregistered", request.worker_id)
         self._workers.deregister(request.worker_id)
         self._notify()
@@ -205,7 +205,7 @@ class ControllerServer:
     async def _load_claim(self, request: wire.LoadClaimRequest) -> wire.LoadClaimReply:
         return self._workers.load_claim(request.worker_id, now=self._now())
 
-    async def _ack(self, request: wire.AckRequest) -> wire.Done:
+    async def _ack(self, request: wire.AckRequest) -> wire.Ack:
         engine = self._workers.acknowledge(request, now=self._now())
         if engine.stale:
             self._telemetry.note(
@@ -221,7 +221,7 @@ class ControllerServer:
         self._notify()
         return reply
 
-    async def _evaluation_result(self, request: wire.EvaluationResult) -> wire.Done:
+    async def _evaluation_result(self, request: wire.EvaluationResult) -> wire.Ack:
         finished = self._workers.finish_evaluation(request, now=self._now())
         if finished is not None:
             label, scores = finished
@@ -251,7 +251,7 @@ class ControllerServer:
 
     # --- trainer ------------------------------------------------------------------------------------------
 
-    async def _announce(self, request: wire.AnnounceRequest) -> wire.Done:
+    async def _announce(self, request: wire.PublishVersionRequest) -> wire.Ack:
         batch = _version_checked(lambda: self._trainer.announce(request))
         log.info("version %d announced (%s)", request.version, request.outcome)
         if batch is not None:
@@ -276,7 +276,7 @@ class ControllerServer:
     async def _probes(self, request: wire.ProbesRequest) -> wire.ProbesReply:
         return self._trainer.take_probes()
 
-    async def _stale_engine(self, request: wire.StaleEngineRequest) -> wire.Done:
+    async def _stale_engine(self, request: wire.StaleEngineRequest) -> wire.Ack:
         engine = self._trainer.mark_stale(request, now=self._now())
         verdict = "is STALE" if engine.stale else "was wrong, and has loaded a newer version since"
         self._telemetry.note(
@@ -337,4 +337,4 @@ def _version_checked(call: Callable[[], Value]) -> Value:
     try:
         return call()
     except VersionConflict as error:
-        raise Refuse(409, "fenced", str(error)) from error
+        raise Refuse(409, "stale_epoch", str(error)) from error

@@ -18,14 +18,14 @@ class ConsumedTotals(msgspec.Struct, kw_only=True):
 
     by_trajectory: dict[int, int] = {}  # staleness -> trajectories trained on
     by_token: dict[int, int] = {}  # lag -> tokens trained on
-    over_bound: int = 0  # trajectories over the max staleness that was in force when they were taken
-    groups_over_bound: int = 0  # groups with such a trajectory
+    exceeded: int = 0  # trajectories over the max staleness that was in force when they were taken
+    exceeded_groups: int = 0  # groups with such a trajectory
     interruptions: int = 0
     trajectories_spanning_versions: int = 0
 
     def add(self, batch: BatchStaleness, *, bound: int) -> None:
         """`bound` is the max staleness when the batch was taken."""
-        self.over_bound += sum(count for lag, count in batch.by_trajectory.items() if lag > bound)
+        self.exceeded += sum(count for lag, count in batch.by_trajectory.items() if lag > bound)
         for lag, count in batch.by_trajectory.items():
             self.by_trajectory[lag] = self.by_trajectory.get(lag, 0) + count
         for lag, count in batch.by_token.items():

@@ -87,7 +87,7 @@ class ControllerTelemetry:
         log.info("version %d was trained on %s", batch.version, " ".join(g.group_id for g in batch.groups))
         staleness = batch.staleness
         values = staleness_metrics(staleness, bound=batch.bound) | selection_metrics(batch)
-        values["staleness/exceeded_groups"] = float(batch.groups_over_bound)
+        values["staleness/exceeded_groups"] = float(batch.exceeded_groups)
         self._outbox.write(Points(axis="step", x=batch.version, values=values))
         for name, histogram in (
             ("staleness/consumed_trajectories", staleness.by_trajectory),
@@ -120,7 +120,7 @@ class ControllerTelemetry:
 
     def _write_pipeline(self, state: ControllerState) -> None:
         value = pipeline(state) | {"milestones": self._progress.milestones}
-        self._outbox.write(Document(name="pipeline", value=value))
+        self._outbox.write(StateSnapshot(name="pipeline", value=value))
 
     def _trajectory_line(self, step: int, sample: TrajectorySample) -> TrajectoryLine:
         group, trajectory = sample.group, sample.trajectory
@@ -144,12 +144,12 @@ class ControllerTelemetry:
             finish_reason=trajectory.finish_reason,
             reward_parts=trajectory.reward_parts,
             verdict=trajectory.verdict,
-            sampled_because=sample.reasons,
+            sample_reasons=sample.reasons,
             row=group.row,
             member=sample.index,
             score=trajectory.score,
             token_ids=trajectory.token_ids if with_tokens else [],
-            logprobs=[round(value, 5) for value in trajectory.behaviour_logprobs] if with_tokens else [],
+            logprobs=[round(value, 5) for value in trajectory.behavior_logprobs] if with_tokens else [],
             timeline={
                 "generate_seconds": trajectory.generate_seconds,
                 "reward_seconds": trajectory.reward_seconds,
@@ -239,8 +239,8 @@ def summary(state: ControllerState) -> dict[str, Any]:
             "p95": percentile(lags, 0.95) if lags else None,
             "max": max(lags) if lags else None,
             # Each batch against the bound in force when it was taken, which may have changed since.
-            "exceeded_groups": state.consumed.groups_over_bound,
-            "share_over_configured": state.consumed.over_bound / sum(lags.values()) if lags else None,
+            "exceeded_groups": state.consumed.exceeded_groups,
+            "exceeded_frac": state.consumed.exceeded / sum(lags.values()) if lags else None,
             "histogram": _labelled(lags),
             "straggler_wait_seconds": state.counters.straggler_wait_seconds,
             "token_histogram": _labelled(state.consumed.by_token),
@@ -248,7 +248,7 @@ def summary(state: ControllerState) -> dict[str, Any]:
             "dropped_histogram": {r: _labelled(lags) for r, lags in dropped.by_trajectory.items()},
             "mean_tokens_dropped": bias.mean_dropped,
             "mean_tokens_kept": bias.mean_kept,
-            "kept_over_finished": bias.ratio,
+            "selection_bias": bias.ratio,
         },
         "filter": {
             "kind": state.config.filter.kind,
@@ -275,7 +275,7 @@ def staleness_metrics(staleness: BatchStaleness, *, bound: int) -> dict[str, flo
         "staleness/max": float(max(lags)),
         "staleness/p95": float(percentile(lags, 0.95)),
         "staleness/token_mean": mean(staleness.by_token),
-        "staleness/over_bound_share": fraction_over(lags, bound),
+        "staleness/exceeded_frac": fraction_over(lags, bound),
         "staleness/bound": float(bound),
         "staleness/version_span_mean": sum(staleness.spans) / len(staleness.spans),
         "staleness/version_span_max": float(max(staleness.spans)),
@@ -310,11 +310,11 @@ def selection_metrics(batch: TrainedBatch) -> dict[str, float]:
     """What was generated since the previous step and not trained on."""
     dropped = sum(batch.dropped.tokens_by_lag().values())
     values: dict[str, float | None] = {
-        "staleness/dropped_token_share": dropped / (dropped + sum(batch.staleness.by_token.values())),
-        "group/filtered_share": batch.filtered_fraction,
-        "length/kept_mean": batch.selection_bias.mean_kept,
-        "length/dropped_mean": batch.selection_bias.mean_dropped,
-        "length/kept_over_finished": batch.selection_bias.ratio,
+        "staleness/dropped_token_frac": dropped / (dropped + sum(batch.staleness.by_token.values())),
+        "group/filtered_frac": batch.filtered_fraction,
+        "response_length/trained_mean": batch.selection_bias.mean_kept,
+        "response_length/dropped_mean": batch.selection_bias.mean_dropped,
+        "response_length/selection_bias": batch.selection_bias.ratio,
     }
     return {name: value for name, value in values.items() if value is not None}
 

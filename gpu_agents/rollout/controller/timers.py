@@ -17,7 +17,7 @@ class Timers:
             state.notes.append(f"group {claim.group_id} will be claimed again: {claim.worker_id} timed out")
         for claim in state.groups.drop_timed_out(now=now):
             state.counters.last_error = (
-                f"{claim.group_id}: over group_wall_seconds={state.config.group_wall_seconds}"
+                f"{claim.group_id}: over group_timeout_seconds={state.config.group_timeout_seconds}"
             )
         for worker_id in state.engines.expired(now=now):
             state.notes.append(f"{worker_id} timed out: the run continues without its engine")

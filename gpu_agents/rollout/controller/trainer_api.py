@@ -11,10 +11,10 @@ from gpu_agents.rollout.controller.snapshot import Snapshot
 from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.versions import VersionConflict, require_version
 from oolong.contracts.rollout import (
-    AnnounceRequest,
     EndRequest,
     ProbesReply,
     PublishedWeights,
+    PublishVersionRequest,
     StaleEngineRequest,
     TakeReply,
     TakeRequest,
@@ -28,7 +28,7 @@ class TrainerApi:
         self._state = state
         self._batches = BatchAssembler(state.groups, state.consumed, state.counters, notes=state.notes)
 
-    def announce(self, request: AnnounceRequest) -> TrainedBatch | None:
+    def announce(self, request: PublishVersionRequest) -> TrainedBatch | None:
         """A version is complete on disk: the taken groups count as trained and the gate advances."""
         state = self._state
         if request.outcome == "none":
@@ -97,7 +97,7 @@ class TrainerApi:
         if not state.evaluation_scheduler.request_at_end(completed=request.reason == "completed"):
             state.ended = True
 
-    def _announce_first(self, request: AnnounceRequest) -> None:
+    def _announce_first(self, request: PublishVersionRequest) -> None:
         state = self._state
         if state.versions.newest is not None:
             require_version(request.version, state.versions.number, "the first version is announced already")
@@ -125,7 +125,7 @@ class TrainerApi:
         self._state.counters.versions_announced += 1
 
 
-def _require_weights(request: AnnounceRequest) -> PublishedWeights:
+def _require_weights(request: PublishVersionRequest) -> PublishedWeights:
     if request.weights is None:
         raise VersionConflict(f"version {request.version} was announced without its weights")
     return request.weights

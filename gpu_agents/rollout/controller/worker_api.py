@@ -21,9 +21,9 @@ from oolong.contracts.rollout import (
     EvaluatorReply,
     EvaluatorRequest,
     FailRequest,
-    GiveBackRequest,
     LoadClaimReply,
     Refusal,
+    ReleaseRequest,
     RenewReply,
     RenewRequest,
     StateReply,
@@ -119,7 +119,7 @@ class WorkerApi:
         if reason is DropReason.ERROR:
             counters.last_error = f"{group.group_id}: {request.reason}: {request.message}"
 
-    def release(self, request: GiveBackRequest, *, now: float) -> None:
+    def release(self, request: ReleaseRequest, *, now: float) -> None:
         """The worker stops. The group waits for another worker, which resumes from its tokens."""
         state = self._state
         state.touch(request.worker_id, now=now)

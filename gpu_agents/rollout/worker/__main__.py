@@ -53,13 +53,13 @@ def main() -> int:
     try:
         return asyncio.run(work(job))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_UNUSABLE, str(error))
+        return leave(job, EndReason.MODEL_INVALID, str(error))
     except (EngineConfigRejected, SandboxRefused, SandboxUnavailable) as error:
-        return leave(job, EndReason.CONFIG_REFUSED, str(error))
+        return leave(job, EndReason.CONFIG_REJECTED, str(error))
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_UNUSABLE, str(error))
+        return leave(job, EndReason.DATASET_INVALID, str(error))
     except EngineCrashLoop as error:
-        return leave(job, EndReason.ROLLOUT_KEPT_DYING, str(error))
+        return leave(job, EndReason.ROLLOUT_CRASH_LOOP, str(error))
     except PeerGone as error:
         return leave(job, EndReason.CONTROLLER_CRASHED, str(error))
 

@@ -168,7 +168,7 @@ class GroupTask:
     async def _give_back(self) -> None:
         migratable = self._stage.workflow.migratable
         kept = [m for m in self.members if m.sampled_tokens and (migratable or m.reward is not None)]
-        request = GiveBackRequest(
+        request = ReleaseRequest(
             worker_id=self._options.worker_id,
             claim_id=self.claim_id,
             members=[member.partial() for member in kept],

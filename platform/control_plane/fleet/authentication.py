@@ -25,7 +25,7 @@ class NodeAuthentication(BaseAuthentication):
             return None
         node = node_of_credential(text)
         if node is None:
-            raise exceptions.NotAuthenticated("the node credential is unknown; enrol the node again")
+            raise exceptions.NotAuthenticated("the node credential is unknown; enroll the node again")
         refuse_revoked(node)
         note_caller(kind="node", identity=node.pk, name=node.name)
         return None, node

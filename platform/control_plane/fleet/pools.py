@@ -58,7 +58,7 @@ def change_pool(pool: Pool, *, all_teams: bool | None = None, trainer_code: bool
 
 
 def delete(pool: Pool) -> None:
-    """With its bindings, admins, quotas and enrolment tokens. The caller has locked it, and nothing uses it."""
+    """With its bindings, admins, quotas and join tokens. The caller has locked it, and nothing uses it."""
     admins = list(pool.admins.values_list("user", flat=True))
     record("pool.delete", pool)
     pool.delete()

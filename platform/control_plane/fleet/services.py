@@ -1,4 +1,4 @@
-"""Every write to nodes and their slots: enrolment, heartbeats, leases, cordon, drain and revoke, the sweep."""
+"""Every write to nodes and their slots: enrollment, heartbeats, leases, cordon, drain and revoke, the sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db.models import F, QuerySet
 
 from control_plane.accounts.models import Team
 from control_plane.accounts.notices import announce_power_change
-from control_plane.accounts.secrets import ENROLMENT_PREFIX, NODE_PREFIX, digest, new_secret
+from control_plane.accounts.secrets import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.common import live
 from control_plane.common.errors import Problem, not_found
 from control_plane.fleet import pools
@@ -53,8 +53,8 @@ def create_join_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
     expires_at = now + JOIN_TOKEN_TTL
     with transaction.atomic():
         pool = pools.locked(pool.pk)
-        EnrolmentToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
-        pools.record("pool.enrolment_token", pool)
+        JoinToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
+        pools.record("pool.join_token", pool)
     return text, expires_at
 
 
@@ -65,15 +65,11 @@ def enroll(
     with transaction.atomic():
         # The pool first, as whoever deletes it: its tokens go with it.
         pool = (
-            Pool.objects.select_for_update(of=("self",), no_key=True)
-            .filter(enrolmenttoken=digest(token))
-            .first()
+            Pool.objects.select_for_update(of=("self",), no_key=True).filter(jointoken=digest(token)).first()
         )
-        row = EnrolmentToken.objects.select_for_update().filter(sha256=digest(token), pool=pool).first()
+        row = JoinToken.objects.select_for_update().filter(sha256=digest(token), pool=pool).first()
         if row is None or pool is None:
-            raise Problem(
-                401, "join_token_unknown", "this enrolment token is unknown; make one on the pool page"
-            )
+            raise Problem(401, "join_token_unknown", "this join token is unknown; make one on the pool page")
         if row.used_at is not None:
             raise Problem(
                 409,
@@ -90,7 +86,7 @@ def enroll(
         row.used_at, row.node = now, node
         row.save(update_fields=["used_at", "node"])
         _write_inventory(node, inventory)
-        pools.record("node.enrol", pool, target=("node", node.pk, node.name))
+        pools.record("node.enroll", pool, target=("node", node.pk, node.name))
         pools.announce_pool()
     return node, credential
 
@@ -282,7 +278,7 @@ def revoked(node: Node) -> Problem:
     return Problem(
         403, "node_revoked",
         f"the credential of node {node.name!r} ({node.pk}) was revoked by those who manage its pool: the node is in no "
-        "pool any more, and its runs go on elsewhere. To join again it needs a new enrolment token",
+        "pool any more, and its runs go on elsewhere. To join again it needs a new join token",
     )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ class EnrollView(ApiView):
     authentication_classes: list[Any] = []
     permission_classes = [AllowAny]
 
-    @extend_schema(operation_id="agent_enrol", request=EnrolRequest, responses={201: EnrolReply})
+    @extend_schema(operation_id="agent_enroll", request=EnrollRequest, responses={201: EnrollReply})
     def post(self, request: Request) -> HttpResponse:
         """Enroll a node.
 

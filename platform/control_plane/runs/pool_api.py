@@ -25,7 +25,7 @@ class RevokeView(ApiView):
         summary="Revoke a node",
         description="Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for "
         "good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored "
-        "checkpoint. The machine joins again as a new node, with a new enrolment token.",
+        "checkpoint. The machine joins again as a new node, with a new join token.",
         request=None,
         responses=NodeSerializer,
     )
@@ -42,7 +42,7 @@ class PoolView(pool_api.PoolView):
     @extend_schema(
         operation_id="delete_pool",
         summary="Delete a pool",
-        description="Its teams, admins, quotas and enrolment tokens go with it. 409 `pool_in_use`, with the reason, "
+        description="Its teams, admins, quotas and join tokens go with it. 409 `pool_in_use`, with the reason, "
         "while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.",
         request=None,
         responses={204: pool_api.GONE},

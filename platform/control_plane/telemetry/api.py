@@ -33,10 +33,11 @@ from control_plane.telemetry.serializers import (
     MetricCatalogueSerializer,
     MetricNamesSerializer,
     MetricsSerializer,
+    StateSnapshotSerializer,
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
-from oolong.contracts.agent import SHIPMENT_BYTES, SHIPMENT_HEAD_BYTES, ShipmentReply, ShipReply
+from oolong.contracts.agent import BATCH_BYTES, BATCH_HEAD_BYTES, OutboxReply, TelemetryBatchReply
 
 OUTBOX_BYTES = 1024 * 1024
 AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
@@ -66,7 +67,7 @@ class OutboxView(ShipView):
         operation_id="ship_outbox",
         parameters=[OFFSET],
         request=RAW_BODY,
-        responses={200: ShipReply, 409: ShipReply},
+        responses={200: OutboxReply, 409: OutboxReply},
     )
     def post(self, request: Request, job_id: str, file: str) -> Response:
         """Append to a job's outbox file.
@@ -89,7 +90,7 @@ class ShipLogView(ShipView):
         operation_id="ship_log",
         parameters=[OFFSET],
         request=RAW_BODY,
-        responses={200: ShipReply, 409: ShipReply},
+        responses={200: OutboxReply, 409: OutboxReply},
     )
     def post(self, request: Request, job_id: str, incarnation: int) -> Response:
         """Append to a job's log.
@@ -108,7 +109,7 @@ class ShipLogView(ShipView):
 
 class ShipmentView(ShipView):
     @extend_schema(
-        operation_id="ship_pieces", request=RAW_BODY, responses=ShipmentReply,
+        operation_id="ship_pieces", request=RAW_BODY, responses=TelemetryBatchReply,
     )  # fmt: skip
     def post(self, request: Request) -> HttpResponse:
         """Append to several outbox files and logs at once.

@@ -159,14 +159,14 @@ def revoke(node: NodeArgument, json: JsonOption = False) -> None:
     with Client() as client:
         found = client.pool.revoke(node)
     show_done(
-        f"{found.name} is revoked; to join again it needs a new token: oolong pool enrolment-token",
+        f"{found.name} is revoked; to join again it needs a new token: oolong pool join-token",
         found,
         json=json,
     )
 
 
-@app.command("enrolment-token")
-def enrolment_token(
+@app.command("join-token")
+def join_token(
     pool: Annotated[str, typer.Option(help="the pool that the node joins")] = "default",
     json: JsonOption = False,
 ) -> None:

@@ -59,14 +59,14 @@ def run_test(
     section: dict[str, Any] = {"options": dict(_option(text) for text in option or [])}
     section |= {"function": function} if function else {"name": reward}
     completions = _stored(stored) if stored else []
-    bench = {"rows": rows, "samples": samples}
-    bench |= {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
+    settings = {"rows": rows, "samples": samples}
+    settings |= {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
     with Client() as client:
         if from_run:
             completions += _of_run(client, from_run)
         made = client.reward_tests.create(
             dataset=dataset, split=split, reward=section, model=model, checkpoint=checkpoint,
-            bench=bench, stored=completions,
+            reward_test=settings, stored=completions,
         )  # fmt: skip
         if not wait:
             show_json(made) if json else print(made.id)

@@ -165,7 +165,7 @@ class DesiredAttempt(Wire, frozen=True, kw_only=True):
     model_path: str  # "" or a path below a directory that the node offers
     model_files: dict[str, int] = {}  # bytes of each file of that path, as they were when it was checked
     resume: Artifact | None  # a STORED checkpoint
-    sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_source.SourceKind
+    sources: dict[str, Artifact] = {}  # uploaded source by contracts.user_code.SourceKind
     ports: dict[str, int]  # controller, reward, engine-0, engine-1
     token: str
     jobs: list[DesiredJob]
@@ -204,9 +204,9 @@ class Piece(Wire, frozen=True, kw_only=True):
 
 
 LONGEST_LINE = 1024 * 1024  # of an outbox; a longer one is counted and reported, and not shipped
-SHIPMENT_PIECES = 128
-SHIPMENT_BYTES = 1024 * 1024  # of all pieces
-SHIPMENT_HEAD_BYTES = 256 * 1024
+BATCH_CHUNKS = 128
+BATCH_BYTES = 1024 * 1024  # of all pieces
+BATCH_HEAD_BYTES = 256 * 1024
 
 
 class TelemetryBatchHead(Wire, frozen=True, kw_only=True):

@@ -313,7 +313,7 @@ def test_a_lost_supervisor_loses_its_job_and_leaves_no_process(world: World) -> 
     temporary = world.supervision("trainer") / "tmp"
     assert temporary.is_dir()
     os.kill(supervisor["pid"], signal.SIGKILL)
-    assert world.ended("trainer").reason is EndReason.TRAINER_DIED
+    assert world.ended("trainer").reason is EndReason.TRAINER_CRASHED
     assert not temporary.exists(), "what the job wrote to its /tmp is left on the disk"
     assert processes.marked(world.job_id("trainer")) == []
 

@@ -460,7 +460,7 @@ def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
     begin = min(pool.points(run)[2])
     assert begin % 40 == 1 and begin > 1, "attempt 2 goes on after a stored checkpoint"
 
-    west.start(plane.url, pool.client.pool.enrolment_token().token)
+    west.start(plane.url, pool.client.pool.join_token().token)
     until(
         lambda: (
             [node.id for node in pool.client.pool.get().nodes if node.name == "west"] not in ([], [found.id])

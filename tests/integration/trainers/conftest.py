@@ -81,7 +81,7 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
     def start(spec: dict[str, Any], *, num_ranks: int = 1, **attempt: Any) -> TrainerRun:
         document = tiny_spec({
             "name": "test", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"}, "kind": "rl",
-            **spec, "trainer": {"ranks": num_ranks, **spec.get("trainer", {})},
+            **spec, "trainer": {"num_ranks": num_ranks, **spec.get("trainer", {})},
         })  # fmt: skip
         directory = tmp_path_factory.mktemp("attempt")
         job_directory = directory / "jobs" / "trainer-0"

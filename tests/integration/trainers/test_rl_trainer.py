@@ -255,7 +255,7 @@ def test_nonfinite_step_changes_nothing_and_three_consecutive_ones_end_the_run(
 
 def test_controller_error_is_raised_with_its_code() -> None:
     with FakeController(BATCHES, token="another") as controller:
-        with pytest.raises(ControllerError, match="unauthorised: wrong token"):
+        with pytest.raises(ControllerError, match="unauthorized: wrong token"):
             ControllerClient(controller.url, "secret").snapshot(0)
 
 
@@ -313,6 +313,6 @@ def test_unsupported_option_ends_the_run_with_the_reason(
     with FakeController(BATCHES) as controller:
         run = start_trainer(spec, controller_url=controller.url)
         assert run.finish() == 1
-    assert run.result.reason is EndReason.CONFIG_REFUSED
+    assert run.result.reason is EndReason.CONFIG_REJECTED
     assert "trainer.compile=true is supported on CUDA only, not on cpu" in run.result.message
     assert controller.announced == []

@@ -82,7 +82,7 @@ def test_sft_below_the_required_accuracy_retries_another_seed_then_fails(
 ) -> None:
     run = start_trainer(spec(steps=10, required_greedy_accuracy=0.85), dataset_file=str(dataset))
     assert run.finish() == 1
-    assert run.result.reason is EndReason.WARM_START_TOO_WEAK
+    assert run.result.reason is EndReason.SFT_TARGET_NOT_REACHED
     assert "seed 6" in run.result.message and "required_greedy_accuracy=0.85" in run.result.message
     assert sorted(run.points()) == [10, 20]
     assert not (run.directory / "checkpoints").exists()

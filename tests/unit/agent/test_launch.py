@@ -95,7 +95,7 @@ def test_the_attempt_file_says_what_the_jobs_need(data: DataDirectory) -> None:
     assert (written.controller_url, written.reward_url) == ("http://127.0.0.1:5001", "http://127.0.0.1:5002")
     assert written.engine_ports == [5010, 5011, 5020], "in the order of the engines' numbers"
     assert (written.epoch, written.attempt_number) == (7, 2)
-    assert written.run_spec.trainer.ranks == 2
+    assert written.run_spec.trainer.num_ranks == 2
     assert stat.S_IMODE(found.attempt_file.stat().st_mode) == 0o600
     assert written.weights_directory.is_dir() and written.checkpoints_directory.is_dir()
     assert not written.evaluators

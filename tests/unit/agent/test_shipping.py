@@ -14,7 +14,7 @@ from gpu_agents.agent.job_files import MOST_SEARCHED, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper
-from oolong.contracts.agent import LONGEST_LINE, SHIPMENT_BYTES, SHIPMENT_PIECES, Piece, PieceReply
+from oolong.contracts.agent import BATCH_BYTES, BATCH_CHUNKS, LONGEST_LINE, ChunkReply, Piece
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
@@ -142,9 +142,9 @@ async def test_a_sparse_outbox_without_an_end_is_done_with_at_once(
     """A job makes such a file for nothing; reading it would take the agent hours."""
     sent: list[Piece] = []
 
-    async def ship(pieces: list[Piece], bodies: list[bytes]) -> list[PieceReply]:
+    async def ship(pieces: list[Piece], bodies: list[bytes]) -> list[ChunkReply]:
         sent.extend(pieces)
-        return [PieceReply(status=200, offset=piece.offset + piece.bytes + piece.skipped) for piece in pieces]
+        return [ChunkReply(status=200, offset=piece.offset + piece.bytes + piece.skipped) for piece in pieces]
 
     monkeypatch.setattr(api, "ship", ship)
     job = record()

@@ -35,8 +35,8 @@ def channel() -> Door:
     """The controller's and the reward service's: what serves a verb here got in."""
     door = Door(TOKEN)
 
-    async def got_in(_: wire.StateRequest) -> wire.Done:
-        return wire.Done()
+    async def got_in(_: wire.StateRequest) -> wire.Ack:
+        return wire.Ack()
 
     for verb in uninvited.VERBS:
         door.verb(verb, wire.StateRequest, got_in)

@@ -226,9 +226,9 @@ def test_create_token_prints_a_token_that_works(db: None) -> None:
         run_command("create_token", "--name", "ci", "--user", "nobody")
 
 
-def test_enrolment_token_prints_a_token_for_one_node(db: None) -> None:
-    token = run_command("enrolment_token")
-    assert EnrolmentToken.objects.get().sha256 == hashlib.sha256(token.encode()).hexdigest()
+def test_join_token_prints_a_token_for_one_node(db: None) -> None:
+    token = run_command("join_token")
+    assert JoinToken.objects.get().sha256 == hashlib.sha256(token.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_a_token_for_another_project_is_no_stronger_and_lasts_no_longer_than_its
     made = alice.post(path, {"name": "same", "scopes": ["runs:read"], "expires_at": None}).json()
     assert ApiToken.objects.get(pk=made["id"]).expires_at == row.expires_at
     refused = alice.post(path, {"name": "more", "scopes": ["runs:write"]})
-    assert (refused.status_code, refused.json()["code"]) == (403, "more_than_yours")
+    assert (refused.status_code, refused.json()["code"]) == (403, "scope_exceeds_caller")
 
 
 def test_a_token_without_team_admin_stays_in_its_project(alice: Any, second: Any) -> None:

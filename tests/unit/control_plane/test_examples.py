@@ -41,7 +41,7 @@ NOT_ASKED = {
     "create_stream_ticket": "a ticket is of the moment",
     "import_model": "needs a hub",
     "fetch_upload": "asks another host",
-    "agent_enroll": "its bearer is an join token",
+    "agent_enroll": "its bearer is a join token",
     "accept_invitation": "creates a user",
     "ship_pieces": "its body is no JSON",
     "look_up_invitation": "needs the secret of an invitation",

@@ -17,7 +17,7 @@ from control_plane.fleet import pools
 from control_plane.fleet.models import Lease, Node, Pool, PoolAdmin, PoolTeam, Quota
 from control_plane.runs import agent_api, agent_services
 from control_plane.runs.models import Attempt, Job, Run, Sweep
-from oolong.contracts.agent import PROTOCOL, EnrolRequest, HeartbeatRequest
+from oolong.contracts.agent import PROTOCOL, EnrollRequest, HeartbeatRequest
 from tests.unit.control_plane.conftest import ready_model
 
 VALUE = "k3y-that-nobody-may-see"
@@ -381,7 +381,7 @@ def test_every_request_of_a_revoked_node_is_refused_and_says_why(
         machine.post("/model-checks/chk_none/begin", b""),
     ):
         assert (refused.status_code, refused.json()["code"]) == (403, "node_revoked"), refused.content
-    assert "new enrolment token" in refused.json()["detail"]
+    assert "new join token" in refused.json()["detail"]
 
 
 def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
@@ -394,13 +394,13 @@ def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
     seen = red.see(run["id"])
     assert seen["status"] == "QUEUED", "at once, by the request itself"
     attempt = Attempt.objects.get()
-    assert (attempt.status, attempt.reason) == ("ENDED", "node_revoked"), "fenced"
+    assert (attempt.status, attempt.reason) == ("ENDED", "node_revoked"), "stale_epoch"
     assert not Lease.objects.filter(released_at=None).exists()
     assert "honest was taken out of its pool" in [event["message"] for event in red.events(run["id"])]
     page = red.get("/pool?pool=red-gpus").json()
     assert (page["nodes"], page["slots"]) == ([], [])
     tick()
-    assert red.see(run["id"])["waiting_why"] == "no node has joined the pool"
+    assert red.see(run["id"])["pending_reason"] == "no node has joined the pool"
     other = node("other", pool="red-gpus")
     tick()
     assert red.see(run["id"])["status"] == "STARTING"
@@ -476,10 +476,10 @@ def test_a_revoked_machine_joins_again_as_a_new_node(
     revoke(admin_of_red, machine)
     tick()
     tick()
-    token = admin_of_red.post("/pools/red-gpus/enrolment-tokens").json()["token"]
+    token = admin_of_red.post("/pools/red-gpus/join-tokens").json()["token"]
     enrolled = Client().post(
-        "/api/v1/agent/enrol",
-        data=msgspec.json.encode(EnrolRequest(name="honest", inventory=machine.inventory())),
+        "/api/v1/agent/enroll",
+        data=msgspec.json.encode(EnrollRequest(name="honest", inventory=machine.inventory())),
         content_type="application/json",
         headers={"authorization": f"Bearer {token}"},
     )
@@ -564,7 +564,7 @@ def test_a_deleted_pool_takes_its_teams_admins_quotas_and_tokens_along(
     run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
     red.post(f"/runs/{run['id']}/cancel")
     admin_of_red.call("PUT", f"/pools/red-gpus/teams/{red.project.team_id}/quota", {"limit_slots": 2})
-    token = admin_of_red.post("/pools/red-gpus/enrolment-tokens").json()["token"]
+    token = admin_of_red.post("/pools/red-gpus/join-tokens").json()["token"]
     revoke(admin_of_red, machine)
     tick()
     tick()
@@ -573,12 +573,12 @@ def test_a_deleted_pool_takes_its_teams_admins_quotas_and_tokens_along(
     assert not any(rows.objects.filter(pool="red-gpus").exists() for rows in (PoolTeam, Quota, PoolAdmin))
     assert admin_of_red.get("/pool?pool=red-gpus").status_code == 404
     enrolled = Client().post(
-        "/api/v1/agent/enrol",
-        data=msgspec.json.encode(EnrolRequest(name="honest", inventory=machine.inventory())),
+        "/api/v1/agent/enroll",
+        data=msgspec.json.encode(EnrollRequest(name="honest", inventory=machine.inventory())),
         content_type="application/json",
         headers={"authorization": f"Bearer {token}"},
     )
-    assert (enrolled.status_code, enrolled.json()["code"]) == (401, "enrolment_unknown")
+    assert (enrolled.status_code, enrolled.json()["code"]) == (401, "enrollment_unknown")
     named = red.post("/runs", {"spec": red.spec(placement={"pool": "red-gpus"})})
     assert named.json()["errors"][0]["code"] == "unknown_pool"
     # The history stays, and so does a pool of the same name that begins again with nothing.
@@ -632,9 +632,9 @@ def test_the_reason_to_wait_names_no_run_of_another_team(
     behind, own = mallory.run(), alice.run(name="small")
     tick()
     assert alice.see(big["id"])["status"] == "QUEUED"
-    why = mallory.see(behind["id"])["waiting_why"]
+    why = mallory.see(behind["id"])["pending_reason"]
     assert "merger-with-acme" not in why and "another team's run" in why
-    assert "'merger-with-acme'" in alice.see(own["id"])["waiting_why"]
+    assert "'merger-with-acme'" in alice.see(own["id"])["pending_reason"]
     assert "merger-with-acme" not in mallory.get("/pool").content.decode()
 
 
@@ -652,7 +652,7 @@ def test_what_is_done_to_a_pool_is_in_the_log_of_every_project_that_it_touches(
     machine = node("honest", pool="red-gpus")
     bob.post(f"/pool/nodes/{machine.node_id}/drain")
     bob.call("PUT", f"/pools/red-gpus/teams/{red.project.team_id}/quota", {"limit_slots": 2})
-    bob.post("/pools/red-gpus/enrolment-tokens")
+    bob.post("/pools/red-gpus/join-tokens")
     bob.post(f"/pool/nodes/{machine.node_id}/revoke")
     User.objects.filter(pk=mallory.user.pk).update(is_staff=True)
     assert mallory.call("DELETE", "/pools/red-gpus").status_code == 204
@@ -661,8 +661,8 @@ def test_what_is_done_to_a_pool_is_in_the_log_of_every_project_that_it_touches(
         found = AuditEntry.objects.filter(project=who.project.pk, data__pool="red-gpus").order_by("pk")
         return list(found.values_list("action", flat=True))
 
-    everywhere = ["pool.enrolment_token", "node.enrol", "node.intent"]
-    then = ["pool.enrolment_token", "node.revoke", "pool.delete"]
+    everywhere = ["pool.join_token", "node.enroll", "node.intent"]
+    then = ["pool.join_token", "node.revoke", "pool.delete"]
     assert seen(red) == ["pool.bind_team", "pool.appoint_admin", *everywhere, "pool.quota", *then]
     assert seen(sister) == ["pool.appoint_admin", *everywhere, "pool.quota", *then]
     assert seen(bob) == ["pool.bind_team", *everywhere, "pool.quota", *then], "what they did too"

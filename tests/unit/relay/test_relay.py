@@ -350,7 +350,7 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
 async def test_a_revoked_node_loses_its_socket_at_once_and_gets_no_other(site: Site) -> None:
     """Long before it is asked again by the clock."""
     headers = {"Authorization": f"Bearer {site.world.credential}"}
-    url = f"ws{site.url.removeprefix('http')}/ws/v1/relay"
+    url = f"ws{site.url.removeprefix('http')}/ws/v1/tunnel"
     socket = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     await site.until_connected(site.world.node.pk)
     await database_sync_to_async(revoke)(site.world.node, now=clock.now())

@@ -37,7 +37,7 @@ async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str,
     finally:
         await peer.close()
         await service.door.close()
-    return build_report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_share=0.01)
+    return build_report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_rate=0.01)
 
 
 def sampled(*completions: str, row: int = 0) -> list[Sample]:
@@ -120,7 +120,7 @@ def test_a_slow_reward_is_amber() -> None:
         ScoredSample(sample=sample, first=outcome, second=outcome)
         for sample, outcome in zip(sampled("a", "b"), (slow, quick), strict=True)
     ]
-    document = build_report(scored, rows=1, success_score=1.0, timeout_seconds=5.0, max_error_share=0.01)
+    document = build_report(scored, rows=1, success_score=1.0, timeout_seconds=5.0, max_error_rate=0.01)
     assert codes(document) == {("amber", "slow")}
 
 

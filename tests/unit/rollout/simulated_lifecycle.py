@@ -9,7 +9,7 @@ from itertools import count
 
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.snapshot import Snapshot
-from oolong.contracts.live_changes import LiveSettings
+from oolong.contracts.runtime_overrides import RuntimeOverrides
 from tests.unit.rollout.simulation import (
     World,
     assert_ledger_is_true,
@@ -81,7 +81,7 @@ def play(
         told.stalenesses += world.stalenesses
         told.standstills += controller.state.counters.forced_drops
         told.dropped = dict(controller.state.ledger.counts().dropped)
-        told.over_bound = controller.state.consumed.over_bound
+        told.exceeded = controller.state.consumed.exceeded
         live = attempt.live
         version = controller.state.versions.number
         if version >= STEPS:
@@ -102,7 +102,7 @@ class _Attempt:
         self,
         rng: random.Random,
         controller: Controller,
-        live: LiveSettings,
+        live: RuntimeOverrides,
         told: LifecycleObserver,
         *,
         every: int,

@@ -46,7 +46,7 @@ def rules(
     total_train_steps: int = 10_000,
     group_size: int = 1,
     seed: int = 1,
-    group_wall_seconds: float | None = None,
+    group_timeout_seconds: float | None = None,
     filter: FilterConfig | None = None,
 ) -> ControllerConfig:
     return ControllerConfig(
@@ -59,7 +59,7 @@ def rules(
         straggler_policy=policy or ("wait" if max_staleness <= 1 else "keep"),  # type: ignore[arg-type]
         group_size=group_size,
         seed=seed,
-        group_wall_seconds=group_wall_seconds,
+        group_timeout_seconds=group_timeout_seconds,
         filter=filter or FilterConfig(),
     )
 
@@ -191,7 +191,7 @@ class World:
                 if group.versions
             ]
             self.controller.workers.release(
-                GiveBackRequest(worker_id=old.worker_id, claim_id=claim_id, members=members), now=self.now
+                ReleaseRequest(worker_id=old.worker_id, claim_id=claim_id, members=members), now=self.now
             )
         old.groups.clear()
         self.controller.workers.deregister(old.worker_id)

@@ -122,7 +122,7 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
         pieces = [Piece(world.trainer.pk, FILE, 0, before), Piece(world.rollout.pk, FILE, 0, before)]
         assert post(client, world, body_of(*pieces)).status_code == 200
         answer = post(client, world, body_of(Piece(world.trainer.pk, FILE, len(before), b"", skipped)))
-        [reply] = msgspec.json.decode(answer.content, type=agent.ShipmentReply).pieces
+        [reply] = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
         assert (reply.status, reply.offset) == (200, end)
     [reply] = ship([world], Piece(world.trainer.pk, FILE, end, after))
     assert (reply.status, reply.offset) == (200, end + len(after))
@@ -145,7 +145,7 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
     ],
 )
 def test_only_a_line_of_an_outbox_is_skipped(piece: agent.Piece) -> None:
-    body = msgspec.json.encode(agent.ShipmentHead(pieces=[piece])) + b"\n" + b"x" * piece.bytes
+    body = msgspec.json.encode(agent.TelemetryBatchHead(pieces=[piece])) + b"\n" + b"x" * piece.bytes
     with pytest.raises(Problem, match=r"skipped stands|no number is negative"):
         shipments.read_shipment(body)
 

@@ -20,7 +20,7 @@ def a3po(inputs: LossInputs, settings: AlgorithmSection) -> LossOutputs:
     with torch.no_grad():
         fraction = inputs.version_lag / (inputs.version_lag + 1.0)
         proximal = inputs.behavior_logprobs + fraction * (inputs.logprobs - inputs.behavior_logprobs)
-        weights = apply_bounds(proximal - inputs.behavior_logprobs, settings.behaviour_weight)
+        weights = apply_bounds(proximal - inputs.behavior_logprobs, settings.importance_weight)
     approximated = replace(inputs, proximal_logprobs=proximal, importance_weights=weights.bounded)
     outputs = clipped_surrogate((inputs.logprobs - proximal).exp(), approximated, settings)
     return replace(outputs, weight_out_of_bounds=weights.out_of_bounds)

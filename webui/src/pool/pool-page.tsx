@@ -140,7 +140,7 @@ function DeletePool({ pool }: { pool: Pool }) {
     <>
       <Button variant="default" onClick={open} leftSection={<IconTrash size={14} />}>Delete the pool</Button>
       <Modal opened={asked} onClose={close} title={`Delete pool ${pool.name}?`}>
-        <Text size="sm" mb={16}>Its teams lose it, and its admins, quotas and enrolment tokens are deleted. Runs that have ended stay. It is refused while the pool has nodes, or while runs or sweeps that have not ended name it.</Text>
+        <Text size="sm" mb={16}>Its teams lose it, and its admins, quotas and join tokens are deleted. Runs that have ended stay. It is refused while the pool has nodes, or while runs or sweeps that have not ended name it.</Text>
         <ProblemNotice error={act.error} />
         <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Delete</Button></Group>
       </Modal>
@@ -159,7 +159,7 @@ function RevokeNode({ node, close }: { node: Node; close: () => void }) {
     <>
       <Text size="sm" mb={10}>From now on every request of {node.name} is refused. Its agent stops the jobs and ends, and the node leaves the pool for good.</Text>
       <Text size="sm" mb={10}>Its runs go back to the queue and on elsewhere, each from its last stored checkpoint: steps since then are done again. Drain the node first to lose none.</Text>
-      <Text size="sm" mb={16}>The machine can join again as a new node, with a new enrolment token.</Text>
+      <Text size="sm" mb={16}>The machine ca join again as a new node, with a new join token.</Text>
       <ProblemNotice error={act.error} />
       <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Revoke</Button></Group>
     </>

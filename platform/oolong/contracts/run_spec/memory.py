@@ -49,7 +49,7 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
     moments = 0 if spec.trainer.offload_optimizer else 8
     # Sharded: float32 masters, gradients and two moments. Whole on every rank: the gradients that FSDP2 adds up in
     # float32 until the last microbatch of a minibatch (trainers.distributed.fsdp.sync_gradients).
-    trained = parameters * (4 + 4 + moments) // spec.trainer.ranks + parameters * 4
+    trained = parameters * (4 + 4 + moments) // spec.trainer.num_ranks + parameters * 4
     state = trained
     if spec.algorithm.critic is not None:
         state += trained

@@ -13,7 +13,7 @@ from control_plane.catalog.models import FunctionVersion
 from control_plane.fleet import pools
 from oolong.contracts import user_code
 from oolong.contracts.agent import JobIsolation
-from oolong.contracts.user_source import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
+from oolong.contracts.user_code import ENTRY_POINTS, MAX_SOURCE_BYTES, SourceKind
 from tests.support.pages import block
 
 REWARD = "def score(prompt, completion, answer, *, weight=1.0):\n    return weight * (answer in completion)\n"

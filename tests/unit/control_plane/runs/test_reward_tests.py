@@ -119,9 +119,9 @@ def test_a_test_that_left_no_report_has_failed_and_has_no_verdict(alice: Any, no
         ({"model": "none"}, "/model", "unknown_model"),
         ({"reward": {"name": "nice"}}, "/reward/name", "unknown_reward"),
         ({"reward": {"function": "none@1"}}, "/reward/function", "unknown_function"),
-        ({"bench": {"rows": 0}}, "/bench/rows", "greater_than_equal"),
-        ({"bench": {"cheats": []}}, "/bench/samples", "nothing_scored"),
-        ({"bench": {"stored": "0" * 64}}, "/bench/stored", "invalid"),
+        ({"reward_test": {"rows": 0}}, "/reward_test/rows", "greater_than_equal"),
+        ({"reward_test": {"probes": []}}, "/reward_test/samples", "nothing_scored"),
+        ({"reward_test": {"stored": "0" * 64}}, "/reward_test/stored", "invalid"),
         ({"stored": [{"completion": "x"}]}, "/stored/0", "any_of"),
         ({"stored": [{"row": 0, "completion": "x"}], "split": "exam"}, "/split", "unknown_split"),
     ],
@@ -342,7 +342,7 @@ def test_the_command_tests_and_shows(oolong: Any, alice: Any) -> None:
         *common, "--stored", "s.jsonl", "--option", "extract=whole", "--max-new-tokens", "112", "--no-wait"
     )
     assert made.code == 0, made.err
-    assert Run.objects.get(kind="bench").spec["bench"]["max_new_tokens"] == 112
+    assert Run.objects.get(kind="reward_test").spec["reward_test"]["max_new_tokens"] == 112
     say(alice.get(f"/reward-tests/{made.out.strip()}").json(), "red")
     assert "exact_match on sums@1: red" in oolong("reward", "show", made.out.strip()).out
     assert "red" in oolong("reward", "tests").out

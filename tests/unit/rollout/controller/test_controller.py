@@ -13,7 +13,6 @@ from gpu_agents.rollout.controller.ledger import DropReason, Ledger, LedgerState
 from gpu_agents.rollout.controller.snapshot import InvalidSnapshot
 from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.versions import VersionConflict
-from oolong.contracts.live_changes import LiveSettings
 from oolong.contracts.rollout import (
     AckRequest,
     ClaimedGroup,
@@ -29,6 +28,7 @@ from oolong.contracts.rollout import (
     TakeRequest,
     Trajectory,
 )
+from oolong.contracts.runtime_overrides import RuntimeOverrides
 from tests.unit.rollout.simulation import (
     announcement,
     assert_ledger_is_true,
@@ -130,12 +130,12 @@ def test_a_renewed_claim_lives_on_and_a_foreign_one_is_lost(controller: Controll
 
 
 def test_group_wall_seconds_ends_a_claim_however_often_it_is_renewed() -> None:
-    controller = new_controller(rules(group_wall_seconds=20.0))
+    controller = new_controller(rules(group_timeout_seconds=20.0))
     controller.trainer.announce(announcement(0, "none"))
     [claimed] = claim(controller)
     controller.workers.renew(RenewRequest(worker_id=ALICE, claim_ids=[claimed.claim_id]), now=19.0)
     controller.timers.tick(now=21.0)
-    assert controller.state.ledger.counts().errors == {"group_wall_seconds": 1}
+    assert controller.state.ledger.counts().errors == {"group_timeout_seconds": 1}
     assert controller.state.admission().groups == 8
     assert_ledger_is_true(controller)
 
@@ -193,7 +193,7 @@ def test_a_group_given_back_keeps_its_tokens_and_is_claimed_first(controller: Co
             finish_reason="abort",
         ),
     )
-    request = GiveBackRequest(worker_id=ALICE, claim_id=first.claim_id, members=[part])
+    request = ReleaseRequest(worker_id=ALICE, claim_id=first.claim_id, members=[part])
     controller.workers.release(request, now=0.0)
     controller.workers.release(request, now=0.0)  # repeated: its reply was lost
     assert controller.state.tokens.counts().in_hand == 2
@@ -214,7 +214,7 @@ def partial(versions: list[int]) -> PartialTrajectory:
 
 def give_back(controller: Controller, claimed: ClaimedGroup, versions: list[int]) -> None:
     members = [partial(versions)] if versions else []
-    request = GiveBackRequest(worker_id=ALICE, claim_id=claimed.claim_id, members=members)
+    request = ReleaseRequest(worker_id=ALICE, claim_id=claimed.claim_id, members=members)
     controller.workers.release(request, now=0.0)
 
 
@@ -229,7 +229,7 @@ def test_groups_given_back_in_any_order_are_claimed_in_theirs(controller: Contro
 def test_a_group_given_back_waits_for_room_among_those_that_run(controller: Controller) -> None:
     first, _second = claim(controller, groups=2)
     give_back(controller, first, [])
-    controller.apply_overrides(LiveSettings(revision=1, max_concurrent_groups=1))
+    controller.apply_overrides(RuntimeOverrides(revision=1, max_concurrent_groups=1))
     reply = controller.workers.claim(ClaimRequest(worker_id=BOB, engine_version=0, max_groups=9), now=0.0)
     assert (reply.groups, reply.refusal) == ([], "concurrency")
 

@@ -65,7 +65,7 @@ def test_a_batch_that_nobody_takes_is_a_standstill_until_it_is_taken(controller:
     acknowledge(controller, 0)
     generate(controller, 2)
     assert standstills(progress, controller, now=10.0) == {}
-    assert standstills(progress, controller, now=70.0) == {"buffer/untaken_seconds": 60.0}
+    assert standstills(progress, controller, now=70.0) == {"buffer/batch_unclaimed_seconds": 60.0}
     controller.trainer.take(TakeRequest(version=0, groups=2), now=0.0)
     assert standstills(progress, controller, now=80.0) == {}
 

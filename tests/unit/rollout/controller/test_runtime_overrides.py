@@ -11,7 +11,6 @@ from gpu_agents.rollout.controller.batch_assembler import TrainedBatch
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.state import ControllerState
-from oolong.contracts.live_changes import LIVE_FILE, LiveFile, LiveSettings
 from oolong.contracts.rollout import (
     ClaimRequest,
     PartialTrajectory,
@@ -19,6 +18,7 @@ from oolong.contracts.rollout import (
     SubmitRequest,
     TakeRequest,
 )
+from oolong.contracts.runtime_overrides import LIVE_FILE, LiveFile, RuntimeOverrides
 from tests.unit.rollout.simulation import (
     announcement,
     assert_ledger_is_true,
@@ -66,7 +66,7 @@ def take(controller: Controller) -> list[object]:
 def test_a_higher_bound_opens_the_gate_at_once() -> None:
     controller = controller_at(max_staleness=0)
     assert controller.state.admission().groups == 4
-    (note,) = controller.apply_overrides(LiveSettings(revision=1, max_staleness=2))
+    (note,) = controller.apply_overrides(RuntimeOverrides(revision=1, max_staleness=2))
     assert controller.state.admission().groups == 12
     assert "max staleness is 2 from version 0" in note
 
@@ -77,7 +77,7 @@ def test_a_lower_bound_closes_the_gate_and_does_not_wait_for_ever_for_groups_of_
         ClaimRequest(worker_id=WORKER, engine_version=0, max_groups=12), now=0.0
     ).groups
     assert len(claimed) == 12
-    controller.apply_overrides(LiveSettings(revision=1, max_staleness=0))
+    controller.apply_overrides(RuntimeOverrides(revision=1, max_staleness=0))
     assert (controller.state.admission().groups, controller.state.admission().refusal) == (0, "staleness")
     for one in claimed:
         group = finished_group(one, [0, 0, 0])
@@ -109,7 +109,7 @@ def test_an_attempt_that_resumes_under_a_lowered_bound_still_trains_what_was_adm
         )
     resumed = new_controller(rules(max_staleness=2, policy="wait"), restored=controller.trainer.snapshot(4))
     (note,) = resumed.apply_overrides(
-        LiveSettings(revision=1, max_staleness=0)
+        RuntimeOverrides(revision=1, max_staleness=0)
     )  # as the server does before it opens
     assert "from version 4 on" in note
     resumed.trainer.announce(announcement(4, "none"))
@@ -123,7 +123,7 @@ def test_an_attempt_that_resumes_under_a_lowered_bound_still_trains_what_was_adm
 def test_a_bound_that_was_raised_and_lowered_again_before_a_new_attempt_stops_no_run(policy: str) -> None:
     """The spec says 1. The buffer was filled under 6, the run is back at 1, and a new attempt knows only that."""
     controller = controller_at(2, max_staleness=1, policy=policy)
-    controller.apply_overrides(LiveSettings(revision=1, max_staleness=6))
+    controller.apply_overrides(RuntimeOverrides(revision=1, max_staleness=6))
     for one in controller.workers.claim(
         ClaimRequest(worker_id=WORKER, engine_version=2, max_groups=24), now=0.0
     ).groups:
@@ -131,24 +131,24 @@ def test_a_bound_that_was_raised_and_lowered_again_before_a_new_attempt_stops_no
         controller.workers.submit(
             SubmitRequest(worker_id=WORKER, claim_id=one.claim_id, group=group), now=0.0
         )
-    controller.apply_overrides(LiveSettings(revision=2, max_staleness=1))
+    controller.apply_overrides(RuntimeOverrides(revision=2, max_staleness=1))
     image = through_bytes(controller.trainer.snapshot(2))
     resumed = new_controller(rules(max_staleness=1, policy=policy), restored=image)
-    resumed.apply_overrides(LiveSettings(revision=2, max_staleness=1))
+    resumed.apply_overrides(RuntimeOverrides(revision=2, max_staleness=1))
     resumed.trainer.announce(announcement(2, "none"))
     assert (len(resumed.state.groups.buffered), resumed.state.admission().groups) == (24, 0)
     for version in range(3, 9):
         assert take(resumed), f"the batch of version {version} is held back for ever"
         resumed.trainer.announce(announcement(version))
     assert resumed.state.ledger.counts().dropped == {}
-    assert resumed.state.consumed.over_bound == 0
+    assert resumed.state.consumed.exceeded == 0
     assert resumed.state.admission().groups == 8
 
 
 def test_when_nothing_can_happen_any_more_the_groups_that_are_too_old_go_and_the_run_says_so() -> None:
     """Bounds that do not fit the buffer come about by no known way, so this test forges them."""
     controller = controller_at(2, max_staleness=1)
-    controller.apply_overrides(LiveSettings(revision=1, max_staleness=6))
+    controller.apply_overrides(RuntimeOverrides(revision=1, max_staleness=6))
     for one in controller.workers.claim(
         ClaimRequest(worker_id=WORKER, engine_version=2, max_groups=24), now=0.0
     ).groups:
@@ -156,7 +156,7 @@ def test_when_nothing_can_happen_any_more_the_groups_that_are_too_old_go_and_the
         controller.workers.submit(
             SubmitRequest(worker_id=WORKER, claim_id=one.claim_id, group=group), now=0.0
         )
-    controller.apply_overrides(LiveSettings(revision=2, max_staleness=1))
+    controller.apply_overrides(RuntimeOverrides(revision=2, max_staleness=1))
     controller.state.take_notes()
     for held in controller.state.groups.buffered.values():
         held.max_staleness = 1
@@ -173,7 +173,7 @@ def test_when_nothing_can_happen_any_more_the_groups_that_are_too_old_go_and_the
         and controller.trainer.announce(announcement(4))
         and controller.state.admission().groups == 8
     )
-    assert controller.state.consumed.over_bound == 0
+    assert controller.state.consumed.exceeded == 0
 
 
 def test_a_straggler_is_waited_for_while_it_is_generated_or_can_be_claimed() -> None:
@@ -201,7 +201,7 @@ def test_a_straggler_is_waited_for_while_it_is_generated_or_can_be_claimed() -> 
     begun = finished_group(straggler, [0]).trajectories[0]
     member = PartialTrajectory(index=0, finished=False, trajectory=begun)
     controller.workers.release(
-        GiveBackRequest(worker_id=WORKER, claim_id=straggler.claim_id, members=[member]), now=0.0
+        ReleaseRequest(worker_id=WORKER, claim_id=straggler.claim_id, members=[member]), now=0.0
     )
     assert not take(controller) and not controller.state.no_group_can_finish
     assert controller.state.ledger.counts().dropped == {} and controller.state.counters.forced_drops == 0
@@ -215,9 +215,9 @@ def test_a_straggler_is_waited_for_while_it_is_generated_or_can_be_claimed() -> 
 
 def test_concurrency_changes_and_a_change_to_the_same_says_nothing() -> None:
     controller = controller_at(max_staleness=4)
-    (note,) = controller.apply_overrides(LiveSettings(revision=1, max_concurrent_groups=3))
+    (note,) = controller.apply_overrides(RuntimeOverrides(revision=1, max_concurrent_groups=3))
     assert controller.state.admission().groups == 3 and "at most 3 groups" in note
-    assert controller.apply_overrides(LiveSettings(revision=2, max_concurrent_groups=3)) == []
+    assert controller.apply_overrides(RuntimeOverrides(revision=2, max_concurrent_groups=3)) == []
 
 
 def test_a_wish_for_an_evaluation_without_a_plan_says_why_not() -> None:

@@ -74,7 +74,7 @@ async def test_a_malformed_call_is_refused_with_what_is_wrong(run: Harness) -> N
 
 async def test_a_call_out_of_order_is_fenced(run: Harness, peer: Peer, tmp_path: Path) -> None:
     await announce(run, tmp_path)
-    with pytest.raises(CallRefused, match="fenced: got version 3, expected 0"):
+    with pytest.raises(CallRefused, match="stale_epoch: got version 3, expected 0"):
         await peer.call("take", TakeRequest(version=3, groups=4), TakeReply)
     with pytest.raises(CallRefused, match="stale_epoch"):
         await peer.call("snapshot", SnapshotRequest(version=3), SnapshotReply)

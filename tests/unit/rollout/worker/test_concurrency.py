@@ -16,7 +16,7 @@ from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
 
 BOUNDS = WindowLimits(group_size=4, most=64, kv_tokens=32_000, longest_tokens=1_000)
-CALM = LoadSample(running_requests=32, waiting_requests=0, kv_share=0.3, retractions=0, held=32)
+CALM = LoadSample(running_requests=32, waiting_requests=0, kv_cache_frac=0.3, retractions=0, held=32)
 
 
 def test_it_begins_with_what_fits_at_full_length() -> None:
@@ -57,7 +57,11 @@ def test_it_settles_near_the_engines_capacity(capacity: int) -> None:
         running = min(window.size, capacity)
         waiting = window.size - running
         pressure = LoadSample(
-            running_requests=running, waiting_requests=waiting, kv_share=0.5, retractions=0, held=window.size
+            running_requests=running,
+            waiting_requests=waiting,
+            kv_cache_frac=0.5,
+            retractions=0,
+            held=window.size,
         )
         window = aimd_update(window, pressure, BOUNDS)
         sizes.append(window.size)

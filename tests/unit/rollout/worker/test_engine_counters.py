@@ -32,8 +32,8 @@ def test_idle_is_the_time_without_a_running_request_and_boot_is_not_counted() ->
     meters.loaded(load_seconds=0.5, paused_seconds=1.0)
     clock.now = 30.0
     assert CounterSnapshot.of(meters).rates_since(begin) == {
-        "idle/rollout_share": 0.4,
-        "sync/engine_paused_share": 0.1,
+        "idle/rollout_frac": 0.4,
+        "weight_sync/engine_paused_frac": 0.1,
         "perf/generated_tokens_per_second": 5.0,
     }
 

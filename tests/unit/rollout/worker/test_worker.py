@@ -504,7 +504,7 @@ async def test_what_the_controller_leaves_in_its_outbox(
     for line in lines:
         if isinstance(line, Histogram):
             told[line.name] += sum(line.counts.values())
-    assert told["staleness/consumed_trajectories"] == told["length/response_tokens"] == 24
+    assert told["staleness/consumed_trajectories"] == told["response_length/tokens"] == 24
     assert told["staleness/consumed_tokens"] == run.controller.state.tokens.counts().trained
     sample = next(line for line in lines if type(line).__name__ == "TrajectoryLine")
     assert "".join(sample.version_texts) == sample.completion

@@ -15,7 +15,7 @@ from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from oolong.contracts.rollout import PublishedWeights, Trajectory
 from oolong.contracts.run_spec import WorkflowSection
-from oolong.contracts.user_source import SourceKind
+from oolong.contracts.user_code import SourceKind
 from tests.support.pages import block
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.fake_engine import FakeEngine

@@ -37,7 +37,7 @@ CALL = '<tool_call>{"name": "python", "arguments": {"code": "print(6*7)"}}</tool
         ("```python\nprint(1)\n```", "tool_call", []),
         ("So:\n```python\nif 1:\n    print(2)\n```\n", "fenced", [ToolCall(code="if 1:\n    print(2)\n")]),
         ("```python\nprint(1)", "fenced", []),
-        (CALL, "fenced", []),
+        (CALL, "stale_epoch", []),
     ],
 )  # fmt: skip
 def test_the_programs_of_a_turn(text: str, form: Any, expected: list[ToolCall]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from oolong.contracts.run_spec import BehaviourWeightSection
+from oolong.contracts.run_spec import ImportanceWeightSection
 from trainers.algorithms.importance_weights import compute_importance_weights
 
 SEQUENCE = torch.tensor([0, 0, 1, 1, 1])
@@ -17,24 +17,24 @@ LOG_WEIGHT = torch.log(torch.tensor([3.0, 0.5, 2.0, 4.0, 1.0], dtype=torch.float
 
 
 def weights(**section: object) -> list[float]:
-    chosen = BehaviourWeightSection.model_validate(section)
+    chosen = ImportanceWeightSection.model_validate(section)
     return compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, chosen, list).bounded.tolist()
 
 
 def test_weight_over_the_bound_is_masked_truncated_or_kept() -> None:
-    assert weights(mode="mask", limit=2.5) == pytest.approx([0, 0.5, 2, 0, 1])
-    assert weights(mode="cap", limit=2.5) == pytest.approx([2.5, 0.5, 2, 2.5, 1])
-    assert weights(mode="none", limit=2.5) == pytest.approx([3, 0.5, 2, 4, 1])
+    assert weights(mode="mask", threshold=2.5) == pytest.approx([0, 0.5, 2, 0, 1])
+    assert weights(mode="truncate", threshold=2.5) == pytest.approx([2.5, 0.5, 2, 2.5, 1])
+    assert weights(mode="none", threshold=2.5) == pytest.approx([3, 0.5, 2, 4, 1])
 
 
 def test_only_weights_over_the_bound_are_marked_out_of_bounds() -> None:
     at_the_limit = torch.zeros(5, dtype=torch.float64)  # w = 1
-    for mode, limited in (("mask", False), ("cap", False), ("none", False)):
-        section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.0})
+    for mode, limited in (("mask", False), ("truncate", False), ("none", False)):
+        section = ImportanceWeightSection.model_validate({"mode": mode, "threshold": 1.0})
         found = compute_importance_weights(at_the_limit, SEQUENCE, 2, section, list)
         assert found.bounded.tolist() == [1.0] * 5 and bool(found.out_of_bounds.any()) is limited
-    for mode, limited in (("mask", True), ("cap", True), ("none", False)):
-        section = BehaviourWeightSection.model_validate({"mode": mode, "limit": 1.5})
+    for mode, limited in (("mask", True), ("truncate", True), ("none", False)):
+        section = ImportanceWeightSection.model_validate({"mode": mode, "threshold": 1.5})
         found = compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
         assert found.out_of_bounds.tolist() == [limited, False, limited, limited, False]
         assert found.raw.tolist() == pytest.approx([3, 0.5, 2, 4, 1])
@@ -42,26 +42,28 @@ def test_only_weights_over_the_bound_are_marked_out_of_bounds() -> None:
 
 def test_two_sided_mask_masks_weights_below_the_lower_bound() -> None:
     """w = 3, 1/2, 2, 4, 1."""
-    assert weights(mode="mask", limit=3.5, lower_limit=0.75) == pytest.approx([3, 0, 2, 0, 1])
-    assert weights(mode="mask", limit=3.5, lower_limit=0.25) == pytest.approx([3, 0.5, 2, 0, 1])
-    section = BehaviourWeightSection(limit=3.5, lower_limit=0.75)
+    assert weights(mode="mask", threshold=3.5, lower_threshold=0.75) == pytest.approx([3, 0, 2, 0, 1])
+    assert weights(mode="mask", threshold=3.5, lower_threshold=0.25) == pytest.approx([3, 0.5, 2, 0, 1])
+    section = ImportanceWeightSection(threshold=3.5, lower_threshold=0.75)
     found = compute_importance_weights(LOG_WEIGHT, SEQUENCE, 2, section, list)
     assert found.out_of_bounds.tolist() == [False, True, False, True, False]
-    of_sequences = {"mode": "mask", "level": "sequence_mean", "limit": 3.5, "lower_limit": 0.99}
+    of_sequences = {"mode": "mask", "level": "sequence_mean", "threshold": 3.5, "lower_threshold": 0.99}
     assert weights(**of_sequences) == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
 
 
 def test_sequence_weight_is_the_product_or_geometric_mean_of_token_weights() -> None:
     assert weights(mode="none", level="sequence") == pytest.approx([1.5, 1.5, 8, 8, 8])
     assert weights(mode="none", level="sequence_mean") == pytest.approx([1.5**0.5] * 2 + [2.0] * 3)
-    assert weights(mode="mask", level="sequence", limit=5.0) == pytest.approx([1.5, 1.5, 0, 0, 0])
-    assert weights(mode="cap", level="sequence_mean", limit=1.5) == pytest.approx([1.5**0.5] * 2 + [1.5] * 3)
+    assert weights(mode="mask", level="sequence", threshold=5.0) == pytest.approx([1.5, 1.5, 0, 0, 0])
+    assert weights(mode="truncate", level="sequence_mean", threshold=1.5) == pytest.approx(
+        [1.5**0.5] * 2 + [1.5] * 3
+    )
 
 
 def test_second_moment_masks_as_few_tokens_as_possible() -> None:
     rng = torch.Generator().manual_seed(3)
     log_weight = 0.6 * torch.randn(500, generator=rng, dtype=torch.float64)
-    section = BehaviourWeightSection(mode="second_moment", limit=0.04)
+    section = ImportanceWeightSection(mode="second_moment", threshold=0.04)
     found = compute_importance_weights(log_weight, torch.zeros(500, dtype=torch.long), 1, section, list)
     kept = log_weight[~found.out_of_bounds].square()
     assert 0.2 < found.out_of_bounds.double().mean() < 0.9 and float(kept.mean()) <= 0.04
@@ -80,4 +82,4 @@ def test_second_moment_masks_as_few_tokens_as_possible() -> None:
 
 
 def test_batch_within_the_second_moment_bound_masks_nothing() -> None:
-    assert weights(mode="second_moment", limit=100.0) == pytest.approx([3, 0.5, 2, 4, 1])
+    assert weights(mode="second_moment", threshold=100.0) == pytest.approx([3, 0.5, 2, 4, 1])

@@ -47,7 +47,7 @@ def run(
     sequence = torch.zeros(len(proximal), dtype=torch.long) if sequence is None else sequence
     sequences = int(sequence.max()) + 1
     weights = compute_importance_weights(
-        proximal - behavior, sequence, sequences, section.behaviour_weight, list
+        proximal - behavior, sequence, sequences, section.importance_weight, list
     )
     given = LossInputs(
         logprobs=current, proximal_logprobs=proximal, behavior_logprobs=behavior, advantages=advantage,
@@ -87,13 +87,13 @@ def test_gradient_at_the_proximal_policy_is_minus_w_a() -> None:
     assert torch.equal(gradient(result.loss, current), -(proximal - behavior).exp() * advantage)
 
 
-@pytest.mark.parametrize("limit", [1.0, 2.0, 5.0])
-def test_masked_tokens_have_zero_loss_and_others_are_unchanged(limit: float) -> None:
+@pytest.mark.parametrize("threshold", [1.0, 2.0, 5.0])
+def test_masked_tokens_have_zero_loss_and_others_are_unchanged(threshold: float) -> None:
     current, proximal, behavior, advantage = tokens(4)
     free = run("decoupled_ppo", current, proximal, behavior, advantage)
-    weight = {"mode": "mask", "limit": limit}
-    masked = run("decoupled_ppo", current, proximal, behavior, advantage, behaviour_weight=weight)
-    over = (proximal - behavior).exp() > limit
+    weight = {"mode": "mask", "threshold": threshold}
+    masked = run("decoupled_ppo", current, proximal, behavior, advantage, importance_weight=weight)
+    over = (proximal - behavior).exp() > threshold
     assert bool(over.any())
     assert bool((masked.loss[over] == 0).all()) and torch.equal(masked.loss[~over], free.loss[~over])
     assert bool((gradient(masked.loss, current)[over] == 0).all())
@@ -102,7 +102,7 @@ def test_masked_tokens_have_zero_loss_and_others_are_unchanged(limit: float) -> 
 
 def test_masked_token_is_not_counted_as_clipped() -> None:
     current, proximal, behavior, advantage = tokens(4)
-    mask = {"mode": "mask", "limit": 2.0}
+    mask = {"mode": "mask", "threshold": 2.0}
     over = (proximal - behavior).exp() > 2.0
     given = (current, proximal, behavior, advantage)
     free = run("decoupled_ppo", *given, dual_clip=1.3)
@@ -115,8 +115,8 @@ def test_masked_token_is_not_counted_as_clipped() -> None:
 def test_truncated_weights_equal_the_bound() -> None:
     current, proximal, behavior, advantage = tokens(5)
     free = run("decoupled_ppo", current, proximal, behavior, advantage)
-    cap = {"mode": "cap", "limit": 2.0}
-    capped = run("decoupled_ppo", current, proximal, behavior, advantage, behaviour_weight=cap)
+    truncate = {"mode": "truncate", "threshold": 2.0}
+    capped = run("decoupled_ppo", current, proximal, behavior, advantage, importance_weight=truncate)
     weight = (proximal - behavior).exp()
     torch.testing.assert_close(capped.loss[weight > 2], (free.loss * 2.0 / weight)[weight > 2])
     assert torch.equal(capped.loss[weight <= 2], free.loss[weight <= 2])
@@ -161,9 +161,9 @@ def test_expected_decoupled_gradient_is_the_policy_gradient_and_the_naive_one_is
 def test_infinite_weight_is_masked_without_nan() -> None:
     current = torch.tensor([-1.0, -1.0], dtype=torch.float32, requires_grad=True)
     proximal, behavior = torch.tensor([-1.0, -1.0]), torch.tensor([-1000.0, -1.0])
-    mask = {"mode": "mask", "limit": 5.0}
+    mask = {"mode": "mask", "threshold": 5.0}
     result = run(
-        "decoupled_ppo", current, proximal, behavior, torch.tensor([1.0, 1.0]), behaviour_weight=mask
+        "decoupled_ppo", current, proximal, behavior, torch.tensor([1.0, 1.0]), importance_weight=mask
     )
     assert result.loss.tolist() == [0.0, -1.0] and gradient(result.loss, current).tolist() == [0.0, -1.0]
 

@@ -100,7 +100,7 @@ def worked(spec: RunSpec) -> float:
     else:
         [credit] = estimate_outcome_advantages([tensors], rewards, spec.algorithm)
     scale = token_weights(
-        sequence_lengths(tensors), mode=spec.algorithm.loss_normalisation, loss_tokens=8, loss_sequences=4,
+        sequence_lengths(tensors), mode=spec.algorithm.loss_aggregation, loss_tokens=8, loss_sequences=4,
         constant_tokens=spec.algorithm.loss_constant_tokens or spec.rollout.max_new_tokens,
     )  # fmt: skip
     tokens = LossInputs(

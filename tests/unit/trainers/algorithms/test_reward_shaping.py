@@ -20,7 +20,7 @@ def test_overlong_penalty_is_linear_over_the_margin() -> None:
 
 def trajectory(length: int, finish: str) -> Trajectory:
     return Trajectory(
-        token_ids=[7] * length, loss_mask=[1] * length, behaviour_logprobs=[-1.0] * length,
+        token_ids=[7] * length, loss_mask=[1] * length, behavior_logprobs=[-1.0] * length,
         policy_versions=[0] * length, finish_reason=finish, reward=1.0,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -37,7 +37,7 @@ def test_truncated_completion_is_masked_and_keeps_its_reward() -> None:
     assert [sum(one.loss_mask) for one in found.trajectories] == [5, 9, 0]
     assert [one.reward for one in found.trajectories] == [1.0, 1.0, 1.0]
     assert shaping_metrics([GROUP], algorithm, max_new_tokens=10) == {
-        "length/masked_share": pytest.approx(1 / 3)
+        "response_length/masked_frac": pytest.approx(1 / 3)
     }
 
 
@@ -47,7 +47,7 @@ def test_overlong_penalty_lowers_rewards_without_modifying_the_batch() -> None:
     assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
     assert [one.reward for one in GROUP.trajectories] == [1.0, 1.0, 1.0]
     metrics = shaping_metrics([GROUP], algorithm, max_new_tokens=10)
-    assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
+    assert metrics["response_length/overlong_frac"] == pytest.approx(2 / 3)
     assert metrics["reward/overlong_penalty_mean"] == pytest.approx(-0.5)
 
 
@@ -67,7 +67,7 @@ def with_turns(*tokens: int, rollout: int | None = None) -> Trajectory:
     ]
     mask = [int(turn.sampled) for turn in turns[:-1] for _ in range(turn.tokens)]
     return Trajectory(
-        token_ids=[7] * len(mask), loss_mask=mask, behaviour_logprobs=[0.0] * len(mask),
+        token_ids=[7] * len(mask), loss_mask=mask, behavior_logprobs=[0.0] * len(mask),
         policy_versions=[0] * len(mask), finish_reason="stop", turns=turns[:-1], reward=1.0, rollout=rollout,
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_overlong_penalty_applies_per_turn_not_to_the_sum() -> None:
     [found] = apply_reward_shaping([group], algorithm, max_new_tokens=10)
     assert [one.reward for one in found.trajectories] == [1.0, 0.5, 0.0]
     metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
-    assert metrics["length/overlong_share"] == pytest.approx(2 / 3)
+    assert metrics["response_length/overlong_frac"] == pytest.approx(2 / 3)
 
 
 def test_rollout_shares_the_penalty_of_its_longest_turn() -> None:
@@ -90,7 +90,9 @@ def test_rollout_shares_the_penalty_of_its_longest_turn() -> None:
     [found] = apply_reward_shaping([group], algorithm, max_new_tokens=10)
     assert [one.reward for one in found.trajectories] == [0.5, 0.5, 1.0]
     metrics = shaping_metrics([group], algorithm, max_new_tokens=10)
-    assert metrics["length/overlong_share"] == 0.5 and metrics["reward/overlong_penalty_mean"] == -0.25
+    assert (
+        metrics["response_length/overlong_frac"] == 0.5 and metrics["reward/overlong_penalty_mean"] == -0.25
+    )
 
 
 def test_groups_are_unchanged_without_reward_shaping() -> None:

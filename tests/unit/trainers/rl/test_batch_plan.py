@@ -205,7 +205,7 @@ def test_lists_of_different_lengths_are_rejected_by_name() -> None:
         token_ids=[1, 2], loss_mask=[1, 1], behavior_logprobs=[-0.1], policy_versions=[0, 0], finish_reason="stop",
         reward=0.0,
     )  # fmt: skip
-    with pytest.raises(InvalidBatch, match="behaviour_logprobs has 1 entries for 2"):
+    with pytest.raises(InvalidBatch, match="behavior_logprobs has 1 entries for 2"):
         plan_batch([group(0, broken)], version=3, num_ranks=1, minibatches=1, token_budget=64)
 
 

@@ -43,7 +43,7 @@ def batch(model: Path) -> list[Group]:
             behavior = own + 0.2 * torch.randn(len(tokens), generator=rng)
             trajectories.append(
                 Trajectory(
-                    token_ids=tokens, loss_mask=[1] * len(tokens), behaviour_logprobs=behavior.tolist(),
+                    token_ids=tokens, loss_mask=[1] * len(tokens), behavior_logprobs=behavior.tolist(),
                     policy_versions=[0] * len(tokens), finish_reason="stop",
                     reward=1.0 if number == 2 else float(member == number % 3),
                 )
@@ -79,7 +79,7 @@ def plain_step(policy: Policy, groups: list[Group]) -> list[float]:
         for number in (start, start + 1):
             for member, one in enumerate(groups[number].trajectories):
                 center = proximal[number][member]
-                weight = (center - torch.tensor(one.behaviour_logprobs)).exp()
+                weight = (center - torch.tensor(one.behavior_logprobs)).exp()
                 weight = torch.where(weight > 1.2, 0.0, weight)
                 ratio = (
                     plain_logprobs(policy, groups[number].prompt_token_ids, one.token_ids) - center
@@ -118,7 +118,7 @@ def test_step_metrics_include_zero_advantage_tokens(tiny_model: Path, context: D
     [plan] = plan_batch(groups, version=0, num_ranks=1, minibatches=2, token_budget=64)
     metrics = learner.train(plan, PhaseTimer()).metrics
     lengths = [len(one.token_ids) for group in groups for one in group.trajectories]
-    assert metrics["perf/trained_tokens"] == sum(lengths) == metrics["mismatch/lag0_tokens"]
+    assert metrics["perf/trained_tokens"] == sum(lengths) == metrics["mismatch/on_policy_tokens"]
     values = rollout_advantages(plan.rewards, mean="group", std="group", epsilon=1e-4)
     flat = [value for group in values for value in group]
     assert metrics["advantage/mean"] == pytest.approx(

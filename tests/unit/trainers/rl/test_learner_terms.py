@@ -116,9 +116,9 @@ def test_kl_entropy_bonus_and_seq_mean_match_the_formulas(
     assert second.metrics["policy/reference_kl"] > 1e-3
 
 
-@pytest.mark.parametrize("limit", [1e6, 1.1])
+@pytest.mark.parametrize("threshold", [1e6, 1.1])
 def test_corrected_kl_is_weighted_by_the_bounded_importance_weight(
-    limit: float, tiny_model: Path, context: DistributedContext
+    threshold: float, tiny_model: Path, context: DistributedContext
 ) -> None:
     """One minibatch a step, so u is 1 and the factor is w; at the second step the reference is elsewhere."""
     groups = batch(tiny_model)
@@ -165,7 +165,7 @@ def test_constant_aggregation_divides_by_sequences_times_length_limit_or_given_c
     tokens = sum(len(one.token_ids) for group in groups for one in group.trajectories)
     [mean] = step(learner(tiny_model, context, spec({})), groups).minibatch_losses
     for given, wanted in ((None, 50), (7, 7)):  # rollout.max_new_tokens is 50
-        constant = spec({"loss_normalisation": "constant", "loss_constant_tokens": given})
+        constant = spec({"loss_aggregation": "constant", "loss_constant_tokens": given})
         [loss] = step(learner(tiny_model, context, constant), groups).minibatch_losses
         assert loss * 12 * wanted == pytest.approx(mean * tokens, rel=1e-4)
 
@@ -182,10 +182,10 @@ def test_sequence_weights_are_separate_across_microbatches(
                 (own - torch.tensor(one.behavior_logprobs)).mean() > math.log(1.02)
             )
             tokens += len(one.token_ids)
-    capped = {"behaviour_weight": {"mode": "cap", "level": "sequence_mean", "limit": 1.02}}
+    capped = {"importance_weight": {"mode": "truncate", "level": "sequence_mean", "threshold": 1.02}}
     outcome = step(learner(tiny_model, context, spec(capped)), groups)
-    assert outcome.metrics["pack/microbatches"] > 2 and 0.1 < over / tokens < 0.9
-    assert outcome.metrics["weight/masked_share"] == pytest.approx(over / tokens)
+    assert outcome.metrics["packing/microbatches"] > 2 and 0.1 < over / tokens < 0.9
+    assert outcome.metrics["importance_ratio/masked_frac"] == pytest.approx(over / tokens)
 
 
 def test_kl_and_entropy_have_gradients_for_zero_advantage_groups(
@@ -300,7 +300,7 @@ def test_gradients_are_clipped_to_max_grad_norm(tiny_model: Path, context: Distr
 
 
 def test_policy_is_bit_identical_during_critic_warmup(tiny_model: Path, context: DistributedContext) -> None:
-    alone = {**PPO, "critic": {**PPO["critic"], "alone_steps": 1}}  # type: ignore[dict-item]
+    alone = {**PPO, "critic": {**PPO["critic"], "warmup_steps": 1}}  # type: ignore[dict-item]
     one = learner(tiny_model, context, spec(alone, weight_decay=0.1))
     weights = [gather_full_tensors(one.policy, dtype=torch.float32, keep=True)]
     for version in range(2):

@@ -77,10 +77,10 @@ def test_what_came_of_a_program_is_text_for_the_policy(reply: ExecuteReply, expe
 def test_the_template_tells_the_policy_of_the_tool_or_the_run_is_refused(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model")
     rows = [CanonicalRow(row=0, split="train", messages=[{"role": "user", "content": "q"}], answer="a")]
-    with pytest.raises(InvalidPrompts, match="take tool_format: fenced"):
+    with pytest.raises(InvalidPrompts, match="use tool_format: fenced"):
         PromptStore(rows, ChatTemplate(model), tools=[PYTHON_TOOL])
     (model / "chat_template.jinja").write_text(WITH_TOOLS)
-    told = PromptStore(rows, ChatTemplate(model), tools=[PYTHON_TOOL]).of_row(0).prompt
+    told = PromptStore(rows, ChatTemplate(model), tools=[PYTHON_TOOL]).get(0).prompt
     assert told.startswith('<|system|>[{"type": "function", "function": {"name": "python"')
 
 

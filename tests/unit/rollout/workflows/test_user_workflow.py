@@ -191,8 +191,8 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
     source = f"\nasync def run(episode):\n    await episode.sample()\n{body}\n"
     one = {"engine_max_running_requests": 2, "max_concurrent_groups": 1}
     async with new_run(source, rollout=one) as run:
-        fail = run.controller.fail
-        run.controller.fail = lambda request, now: (failed.append(request), fail(request, now=now))[1]  # type: ignore[method-assign]
+        fail = run.controller.workers.fail
+        run.controller.workers.fail = lambda request, now: (failed.append(request), fail(request, now=now))[1]  # type: ignore[method-assign]
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         if kind == "silent":
@@ -214,8 +214,11 @@ async def test_a_file_that_does_not_load_fails_with_its_line(
     async with new_run(
         "import nothing_of_this_name\n\nasync def run(episode):\n    return 1\n", rollout=FEW
     ) as run:
-        fail = run.controller.fail
-        run.controller.fail = lambda request, now: (failed.append(request.message), fail(request, now=now))[1]  # type: ignore[method-assign]
+        fail = run.controller.workers.fail
+        run.controller.workers.fail = lambda request, now: (
+            failed.append(request.message),
+            fail(request, now=now),
+        )[1]  # type: ignore[method-assign]
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: bool(failed))
@@ -271,7 +274,7 @@ async def test_a_workflow_that_always_fails_ends_the_run_with_its_last_words(
     new_run: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     async with new_run("async def run(episode):\n    return 1 / 0\n", rollout=FEW) as run:
-        hopeless = asyncio.create_task(run.server.wait_until_hopeless())
+        hopeless = asyncio.create_task(run.server.wait_until_unrecoverable())
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         reason, message = await asyncio.wait_for(hopeless, 60)

@@ -289,8 +289,8 @@ async def test_a_workflow_that_cannot_go_on_fails_its_group_by_kind_and_nothing_
         return 1.0
 
     async with new_harness(Workflow(run=broken)) as run:
-        fail = run.controller.fail
-        run.controller.fail = lambda request, now: (failed.append(request), fail(request, now=now))[1]  # type: ignore[method-assign]
+        fail = run.controller.workers.fail
+        run.controller.workers.fail = lambda request, now: (failed.append(request), fail(request, now=now))[1]  # type: ignore[method-assign]
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(failed) >= 5)

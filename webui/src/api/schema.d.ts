@@ -1901,7 +1901,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke a node
-         * @description Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored checkpoint. The machine joins again as a new node, with a new enrolment token.
+         * @description Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored checkpoint. The machine joins again as a new node, with a new join token.
          */
         post: operations["revoke_node"];
         delete?: never;
@@ -1988,7 +1988,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a pool
-         * @description Its teams, admins, quotas and enrolment tokens go with it. 409 `pool_in_use`, with the reason, while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.
+         * @description Its teams, admins, quotas and join tokens go with it. 409 `pool_in_use`, with the reason, while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.
          */
         delete: operations["delete_pool"];
         options?: never;
@@ -3947,6 +3947,19 @@ export interface components {
             kind: string;
         };
         /**
+         * ChunkReply
+         * @description What a piece alone would have been answered: each has a fate of its own.
+         */
+        AgentChunkReply: {
+            status: number;
+            /** @default 0 */
+            offset: number;
+            /** @default  */
+            code: string;
+            /** @default  */
+            detail: string;
+        };
+        /**
          * DesiredAttempt
          * @description One attempt's part on this node. Jobs of attempts that are no longer named are ended and forgotten.
          */
@@ -3983,11 +3996,11 @@ export interface components {
              *       "max_concurrent_groups": null,
              *       "learning_rate": null,
              *       "engines": null,
-             *       "checkpoint_wishes": 0,
-             *       "evaluation_wishes": 0
+             *       "checkpoint_requests": 0,
+             *       "evaluation_requests": 0
              *     }
              */
-            live: components["schemas"]["AgentLiveSettings"];
+            live: components["schemas"]["AgentRuntimeOverrides"];
             /** @default 0 */
             tokens_generated_before: number;
             /** @default false */
@@ -4020,7 +4033,7 @@ export interface components {
          * EndReason
          * @enum {unknown}
          */
-        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_refused" | "controller_died" | "dataset_unusable" | "forced_by_operator" | "model_unusable" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_share" | "reward_errors" | "reward_service_kept_dying" | "rollout_kept_dying" | "secret_gone" | "stopped_by_user" | "trainer_died" | "wall_time_over" | "warm_start_too_weak" | "workflow_errors";
+        AgentEndReason: "all_filtered" | "cancelled_by_user" | "cancelled_while_queued" | "completed" | "config_rejected" | "controller_crashed" | "dataset_invalid" | "forced_by_operator" | "model_invalid" | "no_valid_checkpoint" | "node_lost" | "node_revoked" | "nonfinite_loss" | "orphaned" | "paused_by_user" | "preempted" | "preparation_failed" | "reward_error_rate" | "reward_errors" | "reward_service_crash_loop" | "rollout_crash_loop" | "secret_missing" | "sft_target_not_reached" | "stopped_by_user" | "trainer_crashed" | "wall_time_exceeded" | "workflow_errors";
         /** Fault */
         AgentFault: {
             pointer: string;
@@ -4060,26 +4073,6 @@ export interface components {
          * @enum {unknown}
          */
         AgentJobState: "exited" | "preparing" | "running";
-        /**
-         * LiveSettings
-         * @description None: as in the spec. The two counts are wishes so far: one more than before means, do it once.
-         */
-        AgentLiveSettings: {
-            /** @default 0 */
-            revision: number;
-            /** @default null */
-            max_staleness: number | null;
-            /** @default null */
-            max_concurrent_groups: number | null;
-            /** @default null */
-            learning_rate: number | null;
-            /** @default null */
-            engines: number | null;
-            /** @default 0 */
-            checkpoint_wishes: number;
-            /** @default 0 */
-            evaluation_wishes: number;
-        };
         /** ModelFile */
         AgentModelFile: {
             name: string;
@@ -4116,17 +4109,24 @@ export interface components {
             shipped: number;
         };
         /**
-         * PieceReply
-         * @description What a piece alone would have been answered: each has a fate of its own.
+         * RuntimeOverrides
+         * @description None: as in the spec. The two counts are wishes so far: one more than before means, do it once.
          */
-        AgentPieceReply: {
-            status: number;
+        AgentRuntimeOverrides: {
             /** @default 0 */
-            offset: number;
-            /** @default  */
-            code: string;
-            /** @default  */
-            detail: string;
+            revision: number;
+            /** @default null */
+            max_staleness: number | null;
+            /** @default null */
+            max_concurrent_groups: number | null;
+            /** @default null */
+            learning_rate: number | null;
+            /** @default null */
+            engines: number | null;
+            /** @default 0 */
+            checkpoint_requests: number;
+            /** @default 0 */
+            evaluation_requests: number;
         };
         /** SlotInventory */
         AgentSlotInventory: {
@@ -4662,19 +4662,6 @@ export interface components {
             /** @description the beginning of the answer */
             excerpt: string;
         };
-        DeriveRequest: {
-            /** @description {"train": 0.9, "eval": 0.1} */
-            ratios: {
-                [key: string]: number;
-            };
-            /**
-             * Format: int64
-             * @default 0
-             */
-            seed: number;
-            /** @description divide the rows of each answer, or of each split, by the ratios */
-            stratify?: components["schemas"]["StratifyEnum"] | components["schemas"]["NullEnum"];
-        };
         Difference: {
             identical: boolean;
             /** @description prompts that only the newer one has */
@@ -4708,8 +4695,8 @@ export interface components {
             tokens: components["schemas"]["PlannedTokens"];
             time: components["schemas"]["PlannedTime"];
         };
-        /** EnrolReply */
-        EnrolReply: {
+        /** EnrollReply */
+        EnrollReply: {
             node_id: string;
             credential: string;
             /** @default 10 */
@@ -4722,10 +4709,10 @@ export interface components {
             protocol: number;
         };
         /**
-         * EnrolRequest
-         * @description POST /api/v1/agent/enrol with the single-use token as bearer.
+         * EnrollRequest
+         * @description POST /api/v1/agent/enroll with the single-use token as bearer.
          */
-        EnrolRequestRequest: {
+        EnrollRequestRequest: {
             name: string;
             inventory: components["schemas"]["AgentInventory"];
             /** @default 1 */
@@ -5471,6 +5458,13 @@ export interface components {
         };
         /** @enum {string} */
         OnStragglerEnum: "keep" | "drop" | "wait";
+        /**
+         * OutboxReply
+         * @description POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from.
+         */
+        OutboxReply: {
+            offset: number;
+        };
         Parent: {
             id: string;
             name: string;
@@ -6093,7 +6087,7 @@ export interface components {
         };
         /**
          * SecretsReply
-         * @description 409 secret_gone: the job cannot have what its run names. Values are kept in memory and nowhere else.
+         * @description 409 secret_missing: the job cannot have what its run names. Values are kept in memory and nowhere else.
          */
         SecretsReply: {
             variables: {
@@ -6178,17 +6172,6 @@ export interface components {
             /** @description id of one of your projects */
             project: string;
         };
-        /**
-         * ShipReply
-         * @description POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from.
-         */
-        ShipReply: {
-            offset: number;
-        };
-        /** ShipmentReply */
-        ShipmentReply: {
-            pieces: components["schemas"]["AgentPieceReply"][];
-        };
         Slot: {
             id: string;
             /** @description cpu-0, or the GPU's UUID */
@@ -6215,7 +6198,6 @@ export interface components {
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
         };
-        /** @description A request body: a key that is not in it is a mistake of the caller, and said so. */
         SplitRequest: {
             /** @description {"train": 0.9, "eval": 0.1} */
             ratios: {
@@ -6337,6 +6319,10 @@ export interface components {
             data: components["schemas"]["Team"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** TelemetryBatchReply */
+        TelemetryBatchReply: {
+            pieces: components["schemas"]["AgentChunkReply"][];
         };
         Template: {
             id: string;
@@ -6868,6 +6854,7 @@ export interface components {
 export type AcceptRequest = components['schemas']['AcceptRequest'];
 export type Accepted = components['schemas']['Accepted'];
 export type AgentArtifact = components['schemas']['AgentArtifact'];
+export type AgentChunkReply = components['schemas']['AgentChunkReply'];
 export type AgentDesiredAttempt = components['schemas']['AgentDesiredAttempt'];
 export type AgentDesiredJob = components['schemas']['AgentDesiredJob'];
 export type AgentEndReason = components['schemas']['AgentEndReason'];
@@ -6876,11 +6863,10 @@ export type AgentInventory = components['schemas']['AgentInventory'];
 export type AgentJobIsolation = components['schemas']['AgentJobIsolation'];
 export type AgentJobKind = components['schemas']['AgentJobKind'];
 export type AgentJobState = components['schemas']['AgentJobState'];
-export type AgentLiveSettings = components['schemas']['AgentLiveSettings'];
 export type AgentModelFile = components['schemas']['AgentModelFile'];
 export type AgentObservedJob = components['schemas']['AgentObservedJob'];
 export type AgentOutboxOffset = components['schemas']['AgentOutboxOffset'];
-export type AgentPieceReply = components['schemas']['AgentPieceReply'];
+export type AgentRuntimeOverrides = components['schemas']['AgentRuntimeOverrides'];
 export type AgentSlotInventory = components['schemas']['AgentSlotInventory'];
 export type Alert = components['schemas']['Alert'];
 export type AlertPage = components['schemas']['AlertPage'];
@@ -6943,9 +6929,8 @@ export type DeliveryTry = components['schemas']['DeliveryTry'];
 export type Difference = components['schemas']['Difference'];
 export type Documents = components['schemas']['Documents'];
 export type DryRun = components['schemas']['DryRun'];
-export type EnrolReply = components['schemas']['EnrolReply'];
-export type EnrolRequestRequest = components['schemas']['EnrolRequestRequest'];
-export type EnrolmentToken = components['schemas']['EnrolmentToken'];
+export type EnrollReply = components['schemas']['EnrollReply'];
+export type EnrollRequestRequest = components['schemas']['EnrollRequestRequest'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
@@ -7038,6 +7023,7 @@ export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
+export type OutboxReply = components['schemas']['OutboxReply'];
 export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
 export type Plan = components['schemas']['Plan'];
@@ -7107,8 +7093,6 @@ export type ServiceAccountPage = components['schemas']['ServiceAccountPage'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
-export type ShipReply = components['schemas']['ShipReply'];
-export type ShipmentReply = components['schemas']['ShipmentReply'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
@@ -7126,6 +7110,7 @@ export type SweepPage = components['schemas']['SweepPage'];
 export type SweepStatus = components['schemas']['SweepStatus'];
 export type Team = components['schemas']['Team'];
 export type TeamPage = components['schemas']['TeamPage'];
+export type TelemetryBatchReply = components['schemas']['TelemetryBatchReply'];
 export type Template = components['schemas']['Template'];
 export type TemplateFormRequest = components['schemas']['TemplateFormRequest'];
 export type TemplatePage = components['schemas']['TemplatePage'];
@@ -7302,7 +7287,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["EnrolRequestRequest"];
+                "application/json": components["schemas"]["EnrollRequestRequest"];
             };
         };
         responses: {
@@ -7567,11 +7552,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 24761,
-                     *             "engine-0": 24762,
-                     *             "controller": 24760
+                     *             "reward": 25761,
+                     *             "engine-0": 25762,
+                     *             "controller": 25760
                      *           },
-                     *           "token": "cwwmv2ohIb4-HU_K16goiNhF31LyLnmL3ke-yCpUXrU",
+                     *           "token": "dGvVZgN9CzBYPF7kSBmDuXtSJ-lJOgVxomRqhPPufR8",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -7644,8 +7629,8 @@ export interface operations {
                      *             "max_concurrent_groups": null,
                      *             "learning_rate": null,
                      *             "engines": null,
-                     *             "checkpoint_wishes": 0,
-                     *             "evaluation_wishes": 0
+                     *             "checkpoint_requests": 0,
+                     *             "evaluation_requests": 0
                      *           },
                      *           "tokens_generated_before": 0,
                      *           "evaluators": false
@@ -8027,7 +8012,7 @@ export interface operations {
                      *       "offset": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["ShipReply"];
+                    "application/json": components["schemas"]["OutboxReply"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -8039,7 +8024,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ShipReply"];
+                    "application/json": components["schemas"]["OutboxReply"];
                 };
             };
             413: components["responses"]["TooLarge"];
@@ -8087,7 +8072,7 @@ export interface operations {
                      *       "offset": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["ShipReply"];
+                    "application/json": components["schemas"]["OutboxReply"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -8099,7 +8084,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ShipReply"];
+                    "application/json": components["schemas"]["OutboxReply"];
                 };
             };
             413: components["responses"]["TooLarge"];
@@ -8347,7 +8332,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["ShipmentReply"];
+                    "application/json": components["schemas"]["TelemetryBatchReply"];
                 };
             };
             400: components["responses"]["MalformedRequest"];
@@ -8859,7 +8844,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "956fc304",
+                     *             "after": "337b448c",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11898,8 +11883,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyYzY5eHAxNDJqNmR3M2IycWRtenkzIiwxNzk1Mzc5ODg1LCJ1c3JfMDFtODJjNHlneXF4a3N2ajd3ZjR3bXY0OHIiLCJ0b2tfMDFtODJjNHlqYnhtdmd6OWdlNXB0ampkYTYiXQ:1xVDO1:3yYPnbKLADJxGXiOanuKpYGBhgW5gikHWFD01Outums",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyYzY5eHAxNDJqNmR3M2IycWRtenkzIiwxNzk1Mzc5ODg1LCJ1c3JfMDFtODJjNHlneXF4a3N2ajd3ZjR3bXY0OHIiLCJ0b2tfMDFtODJjNHlqYnhtdmd6OWdlNXB0ampkYTYiXQ:1xVDO1:3yYPnbKLADJxGXiOanuKpYGBhgW5gikHWFD01Outums/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyZXltMmptenA3M3plbnJkODlkajI4IiwxNzk1MzgyNzI0LCJ1c3JfMDFtODJleWpjZXRtM3RiZHI0bXgyYWszdDciLCJ0b2tfMDFtODJleWpjaGszNXg2YjZid3l4M2pta2giXQ:1xVE7o:Jh6ePmMMO3q4b7Nioef_rMeVjrfyE1rIBvj-xMEpjPQ",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyZXltMmptenA3M3plbnJkODlkajI4IiwxNzk1MzgyNzI0LCJ1c3JfMDFtODJleWpjZXRtM3RiZHI0bXgyYWszdDciLCJ0b2tfMDFtODJleWpjaGszNXg2YjZid3l4M2pta2giXQ:1xVE7o:Jh6ePmMMO3q4b7Nioef_rMeVjrfyE1rIBvj-xMEpjPQ/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -12012,8 +11997,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "24cad488c3b30c0be14eef2d1f45761d6ecfcf24bfc78042d4170f3fb4d7bee0",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=24cad488c3b30c0be14eef2d1f45761d6ecfcf24bfc78042d4170f3fb4d7bee0"
+                     *       "sha256": "bfd6cefc170e084bdafd7e6111890fe3dda0001a38cb6fa3e01ada787e8401ec",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=bfd6cefc170e084bdafd7e6111890fe3dda0001a38cb6fa3e01ada787e8401ec"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -13575,8 +13560,6 @@ export interface operations {
                      *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
-                     *       "bytes": 5120,
-                     *       "bytes_seen": 5120,
                      *       "vocabulary": 151936,
                      *       "duplicates": 0,
                      *       "conflicts": 0,
@@ -13617,8 +13600,6 @@ export interface operations {
                      *         "id": "mdl_01jy0000000000000000000093",
                      *         "name": "tiny"
                      *       },
-                     *       "bytes": 5120,
-                     *       "bytes_seen": 5120,
                      *       "vocabulary": 151936,
                      *       "duplicates": 0,
                      *       "conflicts": 0,
@@ -14633,7 +14614,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39621. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41601. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17417,15 +17398,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 182.952,
+                     *           "slot_seconds": 7.462,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 4,
+                     *             "train": 3.731,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 178.952
+                     *             "other": 3.731
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17437,15 +17418,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 182.952,
+                     *         "slot_seconds": 7.462,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 4,
+                     *           "train": 3.731,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 178.952
+                     *           "other": 3.731
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -19958,286 +19939,6 @@ export interface operations {
             };
         };
     };
-    list_run_views: {
-        parameters: {
-            query?: {
-                /** @description next_cursor of the page before */
-                cursor?: string;
-                /** @description 1 to 200; 50 when left out */
-                limit?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "id": "view_01jy0000000000000000000011",
-                     *           "name": "red view",
-                     *           "query": {
-                     *             "tag": [
-                     *               "x"
-                     *             ]
-                     *           },
-                     *           "shared": false,
-                     *           "owner": "alice",
-                     *           "created_at": "2026-01-01T12:00:00Z",
-                     *           "updated_at": "2026-01-01T12:00:00Z"
-                     *         }
-                     *       ],
-                     *       "next_cursor": null,
-                     *       "has_more": false
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunViewPage"];
-                };
-            };
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_run_view: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "Running",
-                 *       "query": {
-                 *         "status": "RUNNING"
-                 *       },
-                 *       "shared": true
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunViewFormRequest"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "view_01jy0000000000000000000118",
-                     *       "name": "Running",
-                     *       "query": {
-                     *         "status": [
-                     *           "RUNNING"
-                     *         ]
-                     *       },
-                     *       "shared": true,
-                     *       "owner": "alice",
-                     *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "updated_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunView"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_run_view: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example view_01jy0000000000000000000011 */
-                view_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "view_01jy0000000000000000000011",
-                     *       "name": "red view",
-                     *       "query": {
-                     *         "tag": [
-                     *           "x"
-                     *         ]
-                     *       },
-                     *       "shared": false,
-                     *       "owner": "alice",
-                     *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "updated_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunView"];
-                };
-            };
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    delete_run_view: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example view_01jy0000000000000000000011 */
-                view_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description it is gone */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    update_run_view: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example view_01jy0000000000000000000011 */
-                view_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "Running now"
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunViewPatchRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "view_01jy0000000000000000000011",
-                     *       "name": "Running now",
-                     *       "query": {
-                     *         "tag": [
-                     *           "x"
-                     *         ]
-                     *       },
-                     *       "shared": false,
-                     *       "owner": "alice",
-                     *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "updated_at": "2026-01-01T12:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunView"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     list_runs: {
         parameters: {
             query?: {
@@ -21027,7 +20728,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -21326,7 +21027,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -22046,7 +21747,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -22805,356 +22506,6 @@ export interface operations {
             };
         };
     };
-    change_run: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
-                "Idempotency-Key"?: string;
-            };
-            path: {
-                /** @example run_01jy0000000000000000000016 */
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "changes": {
-                 *         "staleness": {
-                 *           "max": 2
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["ChangeRequest"];
-            };
-        };
-        responses: {
-            202: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "metrics_seq": 15,
-                     *       "id": "run_01jy0000000000000000000016",
-                     *       "name": "secret plan",
-                     *       "kind": "rl",
-                     *       "status": "STARTING",
-                     *       "status_at": "2026-01-01T12:00:00Z",
-                     *       "reason": "",
-                     *       "reason_message": "",
-                     *       "advice": "",
-                     *       "fault": "",
-                     *       "conditions": [],
-                     *       "pending_reason": "",
-                     *       "queue_position": null,
-                     *       "priority": 500,
-                     *       "slots_needed": 2,
-                     *       "attempt_number": 1,
-                     *       "train_step": 2,
-                     *       "total_train_steps": 200,
-                     *       "policy_version": 0,
-                     *       "progress": null,
-                     *       "reward_mean": 0.5,
-                     *       "staleness_mean": null,
-                     *       "spec": {
-                     *         "sft": {
-                     *           "steps": 1000,
-                     *           "adam_betas": [
-                     *             0.9,
-                     *             0.95
-                     *           ],
-                     *           "batch_size": 32,
-                     *           "seed_retries": 1,
-                     *           "warmup_steps": 20,
-                     *           "weight_decay": 0,
-                     *           "learning_rate": 0.00001,
-                     *           "max_grad_norm": 1,
-                     *           "validation_rows": 128,
-                     *           "validation_split": null,
-                     *           "validate_from_step": 200,
-                     *           "validate_every_steps": 200,
-                     *           "stop_at_greedy_accuracy": null,
-                     *           "required_greedy_accuracy": null,
-                     *           "final_learning_rate_fraction": 0.1
-                     *         },
-                     *         "kind": "rl",
-                     *         "name": "secret plan",
-                     *         "seed": 1,
-                     *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
-                     *         },
-                     *         "notes": "",
-                     *         "budget": {
-                     *           "max_attempts": 3,
-                     *           "max_wall_seconds": null
-                     *         },
-                     *         "reward": {
-                     *           "bias": 0,
-                     *           "name": "exact_match",
-                     *           "scale": 1,
-                     *           "options": {},
-                     *           "function": null,
-                     *           "max_error_rate": 0.01,
-                     *           "timeout_seconds": 15
-                     *         },
-                     *         "dataset": {
-                     *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
-                     *         },
-                     *         "rollout": {
-                     *           "min_p": 0,
-                     *           "top_k": -1,
-                     *           "top_p": 1,
-                     *           "filter": {
-                     *             "low": 0,
-                     *             "high": 1,
-                     *             "kind": "none",
-                     *             "success_score": 1,
-                     *             "max_consecutive": 512
-                     *           },
-                     *           "engines": 1,
-                     *           "group_size": 8,
-                     *           "logit_bias": {},
-                     *           "temperature": 1,
-                     *           "interruption": "retract",
-                     *           "interruptible": true,
-                     *           "max_new_tokens": 4096,
-                     *           "presence_penalty": 0,
-                     *           "frequency_penalty": 0,
-                     *           "max_prompt_tokens": 1024,
-                     *           "repetition_penalty": 1,
-                     *           "repeatable_sampling": false,
-                     *           "group_timeout_seconds": null,
-                     *           "max_concurrent_groups": 64,
-                     *           "engine_memory_fraction": null,
-                     *           "engine_max_total_tokens": 131072,
-                     *           "engine_max_running_requests": 64
-                     *         },
-                     *         "secrets": [],
-                     *         "trainer": {
-                     *           "dtype": null,
-                     *           "compile": false,
-                     *           "num_ranks": 1,
-                     *           "adam_betas": [
-                     *             0.9,
-                     *             0.95
-                     *           ],
-                     *           "minibatches": 4,
-                     *           "adam_epsilon": 1e-8,
-                     *           "warmup_steps": 0,
-                     *           "weight_decay": 0,
-                     *           "learning_rate": 0.000001,
-                     *           "max_grad_norm": 1,
-                     *           "groups_per_step": 32,
-                     *           "microbatch_tokens": 16384,
-                     *           "offload_optimizer": false,
-                     *           "total_train_steps": 200,
-                     *           "reshard_after_forward": true,
-                     *           "activation_checkpointing": "full"
-                     *         },
-                     *         "workflow": {
-                     *           "name": "single_turn",
-                     *           "options": {},
-                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
-                     *           "function": null,
-                     *           "max_turns": 3,
-                     *           "retry_below": 1,
-                     *           "tool_format": "tool_call",
-                     *           "tool_seconds": 5,
-                     *           "turn_discount": 1,
-                     *           "max_tool_calls": 4,
-                     *           "session_export": "concatenated",
-                     *           "tool_output_tokens": 256,
-                     *           "max_trajectory_tokens": null,
-                     *           "session_timeout_seconds": 600
-                     *         },
-                     *         "algorithm": {
-                     *           "kl": null,
-                     *           "critic": null,
-                     *           "options": {},
-                     *           "clip_low": 0.2,
-                     *           "overlong": null,
-                     *           "proximal": "recompute",
-                     *           "advantage": {
-                     *             "std": "group",
-                     *             "mean": "group",
-                     *             "gamma": 1,
-                     *             "std_of": "population",
-                     *             "epsilon": 0.0001,
-                     *             "estimator": "outcome",
-                     *             "gae_lambda": 1,
-                     *             "leave_one_out": false
-                     *           },
-                     *           "clip_high": 0.2,
-                     *           "dual_clip": null,
-                     *           "objective": "decoupled_ppo",
-                     *           "entropy_bonus": 0,
-                     *           "loss_function": null,
-                     *           "mask_truncated": false,
-                     *           "loss_aggregation": "token_mean",
-                     *           "importance_weight": {
-                     *             "mode": "mask",
-                     *             "level": "token",
-                     *             "threshold": 5,
-                     *             "lower_threshold": null
-                     *           },
-                     *           "loss_constant_tokens": null
-                     *         },
-                     *         "placement": {
-                     *           "pool": "own",
-                     *           "device": null,
-                     *           "priority": 500,
-                     *           "min_gpu_memory_gib": null
-                     *         },
-                     *         "staleness": {
-                     *           "max": 4,
-                     *           "on_straggler": null
-                     *         },
-                     *         "checkpoint": {
-                     *           "keep_last": 2,
-                     *           "every_steps": 20
-                     *         },
-                     *         "evaluation": null,
-                     *         "playground": null,
-                     *         "reward_test": null,
-                     *         "weight_sync": {
-                     *           "transport": "disk",
-                     *           "probe_every": 10,
-                     *           "probe_tolerance": null,
-                     *           "probe_first_versions": 20
-                     *         }
-                     *       },
-                     *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
-                     *         "ref": "sums@1"
-                     *       },
-                     *       "model": {
-                     *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
-                     *       },
-                     *       "created_by": "alice",
-                     *       "created_at": "2026-01-01T12:00:00Z",
-                     *       "started_at": "2026-01-01T12:00:00Z",
-                     *       "ended_at": null,
-                     *       "paused_seconds": 0,
-                     *       "live": {
-                     *         "max_staleness": 2,
-                     *         "max_concurrent_groups": null,
-                     *         "learning_rate": null,
-                     *         "engines": null
-                     *       },
-                     *       "notes": "",
-                     *       "tags": [],
-                     *       "parent": null,
-                     *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
-                     *         "step": 1
-                     *       },
-                     *       "summary": {},
-                     *       "boot": {
-                     *         "attempt_number": 1,
-                     *         "done": true,
-                     *         "stages": [
-                     *           {
-                     *             "name": "queue",
-                     *             "title": "Wait for slots",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "node",
-                     *             "title": "Node takes the run",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "inputs",
-                     *             "title": "Fetch inputs",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
-                     *             "state": "done",
-                     *             "started_at": "2026-01-01T12:00:00Z",
-                     *             "ended_at": "2026-01-01T12:00:00Z",
-                     *             "detail": ""
-                     *           }
-                     *         ]
-                     *       },
-                     *       "staleness": {
-                     *         "max": 2,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunDetail"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     clone_run: {
         parameters: {
             query?: never;
@@ -23189,7 +22540,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 3,
-                     *       "id": "run_01jy0000000000000000000120",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -24772,7 +24123,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -25105,7 +24456,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -25428,7 +24779,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -26215,7 +25566,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -27290,7 +26641,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000118",
+                     *       "id": "view_01jy0000000000000000000120",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -27425,7 +26776,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -27505,7 +26856,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "956fc304",
+                     *           "fingerprint": "337b448c",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -27571,7 +26922,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "97ee5b22",
+                     *       "fingerprint": "add5f003",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -27592,7 +26943,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "97ee5b22",
+                     *       "fingerprint": "add5f003",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -27931,7 +27282,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_pF-3a5",
+                     *       "prefix": "ool_Lquq76",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -28117,7 +27468,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "QJZ1Ap9MIeTOkjZIbNw6at7Z5sm4odkSjL0kBYE9HCyqu1Gt0Wl3LKjJjMc2WqlJ"
+                     *       "csrf_token": "NrREwIBbyJsCjFPZyJLBtxXWG6qZufylxQjWJHW3b26cqOwU3VqIy1Ft1gANtshe"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -29449,7 +28800,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_2cl8v5",
+                     *           "prefix": "ool_gWckkS",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -29462,7 +28813,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_Bc_KlU",
+                     *           "prefix": "ool_f0iEJP",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -29475,7 +28826,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_HNsS2G",
+                     *           "prefix": "ool_KRgbix",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -29488,7 +28839,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_2V9Stm",
+                     *           "prefix": "ool_nZ70WL",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -29501,7 +28852,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_HBtsQL",
+                     *           "prefix": "ool_AYF2fl",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -29514,7 +28865,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_2JmcN_",
+                     *           "prefix": "ool_Lp-ccx",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -29527,7 +28878,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_x8NVBk",
+                     *           "prefix": "ool_YiQzl3",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -29540,7 +28891,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_4M6zsH",
+                     *           "prefix": "ool_1b-1l2",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -29553,7 +28904,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool__kg5Mx",
+                     *           "prefix": "ool_KSyyHj",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -29566,7 +28917,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_DxpJWk",
+                     *           "prefix": "ool_7KN8eK",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -29579,7 +28930,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_n_S7q6",
+                     *           "prefix": "ool_qOg3Zf",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -29592,7 +28943,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool__Z9ubf",
+                     *           "prefix": "ool_sefCpo",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -29605,7 +28956,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_tKdXm1",
+                     *           "prefix": "ool_Gw1GM6",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -29618,7 +28969,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_q8JE6h",
+                     *           "prefix": "ool_81x6OE",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -29631,7 +28982,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool___IHvI",
+                     *           "prefix": "ool_Qrsn1F",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -29644,7 +28995,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_c2Y40o",
+                     *           "prefix": "ool_leDyYT",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -29657,7 +29008,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_B0ndQ_",
+                     *           "prefix": "ool_ueLMmb",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -29670,7 +29021,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_HLshyJ",
+                     *           "prefix": "ool_Dx6Zwx",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -29683,7 +29034,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_-qsa6J",
+                     *           "prefix": "ool_u7eQy_",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -29696,7 +29047,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_NXnGWR",
+                     *           "prefix": "ool_BsvQt8",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -29709,7 +29060,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_UQ6COE",
+                     *           "prefix": "ool_2NMN2c",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -29722,7 +29073,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_yUjoJB",
+                     *           "prefix": "ool_vK4fXM",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -29735,7 +29086,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_6G7HEA",
+                     *           "prefix": "ool_cKRIrn",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -29748,7 +29099,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_AnWFR1",
+                     *           "prefix": "ool_fGConI",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -29761,7 +29112,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_3N-suT",
+                     *           "prefix": "ool_0S40Rz",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -29774,7 +29125,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_3k2_53",
+                     *           "prefix": "ool_O7wa5o",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -29787,7 +29138,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_UA1yDC",
+                     *           "prefix": "ool_bRFVBW",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -29800,7 +29151,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_glZe8y",
+                     *           "prefix": "ool_p6sVzd",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -29813,7 +29164,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_QnkL82",
+                     *           "prefix": "ool_TKHRnh",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -29826,7 +29177,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_AhMruw",
+                     *           "prefix": "ool_8PEO0P",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -29897,7 +29248,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_uFvyye",
+                     *       "prefix": "ool_84Qmo5",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -30010,7 +29361,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_2bpqmX",
+                     *       "prefix": "ool_4JU9Se",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -30666,7 +30017,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_5Jp4vUSdUp3mdTDb+cBQdS1rZEzjNLgT45XNY9Cv3ek="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -30952,7 +30303,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_5Jp4vUSdUp3mdTDb+cBQdS1rZEzjNLgT45XNY9Cv3ek="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

@@ -1,7 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { get } from "./http.ts";
-import type { Document } from "./schema.d.ts";
+import type { StateSnapshot } from "./schema.d.ts";
 
 /** One place for keys and addresses: what a frame of the stream changes is found here by its key. */
 
@@ -66,7 +66,7 @@ export const runDocument = (id: string, name: string) =>
   queryOptions({
     queryKey: ["run", id, "documents", name],
     // Of the list: a run that has no such document yet is no error.
-    queryFn: async ({ signal }): Promise<Document | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
+    queryFn: async ({ signal }): Promise<StateSnapshot | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
 export const runTrajectories = (id: string) =>

@@ -10,27 +10,27 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
-WANTED = (3, 11)
+REQUIRED_PYTHON = (3, 11)
 
 
 def find_python():
     """Return the path of a Python 3.11 on PATH, or None."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        candidate = os.path.join(folder, "python%d.%d" % WANTED)
+        candidate = os.path.join(folder, "python%d.%d" % REQUIRED_PYTHON)
         if os.access(candidate, os.X_OK):
             return candidate
     return None
 
 
 def main():
-    if sys.version_info[:2] != WANTED:
+    if sys.version_info[:2] != REQUIRED_PYTHON:
         python = find_python()
         if python is None:
             sys.stderr.write(
                 "Oolong needs Python %d.%d; this is Python %d.%d and no python%d.%d is on PATH.\n"
                 "On Debian 12: apt-get install python3 python3-venv\n"
                 "On Ubuntu: add a package source that has python3.11, then apt-get install python3.11-venv\n"
-                % (WANTED + sys.version_info[:2] + WANTED)
+                % (REQUIRED_PYTHON + sys.version_info[:2] + REQUIRED_PYTHON)
             )
             return 2
         os.execv(python, [python] + sys.argv)

@@ -22,13 +22,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from local_stack import environments, postgres, valkey
-from local_stack.places import places_here
+from local_stack.paths import checkout_paths
 from tests.support import prepared
 from tests.support.ports import reserve_port
 from tests.support.servers import start_server, until_it_serves
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = places_here(ROOT)
+PATHS = checkout_paths(ROOT)
 DJANGOS = "test_oolong"  # the name that Django gives the test database of `oolong`
 SERVERS = frozenset({"postgres_url", "valkey_url"})  # the fixtures that start them
 OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session
@@ -102,14 +102,14 @@ def postgres_url(services_folder: Path) -> Iterator[str]:
     credentials, _, address = url.removeprefix("postgresql://").partition("@")
     run_as = postgres.service_user()
     cluster = postgres.Cluster(
-        bin=postgres.binaries(PLACES.venv, shared=PLACES.home),
+        bin=postgres.binaries(PATHS.venv, shared=PATHS.home),
         data=services_folder / "postgres",
         port=int(address.partition(":")[2].partition("/")[0]),
         password=credentials.partition(":")[2],
         durable=False,
         run_as=run_as,
     )
-    copied = dataclasses.replace(cluster, password=prepared.migrated_cluster(PLACES, cluster.data))
+    copied = dataclasses.replace(cluster, password=prepared.migrated_cluster(PATHS, cluster.data))
     process = start_server(cluster.argv(), cwd=cluster.data, run_as=run_as)
     until_it_serves(copied.is_ready, process=process, what="PostgreSQL", cwd=cluster.data)
     with psycopg.connect(copied.url, autocommit=True) as server:
@@ -130,7 +130,7 @@ def valkey_url(services_folder: Path) -> Iterator[str]:
     credentials, _, address = url.removeprefix("redis://:").partition("@")
     run_as = postgres.service_user()
     broker = valkey.Broker(
-        binary=valkey.binary(PLACES.venv, shared=PLACES.home),
+        binary=valkey.binary(PATHS.venv, shared=PATHS.home),
         data=services_folder / "valkey",
         port=int(address.partition(":")[2].partition("/")[0]),
         password=credentials,
@@ -151,7 +151,7 @@ if HAS_DJANGO:
         """Migrate here if it is to be done: the first test that wants tables has a limit of time."""
         wanted = any(item.get_closest_marker("database") for item in session.items)
         if OURS and not session.config.option.collectonly and wanted:
-            prepared.make_ready(PLACES)
+            prepared.make_ready(PATHS)
 
     @pytest.fixture(scope="session")
     def django_db_modify_db_settings(postgres_url: str) -> None:
@@ -184,7 +184,7 @@ def node_python() -> Path:
     named = os.environ.get("OOLONG_NODE_PYTHON")
     if named:
         return Path(named)
-    environment = environments.node_environment(PLACES)
+    environment = environments.node_environment(PATHS)
     if not environment.is_ready():
         pytest.fail("no node environment for these lists: run `python3 manage.py setup` first")
     return environment.python

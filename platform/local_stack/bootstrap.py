@@ -6,21 +6,21 @@ import os
 import subprocess
 from collections.abc import Mapping
 
-from local_stack.configuration import StackConfiguration, child_environment, cluster_of
+from local_stack.configuration import StackConfiguration, build_cluster, child_environment
 from local_stack.errors import StackError
 from local_stack.files import write_atomically
-from local_stack.places import Places
+from local_stack.paths import Paths
 from local_stack.services import join_token_file
 
 
-def django(places: Places, variables: Mapping[str, str], *words: str, timeout_seconds: float = 300) -> str:
+def django(paths: Paths, variables: Mapping[str, str], *words: str, timeout_seconds: float = 300) -> str:
     """Run one of Django's management commands and return what it printed. StackError if it fails."""
-    command = [str(places.venv_python), "-m", "django", *words]
+    command = [str(paths.venv_python), "-m", "django", *words]
     try:
         done = subprocess.run(
             command,
-            env=child_environment(places, variables),
-            cwd=places.root,
+            env=child_environment(paths, variables),
+            cwd=paths.root,
             capture_output=True,
             text=True,
             timeout=timeout_seconds,
@@ -33,20 +33,20 @@ def django(places: Places, variables: Mapping[str, str], *words: str, timeout_se
     return done.stdout
 
 
-def prepare_database(places: Places, configuration: StackConfiguration, variables: Mapping[str, str]) -> None:
+def prepare_database(paths: Paths, configuration: StackConfiguration, variables: Mapping[str, str]) -> None:
     """Create the database, bring its tables up to date, create the first user, team and project."""
     if configuration.embedded_postgres:
-        cluster_of(places, configuration).ensure_database()
-    django(places, variables, "migrate", "--no-input", "--verbosity", "0")
-    django(places, variables, "init_embedded")
+        build_cluster(paths, configuration).ensure_database()
+    django(paths, variables, "migrate", "--no-input", "--verbosity", "0")
+    django(paths, variables, "init_embedded")
 
 
-def prepare_enrollment(places: Places, variables: Mapping[str, str]) -> None:
+def prepare_enrollment(paths: Paths, variables: Mapping[str, str]) -> None:
     """Give this machine's agent a single-use token unless it has enrolled already."""
-    token_file = join_token_file(places)
-    if (places.agent_data / "node.json").exists():
+    token_file = join_token_file(paths)
+    if (paths.agent_data / "node.json").exists():
         token_file.unlink(missing_ok=True)
         return
-    token = django(places, variables, "join_token").strip().splitlines()[-1].strip()
+    token = django(paths, variables, "join_token").strip().splitlines()[-1].strip()
     os.umask(0o077)
     write_atomically(token_file, token + "\n", mode=0o600)

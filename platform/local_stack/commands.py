@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack import configuration, dashboard, environments, init, pictures, preflight, selftest, stack
+from local_stack import configuration, dashboard, environments, init, preflight, screenshots, selftest, stack
 from local_stack.errors import StackError
-from local_stack.places import Places, places_here
+from local_stack.paths import Paths, checkout_paths
 from oolong.variables import report_unknown
 
 USAGE = """\
@@ -50,18 +50,18 @@ OOLONG_WORKER_PROCESSES, DATABASE_URL, REDIS_URL.
 def main(root: str, arguments: list[str]) -> int:
     """Run one command; the exit status is 0 for success, 1 for a failure, 2 for wrong usage."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    places = places_here(Path(root))
+    paths = checkout_paths(Path(root))
     if not arguments or (arguments[0] in ("help", "-h", "--help") and len(arguments) == 1):
         print(USAGE, end="")
         return 0 if arguments else 2
     name, rest = arguments[0], arguments[1:]
     command = COMMANDS.get(name)
     if command is None:
-        return run_django(places, arguments)
+        return run_django(paths, arguments)
     report_unknown(os.environ, lambda line: print(f"warning: {line}", file=sys.stderr))
     _stop_on_signals()
     try:
-        return command(places, rest)
+        return command(paths, rest)
     except StackError as error:
         print(f"\n{name}: {error}", file=sys.stderr)
         return 1
@@ -85,58 +85,58 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _preflight(places: Places, rest: list[str]) -> int:
+def _preflight(paths: Paths, rest: list[str]) -> int:
     options = _parser("preflight").parse_args(rest)
-    ready = environments.node_environment(places, device=options.device).is_ready()
-    preflight.check(places, device=options.device, environments_ready=ready, say=print)
+    ready = environments.node_environment(paths, device=options.device).is_ready()
+    preflight.check(paths, device=options.device, environments_ready=ready, echo=print)
     print("This machine is fit for Oolong.")
     return 0
 
 
-def _setup(places: Places, rest: list[str]) -> int:
-    stack.set_up(places, device=_parser("setup").parse_args(rest).device, say=print)
+def _setup(paths: Paths, rest: list[str]) -> int:
+    stack.set_up(paths, device=_parser("setup").parse_args(rest).device, echo=print)
     print("Set up. Next: python3 manage.py up, or python3 manage.py demo")
     return 0
 
 
-def _up(places: Places, rest: list[str]) -> int:
+def _up(paths: Paths, rest: list[str]) -> int:
     options = _parser("up").parse_args(rest)
     began = time.monotonic()
-    started = stack.up(places, device=options.device, say=print)
+    started = stack.up(paths, device=options.device, echo=print)
     state = "Already running" if started.was_running else f"Up after {time.monotonic() - began:.0f} s"
     print(f"{state}. Stop it with: python3 manage.py down")
-    _print_doors(places, started.url)
+    _print_access(paths, started.url)
     return 0
 
 
-def _print_doors(places: Places, url: str) -> None:
+def _print_access(paths: Paths, url: str) -> None:
     print(f"\n  Dashboard:            {url}")
-    print(f"  Single-use login:     {stack.login_link(places)}")
-    line = stack.forwarding_line(url, dict(os.environ), user=getpass.getuser(), host=socket.gethostname())
+    print(f"  Single-use login:     {stack.login_link(paths)}")
+    line = stack.ssh_forward_command(url, dict(os.environ), user=getpass.getuser(), host=socket.gethostname())
     if line:
         print(f"  From your machine:    {line}")
     print()
 
 
-def _down(places: Places, rest: list[str]) -> int:
+def _down(paths: Paths, rest: list[str]) -> int:
     _parser("down").parse_args(rest)
-    stack.down(places, say=print)
+    stack.down(paths, echo=print)
     return 0
 
 
-def _ps(places: Places, rest: list[str]) -> int:
+def _ps(paths: Paths, rest: list[str]) -> int:
     _parser("ps").parse_args(rest)
-    rows = [("NAME", "STATE", "PID", "ADDRESS", ""), *stack.rows_of_processes(places)]
+    rows = [("NAME", "STATE", "PID", "ADDRESS", ""), *stack.process_rows(paths)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
-    chosen = configuration.read_configuration(places)
-    if chosen and stack.is_running(places):
+    chosen = configuration.read_configuration(paths)
+    if chosen and stack.is_running(paths):
         print(f"\n{chosen.url}")
     return 0
 
 
-def _clean(places: Places, rest: list[str]) -> int:
+def _clean(paths: Paths, rest: list[str]) -> int:
     parser = _parser("clean")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--all", action="store_true", help="the environments too")
@@ -150,30 +150,30 @@ def _clean(places: Places, rest: list[str]) -> int:
             return False
         return input(question + " [y/N] ").strip().lower() in ("y", "yes")
 
-    done = stack.clean(places, everything=options.all, confirmed=confirmed, say=print)
+    done = stack.clean(paths, everything=options.all, confirmed=confirmed, echo=print)
     return 0 if done else 1
 
 
-def _url(places: Places, rest: list[str]) -> int:
+def _url(paths: Paths, rest: list[str]) -> int:
     """Print one line and nothing else, for use in `$(…)`. StackError: nothing is running."""
     _parser("url").parse_args(rest)
-    chosen = configuration.read_configuration(places)
-    if chosen is None or not stack.is_running(places):
+    chosen = configuration.read_configuration(paths)
+    if chosen is None or not stack.is_running(paths):
         raise StackError("no stack is running: python3 manage.py up")
     print(chosen.url)
     return 0
 
 
-def _login_link(places: Places, rest: list[str]) -> int:
+def _login_link(paths: Paths, rest: list[str]) -> int:
     _parser("login-link").parse_args(rest)
-    print(stack.login_link(places))
+    print(stack.login_link(paths))
     return 0
 
 
-def _node_python(places: Places, rest: list[str]) -> int:
+def _node_python(paths: Paths, rest: list[str]) -> int:
     """Print one line and nothing else, for use in `$(…)`. StackError: the environment is not made yet."""
     device = _parser("node-python").parse_args(rest).device
-    node = environments.node_environment(places, device=device)
+    node = environments.node_environment(paths, device=device)
     if not node.is_ready():
         raise StackError(
             f"{node.path} is not made yet, or from older lists: python3 manage.py setup --device {device}"
@@ -182,21 +182,21 @@ def _node_python(places: Places, rest: list[str]) -> int:
     return 0
 
 
-def _demo(places: Places, rest: list[str]) -> int:
+def _demo(paths: Paths, rest: list[str]) -> int:
     """Run the demonstration; afterwards serve until Ctrl-C on a terminal, else stop what was started."""
     parser = _parser("demo")
     parser.add_argument("--exit", action="store_true", help="stop everything at the end, on a terminal too")
     options, for_demo = parser.parse_known_args(rest)
     stays = sys.stdin.isatty() and sys.stdout.isatty() and not options.exit
     began = time.time()
-    was_running = stack.is_running(places)
+    was_running = stack.is_running(paths)
     try:
-        started = stack.up(places, device=options.device, say=print)
-        _print_doors(places, started.url)
-        code = _run_demo(places, options.device, began, for_demo)
+        started = stack.up(paths, device=options.device, echo=print)
+        _print_access(paths, started.url)
+        code = _run_demo(paths, options.device, began, for_demo)
         if stays:
             print(f"\nStill serving at {started.url}. Ctrl-C stops everything.")
-            while stack.is_running(places):
+            while stack.is_running(paths):
                 time.sleep(0.5)
         return code
     except KeyboardInterrupt:
@@ -208,7 +208,7 @@ def _demo(places: Places, rest: list[str]) -> int:
         if not was_running:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            stack.down(places, say=print)
+            stack.down(paths, echo=print)
 
 
 def _stop_on_signals() -> None:
@@ -221,17 +221,17 @@ def _stop_on_signals() -> None:
         signal.signal(number, interrupt)
 
 
-def _run_demo(places: Places, device: str, began: float, more: list[str]) -> int:
-    variables = configuration.read_env_file(places)
+def _run_demo(paths: Paths, device: str, began: float, more: list[str]) -> int:
+    variables = configuration.read_env_file(paths)
     environment = {
-        **configuration.child_environment(places, variables),
+        **configuration.child_environment(paths, variables),
         "OOLONG_DEMO_BEGAN": str(began),
         "DEVICE": device,
     }
     if "TERM" in os.environ:
         environment["TERM"] = os.environ["TERM"]
-    words = [str(places.venv_python), "-m", "local_stack.demo", "--device", device, *more]
-    process = subprocess.Popen(words, env=environment, cwd=places.root)
+    words = [str(paths.venv_python), "-m", "local_stack.demo", "--device", device, *more]
+    process = subprocess.Popen(words, env=environment, cwd=paths.root)
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -244,24 +244,24 @@ def _run_demo(places: Places, device: str, began: float, more: list[str]) -> int
         raise
 
 
-def _selftest(places: Places, rest: list[str]) -> int:
+def _selftest(paths: Paths, rest: list[str]) -> int:
     parser = _parser("selftest")
     parser.add_argument("--lanes", default="", help="comma-separated; default: all that make up the suite")
     parser.add_argument("--no-setup", action="store_true", help="trust that the environments are there")
     options, for_pytest = parser.parse_known_args(rest)
     if not options.no_setup:
-        stack.set_up(places, device=options.device, say=print, quiet_preflight=True)
+        stack.set_up(paths, device=options.device, echo=print, quiet_preflight=True)
     names = [name for name in options.lanes.split(",") if name]
-    return selftest.run_lanes(places, names=names, device=options.device, more=for_pytest)
+    return selftest.run_suites(paths, names=names, device=options.device, pytest_args=for_pytest)
 
 
-def _bench(places: Places, rest: list[str]) -> int:
+def _bench(paths: Paths, rest: list[str]) -> int:
     """Hand over to tests/bench, with the words after the command as they are."""
-    stack.set_up(places, device="cpu", say=print, quiet_preflight=True)
-    environment = configuration.child_environment(places, {})
-    environment["OOLONG_NODE_PYTHON"] = str(environments.node_environment(places).python)
+    stack.set_up(paths, device="cpu", echo=print, quiet_preflight=True)
+    environment = configuration.child_environment(paths, {})
+    environment["OOLONG_NODE_PYTHON"] = str(environments.node_environment(paths).python)
     process = subprocess.Popen(
-        [str(places.venv_python), "-m", "tests.bench", *rest], env=environment, cwd=places.root
+        [str(paths.venv_python), "-m", "tests.bench", *rest], env=environment, cwd=paths.root
     )
     try:
         return process.wait()
@@ -271,61 +271,61 @@ def _bench(places: Places, rest: list[str]) -> int:
         raise
 
 
-def _webui(places: Places, rest: list[str]) -> int:
+def _webui(paths: Paths, rest: list[str]) -> int:
     _parser("webui").parse_args(rest)
-    return 0 if dashboard.build_if_needed(places, say=print) else 1
+    return 0 if dashboard.build_if_needed(paths, echo=print) else 1
 
 
-def _screenshots(places: Places, rest: list[str]) -> int:
+def _screenshots(paths: Paths, rest: list[str]) -> int:
     options = _parser("screenshots").parse_args(rest)
-    was_running = stack.is_running(places)
+    was_running = stack.is_running(paths)
     try:
-        started = stack.up(places, device=options.device, say=print)
-        print(pictures.take(places, url=started.url, login_link=stack.login_link(places)))
+        started = stack.up(paths, device=options.device, echo=print)
+        print(screenshots.take_screenshot(paths, url=started.url, login_link=stack.login_link(paths)))
     finally:
         if not was_running:
-            stack.down(places, say=print)
+            stack.down(paths, echo=print)
     return 0
 
 
 # Django's commands that people type: without a database they would wait long and end in a traceback.
-NEED_THE_DATABASE = frozenset(
+NEED_DATABASE = frozenset(
     {"create_token", "login_link", "join_token", "pool", "dbshell", "backup", "restore", "verify"}
 )
 
 
 # What a caller's environment says goes before var/stack.env.
-OWN_SETTINGS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STORAGE_URL", "ALLOWED_HOSTS")
+CALLER_SETTINGS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STORAGE_URL", "ALLOWED_HOSTS")
 
 
-def run_django(places: Places, arguments: list[str]) -> int:
+def run_django(paths: Paths, arguments: list[str]) -> int:
     """Django's own command line, in the environment of this clone's stack. Does not return."""
-    if not places.venv_python.exists():
+    if not paths.venv_python.exists():
         print(
             f"`{arguments[0]}` is Django's, and .venv is not there yet: python3 manage.py setup",
             file=sys.stderr,
         )
         return 1
-    chosen = configuration.read_configuration(places)
+    chosen = configuration.read_configuration(paths)
     production = os.environ.get("OOLONG_ENV") == "production"  # then the environment says everything
     embedded = (
         not production and "DATABASE_URL" not in os.environ and (chosen is None or chosen.embedded_postgres)
     )
-    if arguments[0] in NEED_THE_DATABASE and embedded and not stack.is_running(places):
+    if arguments[0] in NEED_DATABASE and embedded and not stack.is_running(paths):
         print(
             f"{arguments[0]}: nothing of this clone is running. Start it: python3 manage.py up",
             file=sys.stderr,
         )
         return 1
-    variables = {} if production else configuration.read_env_file(places)
-    variables |= {name: os.environ[name] for name in OWN_SETTINGS if name in os.environ}
-    environment = {**os.environ, **configuration.child_environment(places, variables)}
+    variables = {} if production else configuration.read_env_file(paths)
+    variables |= {name: os.environ[name] for name in CALLER_SETTINGS if name in os.environ}
+    environment = {**os.environ, **configuration.child_environment(paths, variables)}
     environment.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
-    python = str(places.venv_python)
+    python = str(paths.venv_python)
     return os.execve(python, [python, "-m", "django", *arguments], environment)
 
 
-Command = Callable[[Places, list[str]], int]
+Command = Callable[[Paths, list[str]], int]
 COMMANDS: dict[str, Command] = {
     "demo": _demo,
     "up": _up,

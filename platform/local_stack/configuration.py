@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from local_stack import environments, postgres, valkey
 from local_stack.errors import StackError
 from local_stack.files import read_json, write_atomically, write_json
-from local_stack.places import Places
+from local_stack.paths import Paths
 from oolong import cuda_host
 
 # A run needs a trainer and an engine, and this machine may have one GPU.
@@ -47,39 +47,39 @@ class StackConfiguration:
         return f"http://127.0.0.1:{self.ports['web']}"
 
 
-def cpu_slots(environ: Mapping[str, str]) -> int:
+def cpu_slot_count(environ: Mapping[str, str]) -> int:
     """CPU slots of this machine: one per core, at least the two that a run needs, at most eight."""
-    wish = environ.get("OOLONG_SLOTS")
-    if wish:
-        if not wish.isdigit() or int(wish) < 1:
-            raise StackError(f"OOLONG_SLOTS={wish!r}: give a whole number, 1 or more")
-        return int(wish)
+    override = environ.get("OOLONG_SLOTS")
+    if override:
+        if not override.isdigit() or int(override) < 1:
+            raise StackError(f"OOLONG_SLOTS={override!r}: give a whole number, 1 or more")
+        return int(override)
     return min(8, max(2, len(os.sched_getaffinity(0))))
 
 
-def processes(environ: Mapping[str, str], name: str, *, default: int, most: int = 64) -> int:
+def process_count(environ: Mapping[str, str], name: str, *, default: int, most: int = 64) -> int:
     """A count from the environment: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES, OOLONG_SLOTS_PER_GPU."""
-    wish = environ.get(name)
-    if not wish:
+    override = environ.get(name)
+    if not override:
         return default
-    if not wish.isdigit() or not 1 <= int(wish) <= most:
-        raise StackError(f"{name}={wish!r}: give a whole number, 1 to {most}")
-    return int(wish)
+    if not override.isdigit() or not 1 <= int(override) <= most:
+        raise StackError(f"{name}={override!r}: give a whole number, 1 to {most}")
+    return int(override)
 
 
-def read_configuration(places: Places) -> StackConfiguration | None:
+def read_configuration(paths: Paths) -> StackConfiguration | None:
     """The configuration of the last start; None when there was none or it is of another version."""
-    record = read_json(places.stack_file)
+    record = read_json(paths.stack_file)
     names = set(StackConfiguration.__dataclass_fields__)
     if not names <= set(record):
         return None
     return StackConfiguration(**{name: record[name] for name in names})
 
 
-def write_configuration(places: Places, configuration: StackConfiguration) -> None:
+def write_configuration(paths: Paths, configuration: StackConfiguration) -> None:
     """For people and tools: where the dashboard is, which ports, which node environment."""
-    record = {**asdict(configuration), "url": configuration.url, "data": str(places.data)}
-    write_json(places.stack_file, record)
+    record = {**asdict(configuration), "url": configuration.url, "data": str(paths.data)}
+    write_json(paths.stack_file, record)
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class Secrets:
     valkey_password: str
 
 
-def secrets_of(places: Places) -> Secrets:
+def load_secrets(paths: Paths) -> Secrets:
     """The clone's secrets, made at the first call, readable by their owner only."""
-    file = places.data / "secrets.json"
+    file = paths.data / "secrets.json"
     record = read_json(file)
     names = ("secret_key", "postgres_password", "valkey_password")
     if any(name not in record for name in names):
-        if (places.data / "postgres").exists():
+        if (paths.data / "postgres").exists():
             raise StackError(
-                f"{file} is missing or damaged, but {places.data / 'postgres'} holds data that its password opens. "
+                f"{file} is missing or damaged, but {paths.data / 'postgres'} holds data that its password opens. "
                 "Put the file back, or delete this clone's data: python3 manage.py clean"
             )
         record = {name: secrets.token_hex(24) for name in names}
@@ -105,90 +105,90 @@ def secrets_of(places: Places) -> Secrets:
     return Secrets(**{name: str(record[name]) for name in names})
 
 
-def prepare_data_folder(places: Places) -> None:
+def prepare_data_folder(paths: Paths) -> None:
     """Make the data folder. As root others may pass through it (not list it): the databases' user must."""
-    mode = 0o711 if places.as_root else 0o700
-    for folder in (places.data, places.store, places.agent_data):
+    mode = 0o711 if paths.as_root else 0o700
+    for folder in (paths.data, paths.store, paths.agent_data):
         folder.mkdir(parents=True, exist_ok=True)
-    places.data.chmod(mode)
-    places.store.chmod(0o700)
-    places.agent_data.chmod(0o700)
-    if places.as_root:
-        places.home.chmod(0o755)
-        places.data.parent.chmod(0o755)
+    paths.data.chmod(mode)
+    paths.store.chmod(0o700)
+    paths.agent_data.chmod(0o700)
+    if paths.as_root:
+        paths.home.chmod(0o755)
+        paths.data.parent.chmod(0o755)
 
 
-def cluster_of(places: Places, configuration: StackConfiguration) -> postgres.Cluster:
+def build_cluster(paths: Paths, configuration: StackConfiguration) -> postgres.Cluster:
     return postgres.Cluster(
-        bin=postgres.binaries(places.venv, shared=places.home),
-        data=places.data / "postgres",
+        bin=postgres.binaries(paths.venv, shared=paths.home),
+        data=paths.data / "postgres",
         port=configuration.ports["postgres"],
-        password=secrets_of(places).postgres_password,
+        password=load_secrets(paths).postgres_password,
         run_as=postgres.service_user(),
     )
 
 
-def broker_of(places: Places, configuration: StackConfiguration) -> valkey.Broker:
+def build_broker(paths: Paths, configuration: StackConfiguration) -> valkey.Broker:
     return valkey.Broker(
-        binary=valkey.binary(places.venv, shared=places.home),
-        data=places.data / "valkey",
+        binary=valkey.binary(paths.venv, shared=paths.home),
+        data=paths.data / "valkey",
         port=configuration.ports["valkey"],
-        password=secrets_of(places).valkey_password,
+        password=load_secrets(paths).valkey_password,
         run_as=postgres.service_user(),
     )
 
 
 def django_variables(
-    places: Places, configuration: StackConfiguration, environ: Mapping[str, str]
+    paths: Paths, configuration: StackConfiguration, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """What the control plane's settings read. External services are those that `environ` names."""
-    known = secrets_of(places)
+    known = load_secrets(paths)
     if configuration.embedded_postgres:
-        database_url = cluster_of(places, configuration).url
+        database_url = build_cluster(paths, configuration).url
     else:
         database_url = environ["DATABASE_URL"]
     redis_url = (
-        broker_of(places, configuration).url if configuration.embedded_valkey else environ["REDIS_URL"]
+        build_broker(paths, configuration).url if configuration.embedded_valkey else environ["REDIS_URL"]
     )
     hosts = ["127.0.0.1", "localhost", "[::1]", socket.gethostname()]
     return {
         "DJANGO_SETTINGS_MODULE": "control_plane.settings",
         "SECRET_KEY": known.secret_key,
-        "OOLONG_METRICS_TOKEN": derived(known.secret_key, "metrics"),
+        "OOLONG_METRICS_TOKEN": derive_secret(known.secret_key, "metrics"),
         "DATABASE_URL": database_url,
         "REDIS_URL": redis_url,
-        "OOLONG_DATA_DIR": str(places.store),
-        "OOLONG_WEBUI_DIST": str(places.webui / "dist"),
+        "OOLONG_DATA_DIR": str(paths.store),
+        "OOLONG_WEBUI_DIST": str(paths.webui / "dist"),
         "OOLONG_PUBLIC_URL": configuration.url,
         "ALLOWED_HOSTS": ",".join(hosts),
     }
 
 
-def derived(secret: str, purpose: str) -> str:
+def derive_secret(secret: str, purpose: str) -> str:
     """A secret of its own for one purpose; who knows it learns nothing of the one that it is made from."""
     return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).hexdigest()[:40]
 
 
-def write_env_file(places: Places, variables: Mapping[str, str]) -> None:
+def write_env_file(paths: Paths, variables: Mapping[str, str]) -> None:
     """Write var/stack.env, which a shell can read (`set -a; . var/stack.env`) and only its owner may."""
     lines = ["# Written by `manage.py up`. Holds passwords."]
     lines += [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
-    write_atomically(places.env_file, "\n".join(lines) + "\n", mode=0o600)
+    write_atomically(paths.env_file, "\n".join(lines) + "\n", mode=0o600)
 
 
-def read_env_file(places: Places) -> dict[str, str]:
+def read_env_file(paths: Paths) -> dict[str, str]:
     """The variables of var/stack.env; empty before the first start."""
-    if not places.env_file.exists():
+    if not paths.env_file.exists():
         return {}
     variables = {}
-    for line in places.env_file.read_text().splitlines():
+    for line in paths.env_file.read_text().splitlines():
         name, sign, value = line.partition("=")
         if sign and not name.startswith("#"):
             variables[name] = "".join(shlex.split(value))
     return variables
 
 
-def child_environment(places: Places, variables: Mapping[str, str]) -> dict[str, str]:
+def child_environment(paths: Paths, variables: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of our processes: little is inherited, so that all machines behave alike."""
     kept = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", *cuda_host.PASSED_ON)
     inherited = {name: os.environ[name] for name in kept if name in os.environ}
@@ -196,16 +196,16 @@ def child_environment(places: Places, variables: Mapping[str, str]) -> dict[str,
     system_path = os.environ.get("PATH", "/usr/bin:/bin")
     return {
         **inherited,
-        "PATH": f"{places.venv / 'bin'}:{system_path}",
-        "PYTHONPATH": f"{places.root / 'platform'}:{places.root}",
+        "PATH": f"{paths.venv / 'bin'}:{system_path}",
+        "PYTHONPATH": f"{paths.root / 'platform'}:{paths.root}",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         **variables,
     }
 
 
-def decide(
-    places: Places, *, ports: dict[str, int], device: str, environ: Mapping[str, str]
+def resolve(
+    paths: Paths, *, ports: dict[str, int], device: str, environ: Mapping[str, str]
 ) -> StackConfiguration:
     """Put the choices of this start together."""
     embedded_postgres = not environ.get("DATABASE_URL")
@@ -216,28 +216,28 @@ def decide(
     return StackConfiguration(
         ports={name: port for name, port in ports.items() if not unused.get(name, False)},
         device=device,
-        node_python=str(environments.node_environment(places, device=device).python),
-        slots=cpu_slots(environ),
-        slots_per_gpu=processes(environ, "OOLONG_SLOTS_PER_GPU", default=DEFAULT_SLOTS_PER_GPU, most=8),
-        web_processes=processes(environ, "OOLONG_WEB_PROCESSES", default=1),
-        worker_processes=processes(environ, "OOLONG_WORKER_PROCESSES", default=2),
+        node_python=str(environments.node_environment(paths, device=device).python),
+        slots=cpu_slot_count(environ),
+        slots_per_gpu=process_count(environ, "OOLONG_SLOTS_PER_GPU", default=DEFAULT_SLOTS_PER_GPU, most=8),
+        web_processes=process_count(environ, "OOLONG_WEB_PROCESSES", default=1),
+        worker_processes=process_count(environ, "OOLONG_WORKER_PROCESSES", default=2),
         embedded_postgres=embedded_postgres,
         embedded_valkey=embedded_valkey,
         agent=environ.get("OOLONG_NO_AGENT") != "1",
-        code=code_digest(places),
+        code=code_digest(paths),
     )
 
 
-def code_digest(places: Places) -> str:
+def code_digest(paths: Paths) -> str:
     """Tells two states of our code apart by names, sizes and times; a few milliseconds."""
     digest = hashlib.sha256()
     for folder in ("platform", "gpu_agents", "trainers"):
-        for path in sorted((places.root / folder).rglob("*.py")):
+        for path in sorted((paths.root / folder).rglob("*.py")):
             status = path.stat()
             digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def keeper_python(places: Places) -> str:
-    """The Python of the keeper: `.venv`'s, so that it outlives whichever Python called manage.py."""
-    return str(places.venv_python) if places.venv_python.exists() else sys.executable
+def supervisor_python(paths: Paths) -> str:
+    """The Python of the supervisor: `.venv`'s, so that it outlives whichever Python called manage.py."""
+    return str(paths.venv_python) if paths.venv_python.exists() else sys.executable

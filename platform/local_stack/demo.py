@@ -22,12 +22,12 @@ import yaml
 from rich.console import Console
 
 from local_stack.configuration import read_configuration
-from local_stack.demo_summary import shortcomings, summarise
-from local_stack.demo_view import RunView, closing_words
-from local_stack.places import Places, places_here
+from local_stack.demo_progress import RunProgress, print_summary
+from local_stack.demo_summary import failed_checks, summarize
+from local_stack.paths import Paths, checkout_paths
 from oolong.client import Client, OolongError
 from oolong.client.models import Run
-from oolong.samples import letter_sum
+from oolong.samples import demo_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = "letter-sum"
@@ -35,7 +35,7 @@ MODEL = "letter-sum-tiny"
 SEED = 1
 
 
-class Phases:
+class PhaseTimings:
     """Wall seconds by phase, as they were."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def main() -> int:
         parser.error("--steps must be 20 or more: the verdict compares the first and the last ten steps")
     console = Console(highlight=False, soft_wrap=True)
     try:
-        return Demo(places_here(ROOT), arguments.steps, arguments.seed, console).play()
+        return Demo(checkout_paths(ROOT), arguments.steps, arguments.seed, console).play()
     except (DemoFailed, OolongError) as failure:
         console.print("\nThe demo stopped:", style="bold red")
         console.print(str(failure), markup=False)
@@ -77,14 +77,14 @@ def main() -> int:
 
 
 class Demo:
-    def __init__(self, places: Places, steps: int, seed: int, console: Console) -> None:
-        stack = read_configuration(places)
+    def __init__(self, paths: Paths, steps: int, seed: int, console: Console) -> None:
+        stack = read_configuration(paths)
         if stack is None:
             raise DemoFailed("no stack is running: python3 manage.py demo starts one")
         self.url, self.node_python = stack.url, stack.node_python
-        self.places, self.steps, self.seed, self.console = places, steps, seed, console
-        self.phases = Phases()
-        self.work = places.var / "demo"
+        self.paths, self.steps, self.seed, self.console = paths, steps, seed, console
+        self.phases = PhaseTimings()
+        self.work = paths.var / "demo"
         self.work.mkdir(parents=True, exist_ok=True)
         # A user of the API has an address and a token, and no more.
         kept = ("HOME", "PATH", "LANG", "TERM", "PYTHONPATH", "OMP_NUM_THREADS")
@@ -100,19 +100,19 @@ class Demo:
         with self.phases.measure("warm_start"):
             checkpoint = self.warm_start(dataset, model)
         with self.phases.measure("rl"):
-            run = self.reinforce(dataset, checkpoint)
-        summary = summarise(self.client, run, self.phases.with_total())
-        path = self.places.var / "demo-summary.json"
+            run = self.train_rl(dataset, checkpoint)
+        summary = summarize(self.client, run, self.phases.with_total())
+        path = self.paths.var / "demo-summary.json"
         path.write_text(json.dumps(summary, indent=2) + "\n")
-        closing_words(self.console, summary, path, page=f"{self.url}/runs/{run.id}")
-        return 1 if shortcomings(summary) else 0
+        print_summary(self.console, summary, path, page=f"{self.url}/runs/{run.id}")
+        return 1 if failed_checks(summary) else 0
 
     # --- steps ------------------------------------------------------------------------------------------
 
     def upload_dataset(self) -> str:
-        file = self.work / f"letter-sum-{_recipe('platform/oolong/samples/letter_sum.py')}.jsonl"
+        file = self.work / f"letter-sum-{_source_digest('platform/oolong/samples/demo_dataset.py')}.jsonl"
         if not file.exists():
-            letter_sum.write_dataset(file)
+            demo_dataset.write_dataset(file)
         reply = self.oolong(
             "dataset", "upload", str(file), "--name", DATASET,
             "--prompt-column", "question", "--answer-column", "answer",
@@ -121,11 +121,11 @@ class Demo:
         return str(reply["ref"])
 
     def register_model(self) -> str:
-        directory = self.work / f"tiny-qwen3-{_recipe('trainers/models/tiny.py')}-seed-{self.seed}"
+        directory = self.work / f"tiny-qwen3-{_source_digest('trainers/models/tiny.py')}-seed-{self.seed}"
         if not directory.exists():
             partial = directory.with_suffix(".partial")
             command = [self.node_python, "-m", "trainers.models.tiny", "--out", str(partial)]
-            self.run_quietly([*command, "--seed", str(self.seed)])
+            self.run_command([*command, "--seed", str(self.seed)])
             partial.rename(directory)
         return str(self.oolong("model", "upload", str(directory), "--name", MODEL)["id"])
 
@@ -146,7 +146,7 @@ class Demo:
             raise DemoFailed(f"run {run.id} has no stored checkpoint; see `oolong run logs {run.id}`")
         return checkpoint
 
-    def reinforce(self, dataset: str, checkpoint: str) -> Run:
+    def train_rl(self, dataset: str, checkpoint: str) -> Run:
         spec = self.preset("letter-sum-rl", dataset=dataset, model={"checkpoint": checkpoint})
         spec["trainer"]["total_train_steps"] = self.steps
         run = self.create("rl", spec)
@@ -170,7 +170,7 @@ class Demo:
         return run
 
     def watch(self, run: Run) -> None:
-        with RunView(self.client, run.id, self.console) as view:
+        with RunProgress(self.client, run.id, self.console) as view:
             view.follow()
 
     def finished(self, run_id: str) -> None:
@@ -211,7 +211,7 @@ class Demo:
             raise DemoFailed(f"no API token could be made: {made.stderr[-1000:]}")
         return made.stdout.strip()
 
-    def run_quietly(self, command: list[str]) -> None:
+    def run_command(self, command: list[str]) -> None:
         environment = {
             **self.environment,
             "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
@@ -226,7 +226,7 @@ class Demo:
 _OOLONG = (sys.executable, "-m", "oolong.cli.app")
 
 
-def _recipe(source: str) -> str:
+def _source_digest(source: str) -> str:
     """What is made by a file of ours is made again when that file changes."""
     return hashlib.sha256((ROOT / source).read_bytes()).hexdigest()[:8]
 

@@ -7,12 +7,12 @@ from typing import Any
 from oolong.client import Client
 from oolong.client.models import Run
 
-REQUIRED_RISE = 0.2
-TOLERATED_MISMATCH = 1e-4  # float32 engine and trainer at the same weights
-REQUIRED_MISMATCH_TOKENS = 1000
+MIN_REWARD_GAIN = 0.2
+MAX_ENGINE_MISMATCH = 1e-4  # float32 engine and trainer at the same weights
+MIN_MISMATCH_TOKENS = 1000
 
 
-def summarise(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, Any]:
+def summarize(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     """Everything that `var/demo-summary.json` holds; None where nothing was measured."""
     trainer = run.summary.get("trainer", {})
     controller = run.summary.get("controller", {})
@@ -67,22 +67,22 @@ def summarise(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, 
     }
 
 
-def rise_of(summary: dict[str, Any]) -> float | None:
+def reward_gain(summary: dict[str, Any]) -> float | None:
     """Mean reward of the last ten train steps less that of the first ten."""
     reward = summary["reward"]
     first, last = reward["first_10_steps_mean"], reward["last_10_steps_mean"]
     return None if first is None or last is None else last - first
 
 
-def shortcomings(summary: dict[str, Any]) -> list[str]:
+def failed_checks(summary: dict[str, Any]) -> list[str]:
     """Why the demo did not show what it is there to show; empty when it did."""
     found = []
-    rise = rise_of(summary)
+    rise = reward_gain(summary)
     if summary["status"] != "SUCCEEDED":
         found.append(f"the run ended {summary['status']}")
-    if rise is None or not rise > REQUIRED_RISE:  # a NaN is not above anything
+    if rise is None or not rise > MIN_REWARD_GAIN:  # a NaN is not above anything
         found.append(
-            f"the reward rose by {rise if rise is None else round(rise, 3)}, not by more than {REQUIRED_RISE}"
+            f"the reward rose by {rise if rise is None else round(rise, 3)}, not by more than {MIN_REWARD_GAIN}"
         )
     if not summary["trajectories_spanning_versions"]:
         found.append(
@@ -90,10 +90,10 @@ def shortcomings(summary: dict[str, Any]) -> list[str]:
         )
     mismatch = summary["engine_mismatch"] or {"tokens_compared": 0, "max": None}
     tokens, largest = mismatch["tokens_compared"], mismatch["max"]
-    if tokens <= REQUIRED_MISMATCH_TOKENS or largest is None or not largest < TOLERATED_MISMATCH:
+    if tokens <= MIN_MISMATCH_TOKENS or largest is None or not largest < MAX_ENGINE_MISMATCH:
         found.append(
             f"engine and trainer differ by {largest} over {tokens} tokens; "
-            f"wanted less than {TOLERATED_MISMATCH} over more than {REQUIRED_MISMATCH_TOKENS}"
+            f"wanted less than {MAX_ENGINE_MISMATCH} over more than {MIN_MISMATCH_TOKENS}"
         )
     if not summary["ledger_balances"]:
         found.append("the ledger of groups does not balance")
@@ -121,8 +121,8 @@ def _scores(measured: dict[str, Any] | None) -> dict[str, float | None] | None:
 def _balances(ledger: dict[str, Any]) -> bool:
     if not ledger:
         return False
-    places = sum(ledger[place] for place in ("trained", "waiting", "running", "buffered", "taken"))
-    return bool(ledger["drawn"] == places + sum(ledger["dropped_by_reason"].values()))
+    paths = sum(ledger[place] for place in ("trained", "waiting", "running", "buffered", "taken"))
+    return bool(ledger["drawn"] == paths + sum(ledger["dropped_by_reason"].values()))
 
 
 def _mean(values: list[float | None]) -> float | None:

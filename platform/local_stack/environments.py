@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_stack.errors import StackError
-from local_stack.files import locked, read_json, tail, write_json
-from local_stack.network import ATTEMPTS, UNREACHABLE, connection_broke
-from local_stack.places import Places
+from local_stack.files import file_lock, read_json, tail, write_json
+from local_stack.network import ATTEMPTS, UNREACHABLE, is_connection_error
+from local_stack.paths import Paths
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 READY = ".oolong-ready.json"
 # With less than this free, pip keeps no second copy of what it downloads.
-ROOM_FOR_CACHE_BYTES = 16 * 10**9
-NOT_OFFERED = r"No matching distribution found|Could not find a version"  # of what pip says
+PIP_CACHE_MIN_FREE_BYTES = 16 * 10**9
+NO_MATCHING_FILE = r"No matching distribution found|Could not find a version"  # of what pip says
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Install:
     """One call of pip: a list of pinned files with their hashes, complete with what they depend on."""
 
     requirements: Path
-    instead: tuple[Install, ...] = ()  # where the package index has no file of this list
+    alternatives: tuple[Install, ...] = ()  # where the package index has no file of this list
 
     def arguments(self) -> list[str]:
         words = ["install", "--no-input", "--progress-bar", "off", "--require-hashes", "--no-deps"]
         return [*words, "--requirement", str(self.requirements)]
 
     def files(self) -> list[Path]:
-        return [self.requirements, *(file for other in self.instead for file in other.files())]
+        return [self.requirements, *(file for other in self.alternatives for file in other.files())]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Environment:
 
     @property
     def key(self) -> str:
-        return key_of(self.installs)
+        return environment_key(self.installs)
 
     def is_ready(self) -> bool:
         """Whether it was finished, from the lists as they are now, and its Python is still there."""
@@ -65,7 +65,7 @@ class Environment:
         return marker.get("key") == self.key and os.access(self.python, os.X_OK)
 
 
-def key_of(installs: tuple[Install, ...]) -> str:
+def environment_key(installs: tuple[Install, ...]) -> str:
     """Hash of the lists and of how they are read, with the Python that reads them."""
     digest = hashlib.sha256(f"{sys.version_info[0]}.{sys.version_info[1]}".encode())
     for install in installs:
@@ -74,19 +74,19 @@ def key_of(installs: tuple[Install, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def platform_environment(places: Places) -> Environment:
+def platform_environment(paths: Paths) -> Environment:
     """Control plane, agent, command line, tests: everything but torch."""
     return Environment(
         name="platform",
-        path=places.venv,
-        installs=(Install(places.constraints / "platform.txt"),),
+        path=paths.venv,
+        installs=(Install(paths.constraints / "platform.txt"),),
         size="about 0.35 GB to download, 1.0 GB on disk",
     )
 
 
-def node_environment(places: Places, *, device: str = "cpu") -> Environment:
+def node_environment(paths: Paths, *, device: str = "cpu") -> Environment:
     """Trainer and engine. `device` is `cpu` or `cuda`; only the latter carries SGLang's CUDA packages."""
-    lists = places.constraints
+    lists = paths.constraints
     if device == "cuda":
         installs: tuple[Install, ...] = (
             Install(lists / "node-cuda.txt"),
@@ -95,20 +95,20 @@ def node_environment(places: Places, *, device: str = "cpu") -> Environment:
         size = "about 4 GB to download, 9 GB on disk"
     else:
         public = (Install(lists / "node-torch-cuda.txt"), Install(lists / "node-torch-libraries.txt"))
-        torch = Install(lists / "node-torch-cpu.txt", instead=public)
+        torch = Install(lists / "node-torch-cpu.txt", alternatives=public)
         installs = (Install(lists / "node.txt"), torch, Install(lists / "node-nodeps.txt"))
         size = "about 0.6 GB to download, 2.5 GB on disk; with torch's CUDA build 3.5 GB and 6 GB"
-    key = key_of(installs)
+    key = environment_key(installs)
     return Environment(
         name=f"node ({device})",
-        path=places.environments / f"node-{device}-{key}",
+        path=paths.environments / f"node-{device}-{key}",
         installs=installs,
         size=size,
         needs_cuda=device == "cuda",
     )
 
 
-def ensure(environment: Environment, *, places: Places, say: Say) -> None:
+def ensure(environment: Environment, *, paths: Paths, echo: Echo) -> None:
     """Make the environment if it is not ready; a second call takes milliseconds.
 
     It is built in place, because a virtual environment cannot be moved; the marker is written last. An
@@ -117,31 +117,31 @@ def ensure(environment: Environment, *, places: Places, say: Say) -> None:
     if environment.is_ready():
         return
     lock = environment.path.with_name(f"{environment.path.name}.lock")
-    if environment.path == places.venv:
-        lock = places.run / "venv.lock"
-    log = places.logs / f"setup-{environment.name.split()[0]}.log"
-    with locked(
-        lock, waiting=lambda: say(f"  Another process is making {environment.path}; waiting for it.")
+    if environment.path == paths.venv:
+        lock = paths.run / "venv.lock"
+    log = paths.logs / f"setup-{environment.name.split()[0]}.log"
+    with file_lock(
+        lock, waiting=lambda: echo(f"  Another process is making {environment.path}; waiting for it.")
     ):
         if environment.is_ready():
             return
         began = time.monotonic()
-        say(f"Making the {environment.name} environment in {environment.path}: {environment.size}.")
-        say(f"  Log: {log}")
+        echo(f"Making the {environment.name} environment in {environment.path}: {environment.size}.")
+        echo(f"  Log: {log}")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("")
         _make_venv(environment.path)
         for install in environment.installs:
-            _pip(environment, install, log=log, say=say)
+            _pip(environment, install, log=log, echo=echo)
         if environment.needs_cuda:
             require_cuda_torch(environment)
-        if environment.path == places.venv:
-            _install_checkout(environment, places=places, log=log)
-        write_json(environment.path / READY, {"key": environment.key, "made_in_seconds": _since(began)})
-        say(f"  The {environment.name} environment is ready after {_since(began):.0f} s.")
+        if environment.path == paths.venv:
+            _install_checkout(environment, paths=paths, log=log)
+        write_json(environment.path / READY, {"key": environment.key, "made_in_seconds": _elapsed(began)})
+        echo(f"  The {environment.name} environment is ready after {_elapsed(began):.0f} s.")
 
 
-def cuda_of_torch(python: Path) -> str:
+def torch_cuda_version(python: Path) -> str:
     """The CUDA version that the installed torch was built for; "" of a CPU-only build."""
     script = (
         "import importlib.util, pathlib, runpy; "
@@ -156,7 +156,7 @@ def cuda_of_torch(python: Path) -> str:
 
 def require_cuda_torch(environment: Environment) -> None:
     """A CPU-only torch would leave the GPU unused, or fail at the first kernel. Raises StackError."""
-    if not cuda_of_torch(environment.python):
+    if not torch_cuda_version(environment.python):
         raise StackError(
             f"torch in {environment.path} is a CPU-only build, and the device is cuda. Remove that folder, take the "
             "source of the CPU-only wheel out of pip's configuration (`python3 -m pip config list`: find-links, "
@@ -164,7 +164,7 @@ def require_cuda_torch(environment: Environment) -> None:
         )
 
 
-def _since(began: float) -> float:
+def _elapsed(began: float) -> float:
     return round(time.monotonic() - began, 1)
 
 
@@ -188,7 +188,7 @@ def _make_venv(path: Path) -> None:
         )
 
 
-def _pip(environment: Environment, install: Install, *, log: Path, say: Say) -> None:
+def _pip(environment: Environment, install: Install, *, log: Path, echo: Echo) -> None:
     wanted = len(re.findall(r"^[A-Za-z0-9]", install.requirements.read_text(), flags=re.MULTILINE))
     began = time.monotonic()
     for attempt in range(1, ATTEMPTS + 1):
@@ -196,19 +196,19 @@ def _pip(environment: Environment, install: Install, *, log: Path, say: Say) -> 
         if _run_pip(environment, install.arguments(), log=log, wanted=wanted) == 0:
             break
         said = log.read_bytes()[before:].decode(errors="replace")
-        broke = connection_broke(said)
-        if install.instead and not broke and re.search(NOT_OFFERED, said):
-            for other in install.instead:
-                _pip(environment, other, log=log, say=say)
+        broke = is_connection_error(said)
+        if install.alternatives and not broke and re.search(NO_MATCHING_FILE, said):
+            for other in install.alternatives:
+                _pip(environment, other, log=log, echo=echo)
             return
         if attempt == ATTEMPTS or not broke:
             raise StackError(explain_pip_failure(log, what=install.requirements.name))
-        say(f"  The connection to the package index broke; going on (attempt {attempt + 1} of {ATTEMPTS}).")
-    say(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
+        echo(f"  The connection to the package index broke; going on (attempt {attempt + 1} of {ATTEMPTS}).")
+    echo(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
 
 
-def _install_checkout(environment: Environment, *, places: Places, log: Path) -> None:
-    words = ["install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(places.root)]
+def _install_checkout(environment: Environment, *, paths: Paths, log: Path) -> None:
+    words = ["install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(paths.root)]
     if _run_pip(environment, words, log=log, wanted=0) != 0:
         raise StackError(explain_pip_failure(log, what="the checkout itself"))
 
@@ -220,7 +220,7 @@ def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: i
     scratch.mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
     variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
-    if shutil.disk_usage(scratch).free < ROOM_FOR_CACHE_BYTES:
+    if shutil.disk_usage(scratch).free < PIP_CACHE_MIN_FREE_BYTES:
         variables["PIP_NO_CACHE_DIR"] = "1"
     for name in (
         "PYTHONPATH",
@@ -238,7 +238,7 @@ def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: i
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=variables)
         stopped = threading.Event()
         if sys.stdout.isatty() and wanted:
-            threading.Thread(target=_count_along, args=(log, wanted, stopped), daemon=True).start()
+            threading.Thread(target=_print_progress, args=(log, wanted, stopped), daemon=True).start()
         try:
             return process.wait()
         except BaseException:
@@ -250,7 +250,7 @@ def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: i
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _count_along(log: Path, wanted: int, stopped: threading.Event) -> None:
+def _print_progress(log: Path, wanted: int, stopped: threading.Event) -> None:
     while not stopped.wait(0.5):
         text = log.read_text(errors="replace").rpartition("\n$ ")[2]
         count = len(re.findall(r"^(?:Collecting|Requirement already satisfied)", text, flags=re.MULTILINE))
@@ -259,7 +259,7 @@ def _count_along(log: Path, wanted: int, stopped: threading.Event) -> None:
     print("\r\x1b[K", end="", flush=True)
 
 
-_CAUSES: tuple[tuple[str, str], ...] = (
+_ADVICE: tuple[tuple[str, str], ...] = (
     (
         r"No space left on device",
         "The disk is full: free space, or set OOLONG_HOME to a folder on another disk.",
@@ -276,7 +276,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "command again; it goes on where it stopped. A mirror is named by PIP_INDEX_URL.",
     ),
     (
-        NOT_OFFERED,
+        NO_MATCHING_FILE,
         "The package index in use has no such file for this machine. Is a mirror set in pip's configuration "
         "that lacks it? `python3 -m pip config list` shows it.",
     ),
@@ -289,11 +289,11 @@ _CAUSES: tuple[tuple[str, str], ...] = (
 
 
 def explain_pip_failure(log: Path, *, what: str) -> str:
-    """Say what pip could not do, in its own last words, and what to do about it."""
+    """Echo what pip could not do, in its own last words, and what to do about it."""
     text = tail(log, lines=400)
     errors = [line for line in text.splitlines() if line.startswith(("ERROR", "error", "WARNING: Retrying"))]
     advice = next(
-        (way for pattern, way in _CAUSES if re.search(pattern, text)), "The whole output is in the log."
+        (way for pattern, way in _ADVICE if re.search(pattern, text)), "The whole output is in the log."
     )
     said = "\n".join(errors[-4:]) or "\n".join(text.splitlines()[-6:])
     return f"pip could not install {what}.\n{said}\n{advice}\nLog: {log}"

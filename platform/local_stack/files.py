@@ -41,7 +41,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def locked(
+def file_lock(
     path: Path,
     *,
     timeout_seconds: float | None = None,
@@ -87,7 +87,7 @@ def tail(path: Path, *, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def bytes_below(path: Path) -> int:
+def disk_usage(path: Path) -> int:
     """Bytes on disk below `path`, hard links counted once."""
     seen: set[tuple[int, int]] = set()
     total = 0
@@ -103,7 +103,7 @@ def bytes_below(path: Path) -> int:
     return total
 
 
-def human(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes for people: `1.2 GB`, decimal units."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB"):

@@ -20,13 +20,13 @@ from urllib.parse import urlsplit
 from local_stack.configuration import child_environment
 from local_stack.errors import StackError
 from local_stack.files import write_atomically
-from local_stack.places import Places
+from local_stack.paths import Paths
 
-Ask = Callable[[str, str], str]  # question, default -> answer
+Prompt = Callable[[str, str], str]  # question, default -> answer
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Setting:
     """One variable of the file: what to ask for, and an example."""
 
     name: str
@@ -34,36 +34,36 @@ class Wanted:
     question: str
     example: str
     default: str = ""
-    needed: bool = True
+    required: bool = True
 
 
-WANTED = (
-    Wanted(
+SETTINGS = (
+    Setting(
         "OOLONG_PUBLIC_URL", "--public-url", "Address under which browsers and nodes reach this installation",
         "https://oolong.example.org",
     ),
-    Wanted("DATABASE_URL", "--database-url", "PostgreSQL", "postgresql://oolong:password@127.0.0.1:5432/oolong"),
-    Wanted("REDIS_URL", "--redis-url", "Valkey or Redis", "redis://:password@127.0.0.1:6379/0"),
-    Wanted("OOLONG_DATA_DIR", "--data-dir", "Folder for uploads", "/var/lib/oolong/store", "/var/lib/oolong/store"),
-    Wanted(
+    Setting("DATABASE_URL", "--database-url", "PostgreSQL", "postgresql://oolong:password@127.0.0.1:5432/oolong"),
+    Setting("REDIS_URL", "--redis-url", "Valkey or Redis", "redis://:password@127.0.0.1:6379/0"),
+    Setting("OOLONG_DATA_DIR", "--data-dir", "Folder for uploads", "/var/lib/oolong/store", "/var/lib/oolong/store"),
+    Setting(
         "STORAGE_URL", "--storage-url", "Where blobs are kept; empty: in that folder",
-        "s3://bucket/prefix?endpoint=https://s3.example.org", needed=False,
+        "s3://bucket/prefix?endpoint=https://s3.example.org", required=False,
     ),
 )  # fmt: skip
 GENERATED = ("SECRET_KEY", "OOLONG_SECRETS_KEYS", "OOLONG_METRICS_TOKEN")
 
 
-def main(places: Places, rest: list[str]) -> int:
+def main(paths: Paths, rest: list[str]) -> int:
     options = parser().parse_args(rest)
     interactive = sys.stdin.isatty() and not options.no_input
-    given = {wanted.name: getattr(options, _attribute(wanted)) for wanted in WANTED}
+    given = {setting.name: getattr(options, _attribute(setting)) for setting in SETTINGS}
     file: Path = options.env_file
-    known = read_file(file)
-    values = decide(
-        known, {name: value for name, value in given.items() if value}, ask=_ask if interactive else None
+    known = read_settings(file)
+    values = resolve_settings(
+        known, {name: value for name, value in given.items() if value}, ask=_prompt if interactive else None
     )
     if values != known:
-        write_file(file, values)
+        write_settings(file, values)
         made = [name for name in GENERATED if name not in known]
         print(f"{file}: {'made' if not known else 'completed'}, readable by its owner only", end="")
         print(f"; new secrets: {', '.join(made)}" if made else "")
@@ -71,14 +71,14 @@ def main(places: Places, rest: list[str]) -> int:
         print(f"{file}: nothing to change")
     environment = {
         **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
-        **child_environment(places, values),
+        **child_environment(paths, values),
         "OOLONG_LOG_FORMAT": "text",
     }
     words = ["init_production", "--admin", options.admin]
     words += ["--password"] if options.password else []
     words += ["--check-only"] if options.check_only else []
     status = subprocess.run(
-        [str(places.venv_python), "-m", "django", *words], env=environment, cwd=places.root
+        [str(paths.venv_python), "-m", "django", *words], env=environment, cwd=paths.root
     ).returncode
     if status == 0 and not options.check_only:
         print(advice(values, file))
@@ -90,8 +90,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--env-file", type=Path, default=Path("/etc/oolong/oolong.env"), help="default: %(default)s"
     )
-    for wanted in WANTED:
-        found.add_argument(wanted.flag, dest=_attribute(wanted), default="", help=f"say {wanted.example}")
+    for setting in SETTINGS:
+        found.add_argument(setting.flag, dest=_attribute(setting), default="", help=f"say {setting.example}")
     found.add_argument("--admin", default="admin", help="name of the first user (default: admin)")
     found.add_argument(
         "--password",
@@ -107,24 +107,26 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def decide(known: Mapping[str, str], given: Mapping[str, str], *, ask: Ask | None) -> dict[str, str]:
+def resolve_settings(
+    known: Mapping[str, str], given: Mapping[str, str], *, ask: Prompt | None
+) -> dict[str, str]:
     """The values of the file. Raises StackError for one that is missing, or that the file contradicts."""
     values = dict(known)
-    for wanted in WANTED:
-        if wanted.name in known and given.get(wanted.name, known[wanted.name]) != known[wanted.name]:
+    for setting in SETTINGS:
+        if setting.name in known and given.get(setting.name, known[setting.name]) != known[setting.name]:
             raise StackError(
-                f"the file has another {wanted.name} than {wanted.flag}: init never overwrites. Edit the file if the "
+                f"the file has another {setting.name} than {setting.flag}: init never overwrites. Edit the file if the "
                 "new value is meant"
             )
-        if wanted.name in known:
+        if setting.name in known:
             continue
-        value = given.get(wanted.name, "")
+        value = given.get(setting.name, "")
         if not value and ask is not None:
-            value = ask(f"{wanted.question}, say {wanted.example}", wanted.default)
-        value = value or wanted.default
-        if not value and wanted.needed:
-            raise StackError(f"{wanted.flag} is missing, say {wanted.flag} {shlex.quote(wanted.example)}")
-        values[wanted.name] = value
+            value = ask(f"{setting.question}, say {setting.example}", setting.default)
+        value = value or setting.default
+        if not value and setting.required:
+            raise StackError(f"{setting.flag} is missing, say {setting.flag} {shlex.quote(setting.example)}")
+        values[setting.name] = value
     host = urlsplit(values["OOLONG_PUBLIC_URL"]).hostname
     if not host:
         raise StackError(
@@ -139,7 +141,7 @@ def decide(known: Mapping[str, str], given: Mapping[str, str], *, ask: Ask | Non
     return values
 
 
-def read_file(file: Path) -> dict[str, str]:
+def read_settings(file: Path) -> dict[str, str]:
     """NAME=value lines, as systemd's EnvironmentFile and a shell read them; nothing when there is no file."""
     try:
         text = file.read_text()
@@ -153,7 +155,7 @@ def read_file(file: Path) -> dict[str, str]:
     return values
 
 
-def write_file(file: Path, values: Mapping[str, str]) -> None:
+def write_settings(file: Path, values: Mapping[str, str]) -> None:
     lines = [
         "# Settings of Oolong; made by `manage.py init`. Holds secrets: SECRET_KEY signs sessions and links,"
     ]
@@ -181,10 +183,10 @@ Next:
   docs/how-to/operate.md has the rest: containers, several processes, metrics, backup."""
 
 
-def _attribute(wanted: Wanted) -> str:
-    return wanted.flag.lstrip("-").replace("-", "_")
+def _attribute(setting: Setting) -> str:
+    return setting.flag.lstrip("-").replace("-", "_")
 
 
-def _ask(question: str, default: str) -> str:
+def _prompt(question: str, default: str) -> str:
     answer = input(f"{question}{f' [{default}]' if default else ''}: ").strip()
     return answer or default

@@ -1,4 +1,4 @@
-"""Jobs that an agent left running under their supervisors: finding and ending them without the agent."""
+"""Jobs that an agent left running under their supervisors: result and ending them without the agent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from local_stack.configuration import child_environment, read_env_file
 from local_stack.files import read_json
-from local_stack.identity import Identity, identity_of
-from local_stack.places import Places
+from local_stack.paths import Paths
+from local_stack.process_handle import ProcessHandle, find_process
 from local_stack.services import agent_environment
 
 
@@ -21,7 +21,7 @@ class SupervisedJob:
 
     job_id: str
     directory: str
-    supervisor: Identity
+    supervisor: ProcessHandle
     group: int | None  # process group of the job itself
 
 
@@ -45,39 +45,39 @@ def live_jobs(agent_data: Path) -> list[SupervisedJob]:
     return found
 
 
-def _supervisor(record: dict[str, object]) -> Identity | None:
+def _supervisor(record: dict[str, object]) -> ProcessHandle | None:
     """The live process of a supervisor's file; a pid that was reused since does not count."""
     pid, ticks = record.get("pid"), record.get("start_time")
     if not isinstance(pid, int):
         return None
-    identity = identity_of(pid)
-    if identity is None or (ticks is not None and str(identity.start_ticks) != str(ticks)):
+    handle = find_process(pid)
+    if handle is None or (ticks is not None and str(handle.start_ticks) != str(ticks)):
         return None
-    return identity
+    return handle
 
 
-def end_all(places: Places, *, grace_seconds: float = 5.0) -> int:
+def terminate_all(paths: Paths, *, grace_seconds: float = 5.0) -> int:
     """End every job of this clone: gracefully by the agent's own command, then by force. Returns how many.
 
     The agent's command also finds processes whose supervisor was killed. It takes up to five seconds more
     than the grace, for those that do not listen.
     """
-    folder = places.agent_data / "supervisors"
+    folder = paths.agent_data / "supervisors"
     if not folder.is_dir() or not any(folder.glob("*.json")):
         return 0
-    jobs = live_jobs(places.agent_data)
-    environment = agent_environment(child_environment(places, read_env_file(places)))
-    words = [str(places.venv_python), "-m", "gpu_agents.agent", "end-jobs"]
-    words += ["--data-dir", str(places.agent_data), "--grace", str(grace_seconds)]
+    jobs = live_jobs(paths.agent_data)
+    environment = agent_environment(child_environment(paths, read_env_file(paths)))
+    words = [str(paths.venv_python), "-m", "gpu_agents.agent", "end-jobs"]
+    words += ["--data-dir", str(paths.agent_data), "--grace", str(grace_seconds)]
     try:
         done = subprocess.run(
-            words, env=environment, cwd=places.root, capture_output=True, text=True, timeout=grace_seconds + 6
+            words, env=environment, cwd=paths.root, capture_output=True, text=True, timeout=grace_seconds + 6
         )
         if done.returncode != 0:
             print(f"the agent's end-jobs failed: {done.stderr.strip()[-500:]}", flush=True)
     except (subprocess.TimeoutExpired, OSError) as error:
         print(f"the agent's end-jobs did not finish ({error}); killing the jobs' processes", flush=True)
-    for job in live_jobs(places.agent_data):
+    for job in live_jobs(paths.agent_data):
         for group in (job.group, job.supervisor.pid):
             if group is None:
                 continue

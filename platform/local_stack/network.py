@@ -18,6 +18,6 @@ BROKEN = (
 )
 
 
-def connection_broke(said: str) -> bool:
+def is_connection_error(said: str) -> bool:
     """Whether these words of an installer tell of its network."""
     return re.search(f"{UNREACHABLE}|{BROKEN}", said) is not None

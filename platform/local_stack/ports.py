@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from local_stack.errors import StackError
-from local_stack.files import locked, read_json, write_json
+from local_stack.files import file_lock, read_json, write_json
 
 PREFERRED: dict[str, int] = {"web": 8400, "postgres": 8432, "valkey": 8479}
-TRIED = 200  # ports after the preferred one
+PORTS_TRIED = 200  # ports after the preferred one
 
 
 def is_free(port: int) -> bool:
@@ -25,11 +25,11 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose(
+def allocate(
     *,
     before: Mapping[str, int],
     preferred: Mapping[str, int],
-    taken_by_other_clones: set[int],
+    used_by_other_clones: set[int],
     usable: Callable[[int], bool],
 ) -> dict[str, int]:
     """Give each service a port: the one it had before if usable, else the first usable from the preferred on.
@@ -39,21 +39,21 @@ def choose(
     chosen: dict[str, int] = {}
     for name, first in preferred.items():
         candidates = [before[name]] if name in before else []
-        candidates += list(range(first, first + TRIED))
+        candidates += list(range(first, first + PORTS_TRIED))
         for port in candidates:
-            if port not in taken_by_other_clones and port not in chosen.values() and usable(port):
+            if port not in used_by_other_clones and port not in chosen.values() and usable(port):
                 chosen[name] = port
                 break
         else:
             raise StackError(
-                f"no free port for {name}: {first} to {first + TRIED - 1} are all taken. "
+                f"no free port for {name}: {first} to {first + PORTS_TRIED - 1} are all taken. "
                 f"Free one, or name another: OOLONG_{name.upper()}_PORT=…"
             )
     return chosen
 
 
 @contextmanager
-def reserved(
+def reserve(
     register: Path, *, clone_root: Path, before: Mapping[str, int], environ: Mapping[str, str], own: set[int]
 ) -> Iterator[dict[str, int]]:
     """Choose ports and keep other clones off them until the services have had time to open them.
@@ -62,7 +62,7 @@ def reserved(
     other by the register, also while they are down. Those of different users that start in the same moment
     are kept apart by a claim that the kernel drops when its holder ends.
     """
-    preferred, before = with_wishes(PREFERRED, before, environ)
+    preferred, before = with_overrides(PREFERRED, before, environ)
     claims: dict[int, socket.socket] = {}
 
     def usable(port: int) -> bool:
@@ -78,12 +78,12 @@ def reserved(
         return True
 
     try:
-        with locked(register.with_suffix(".lock")):
+        with file_lock(register.with_suffix(".lock")):
             known = {root: ports for root, ports in read_json(register).items() if Path(root).is_dir()}
             others = {
                 port for root, ports in known.items() if root != str(clone_root) for port in ports.values()
             }
-            chosen = choose(before=before, preferred=preferred, taken_by_other_clones=others, usable=usable)
+            chosen = allocate(before=before, preferred=preferred, used_by_other_clones=others, usable=usable)
             known[str(clone_root)] = chosen
             write_json(register, known)
         yield chosen
@@ -92,21 +92,21 @@ def reserved(
             claim.close()
 
 
-def with_wishes(
+def with_overrides(
     preferred: Mapping[str, int], before: Mapping[str, int], environ: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Put OOLONG_WEB_PORT and the like in the place of the preferred port and of the last one."""
-    wanted, kept = dict(preferred), dict(before)
+    new_preferred, new_before = dict(preferred), dict(before)
     for name in preferred:
         variable = f"OOLONG_{name.upper()}_PORT"
-        wish = environ.get(variable)
-        if not wish:
+        override = environ.get(variable)
+        if not override:
             continue
-        if not wish.isdigit() or not 0 < int(wish) < 65536:
-            raise StackError(f"{variable}={wish!r} is not a port number")
-        wanted[name] = int(wish)
-        kept.pop(name, None)
-    return wanted, kept
+        if not override.isdigit() or not 0 < int(override) < 65536:
+            raise StackError(f"{variable}={override!r} is not a port number")
+        new_preferred[name] = int(override)
+        new_before.pop(name, None)
+    return new_preferred, new_before
 
 
 def _claim(port: int) -> socket.socket | None:

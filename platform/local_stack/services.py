@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local_stack.configuration import StackConfiguration, broker_of, child_environment, cluster_of
-from local_stack.places import Places
+from local_stack.configuration import StackConfiguration, build_broker, build_cluster, child_environment
+from local_stack.paths import Paths
 from local_stack.postgres import RunAs
 
 CONTROL_PLANE_ONLY = frozenset(
@@ -44,26 +44,26 @@ class Service:
     environment: dict[str, str] = field(repr=False)
     directory: Path
     is_ready: Callable[[], bool]
-    ready_within_seconds: float = 60.0
+    ready_timeout_seconds: float = 60.0
     before_start: Callable[[], None] = lambda: None
     run_as: RunAs | None = None
     stop_signal: int = signal.SIGTERM
     grace_seconds: float = 5.0  # between the stop signal and SIGKILL
 
 
-def services_of(
-    places: Places, configuration: StackConfiguration, variables: Mapping[str, str]
+def build_services(
+    paths: Paths, configuration: StackConfiguration, variables: Mapping[str, str]
 ) -> list[Service]:
     """All services of the configuration."""
-    python = str(places.venv_python)
-    environment = child_environment(places, variables)
+    python = str(paths.venv_python)
+    environment = child_environment(paths, variables)
     services: list[Service] = []
     if configuration.embedded_postgres:
-        cluster = cluster_of(places, configuration)
+        cluster = build_cluster(paths, configuration)
 
         def before_postgres() -> None:
-            cluster.initialise()
-            cluster.forget_stale_lock()
+            cluster.initialize()
+            cluster.remove_stale_lock()
 
         services.append(
             Service(
@@ -79,7 +79,7 @@ def services_of(
             )
         )
     if configuration.embedded_valkey:
-        broker = broker_of(places, configuration)
+        broker = build_broker(paths, configuration)
         services.append(
             Service(
                 name="valkey",
@@ -93,7 +93,7 @@ def services_of(
             )
         )
     # One web process answers /metrics for all of them.
-    metrics = places.run / "metrics"
+    metrics = paths.run / "metrics"
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)} if configuration.web_processes > 1 else {}
     web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
     web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
@@ -101,7 +101,7 @@ def services_of(
     web += ["--timeout-graceful-shutdown", "2"]  # streams to browsers stay open for ever
     if configuration.web_processes > 1:
         web += ["--workers", str(configuration.web_processes)]
-    celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(places.root / "platform")]
+    celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(paths.root / "platform")]
     alone = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
     worker = [*celery, "worker", "--queues", "celery", "--concurrency", str(configuration.worker_processes)]
     worker += [*alone, "--hostname", "oolong@localhost"]
@@ -109,12 +109,12 @@ def services_of(
     webhooks = [*celery, "worker", "--queues", "webhooks", "--pool", "solo", *alone]
     webhooks += ["--hostname", "webhooks@localhost"]
     beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
-    beat += ["--schedule", str(places.run / "beat-schedule")]
+    beat += ["--schedule", str(paths.run / "beat-schedule")]
     for name, arguments, ready in (
-        ("web", web, lambda: answers(configuration.url + "/api/v1/health")),
-        ("worker", worker, always),
-        ("webhooks", webhooks, always),
-        ("beat", beat, always),
+        ("web", web, lambda: responds_ok(configuration.url + "/api/v1/health")),
+        ("worker", worker, always_ready),
+        ("webhooks", webhooks, always_ready),
+        ("beat", beat, always_ready),
     ):
         services.append(
             Service(
@@ -122,7 +122,7 @@ def services_of(
                 stage=CONTROL_PLANE,
                 argv=[python, *arguments],
                 environment={**environment, "OOLONG_SERVICE": name, **(shared if name == "web" else {})},
-                directory=places.root,
+                directory=paths.root,
                 before_start=(lambda: _empty_folder(metrics)) if name == "web" else lambda: None,
                 is_ready=ready,
                 grace_seconds=3.0,
@@ -133,19 +133,19 @@ def services_of(
             Service(
                 name="agent",
                 stage=NODE,
-                argv=[python, *agent_arguments(places, configuration)],
+                argv=[python, *agent_arguments(paths, configuration)],
                 environment=agent_environment(environment),
-                directory=places.root,
-                is_ready=lambda: (places.agent_data / "node.json").exists(),
+                directory=paths.root,
+                is_ready=lambda: (paths.agent_data / "node.json").exists(),
                 grace_seconds=4.0,
             )
         )
     return services
 
 
-def agent_arguments(places: Places, configuration: StackConfiguration) -> list[str]:
+def agent_arguments(paths: Paths, configuration: StackConfiguration) -> list[str]:
     words = ["-m", "gpu_agents.agent", "run", "--server", configuration.url]
-    words += ["--data-dir", str(places.agent_data), "--join-token-file", str(join_token_file(places))]
+    words += ["--data-dir", str(paths.agent_data), "--join-token-file", str(join_token_file(paths))]
     words += ["--name", socket.gethostname(), "--device", configuration.device]
     if configuration.device == "cpu":
         words += ["--slots", str(configuration.slots)]
@@ -154,8 +154,8 @@ def agent_arguments(places: Places, configuration: StackConfiguration) -> list[s
     return [*words, "--node-python", configuration.node_python]
 
 
-def join_token_file(places: Places) -> Path:
-    return places.agent_data / "enroll-token"
+def join_token_file(paths: Paths) -> Path:
+    return paths.agent_data / "enroll-token"
 
 
 def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -168,11 +168,11 @@ def _empty_folder(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def always() -> bool:
+def always_ready() -> bool:
     return True
 
 
-def answers(url: str) -> bool:
+def responds_ok(url: str) -> bool:
     """Whether a GET gives 200. Proxies of the environment are not asked: it is our own loopback."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -14,31 +14,31 @@ from pathlib import Path
 from local_stack import configuration, dashboard, environments, jobs, ports, preflight
 from local_stack.bootstrap import django
 from local_stack.errors import StackError
-from local_stack.files import bytes_below, human, locked, read_json, tail
-from local_stack.identity import Identity, end_group, read_pid_file, wait_gone
-from local_stack.places import Places
+from local_stack.files import disk_usage, file_lock, format_bytes, read_json, tail
+from local_stack.paths import Paths
+from local_stack.process_handle import ProcessHandle, read_pid_file, terminate_group, wait_exited
 
-Say = Callable[[str], None]
-UP_WITHIN_SECONDS = 240.0
-DOWN_WITHIN_SECONDS = 24.0
+Echo = Callable[[str], None]
+UP_TIMEOUT_SECONDS = 240.0
+DOWN_TIMEOUT_SECONDS = 24.0
 SERVICE_NAMES = (  # in the order of stopping
     "agent", "beat", "webhooks", "worker", "web", "valkey", "postgres",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Started:
+class UpResult:
     """What `up` found or made."""
 
     url: str
     was_running: bool
 
 
-def set_up(places: Places, *, device: str, say: Say, quiet_preflight: bool = False) -> None:
+def set_up(paths: Paths, *, device: str, echo: Echo, quiet_preflight: bool = False) -> None:
     """Preflight and environments; a second call takes well under a second."""
     wanted = [
-        environments.platform_environment(places),
-        environments.node_environment(places, device=device),
+        environments.platform_environment(paths),
+        environments.node_environment(paths, device=device),
     ]
     ready = all(environment.is_ready() for environment in wanted)
     if device == "cuda" and not preflight.gpus():
@@ -47,49 +47,49 @@ def set_up(places: Places, *, device: str, say: Say, quiet_preflight: bool = Fal
         )
     if ready and quiet_preflight:
         return
-    say("Checking this machine …")
-    preflight.check(places, device=device, environments_ready=ready, say=say)
+    echo("Checking this machine …")
+    preflight.check(paths, device=device, environments_ready=ready, echo=echo)
     for environment in wanted:
-        environments.ensure(environment, places=places, say=say)
+        environments.ensure(environment, paths=paths, echo=echo)
 
 
-def up(places: Places, *, device: str, say: Say) -> Started:
+def up(paths: Paths, *, device: str, echo: Echo) -> UpResult:
     """Bring the stack up, or find it up. Raises StackError with the reason and the end of the log."""
-    set_up(places, device=device, say=say, quiet_preflight=True)
+    set_up(paths, device=device, echo=echo, quiet_preflight=True)
     busy = "another `up` or `down` of this checkout is at work; try again when it has finished"
-    with locked(places.run / "up.lock", timeout_seconds=UP_WITHIN_SECONDS, busy=busy):
-        dashboard.build_if_needed(places, say=say)
-        before = configuration.read_configuration(places)
-        if is_running(places) and before is not None:
-            if before.code != configuration.code_digest(places):
-                say("The code has changed since this stack was started: `manage.py down` and `up` load it.")
-            return Started(url=before.url, was_running=True)
-        _ask_keeper_to_stop(places)  # one that failed or is half way down
-        configuration.prepare_data_folder(places)
+    with file_lock(paths.run / "up.lock", timeout_seconds=UP_TIMEOUT_SECONDS, busy=busy):
+        dashboard.build_if_needed(paths, echo=echo)
+        before = configuration.read_configuration(paths)
+        if is_running(paths) and before is not None:
+            if before.code != configuration.code_digest(paths):
+                echo("The code has changed since this stack was started: `manage.py down` and `up` load it.")
+            return UpResult(url=before.url, was_running=True)
+        _stop_supervisor(paths)  # one that failed or is half way down
+        configuration.prepare_data_folder(paths)
         held = before.ports if before else {}
-        own = {port for name, port in held.items() if read_pid_file(places.run / f"{name}.json") is not None}
-        register = places.home / "ports.json"
-        with ports.reserved(
-            register, clone_root=places.root, before=held, environ=os.environ, own=own
+        own = {port for name, port in held.items() if read_pid_file(paths.run / f"{name}.json") is not None}
+        register = paths.home / "ports.json"
+        with ports.reserve(
+            register, clone_root=paths.root, before=held, environ=os.environ, own=own
         ) as chosen_ports:
-            chosen = configuration.decide(places, ports=chosen_ports, device=device, environ=os.environ)
-            configuration.write_configuration(places, chosen)
-            configuration.write_env_file(places, configuration.django_variables(places, chosen, os.environ))
-            say(f"Starting: {_summary(chosen)} …")
-            keeper = _start_keeper(places)
+            chosen = configuration.resolve(paths, ports=chosen_ports, device=device, environ=os.environ)
+            configuration.write_configuration(paths, chosen)
+            configuration.write_env_file(paths, configuration.django_variables(paths, chosen, os.environ))
+            echo(f"Starting: {_summary(chosen)} …")
+            supervisor = _start_supervisor(paths)
             try:
-                _wait_until_up(places, keeper)
+                _wait_until_up(paths, supervisor)
             except BaseException:  # interrupted, or it failed: leave nothing half up
-                keeper.terminate()
-                keeper.wait(timeout=DOWN_WITHIN_SECONDS)
+                supervisor.terminate()
+                supervisor.wait(timeout=DOWN_TIMEOUT_SECONDS)
                 raise
-        return Started(url=chosen.url, was_running=False)
+        return UpResult(url=chosen.url, was_running=False)
 
 
-def is_running(places: Places) -> bool:
-    """Whether the keeper lives and has brought everything up."""
-    keeper = read_pid_file(places.run / "keeper.json")
-    return keeper is not None and read_json(places.run / "status.json").get("phase") == "running"
+def is_running(paths: Paths) -> bool:
+    """Whether the supervisor lives and has brought everything up."""
+    supervisor = read_pid_file(paths.run / "supervisor.json")
+    return supervisor is not None and read_json(paths.run / "status.json").get("phase") == "running"
 
 
 def _summary(chosen: configuration.StackConfiguration) -> str:
@@ -105,16 +105,22 @@ def _summary(chosen: configuration.StackConfiguration) -> str:
     return ", ".join(named + [f"{name} as given" for name in external])
 
 
-def _start_keeper(places: Places) -> subprocess.Popen[bytes]:
-    (places.run / "status.json").unlink(missing_ok=True)
-    places.logs.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(places.root / "platform"), "PYTHONUNBUFFERED": "1"}
-    command = [configuration.keeper_python(places), "-m", "local_stack.keeper", "--root", str(places.root)]
-    with (places.logs / "keeper.log").open("ab") as log:
+def _start_supervisor(paths: Paths) -> subprocess.Popen[bytes]:
+    (paths.run / "status.json").unlink(missing_ok=True)
+    paths.logs.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(paths.root / "platform"), "PYTHONUNBUFFERED": "1"}
+    command = [
+        configuration.supervisor_python(paths),
+        "-m",
+        "local_stack.supervisor",
+        "--root",
+        str(paths.root),
+    ]
+    with (paths.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
             command,
             env=environment,
-            cwd=places.root,
+            cwd=paths.root,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -122,78 +128,80 @@ def _start_keeper(places: Places) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait_until_up(places: Places, keeper: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + UP_WITHIN_SECONDS
+def _wait_until_up(paths: Paths, supervisor: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + UP_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        ended = keeper.poll() is not None  # asked first: what it said at its end is read after it
-        status = read_json(places.run / "status.json")
+        ended = supervisor.poll() is not None  # asked first: what it said at its end is read after it
+        status = read_json(paths.run / "status.json")
         phase = status.get("phase")
         if phase == "running":
             return
         if phase in ("failed", "stopped"):
             raise StackError(f"the stack did not start: {status.get('error') or phase}")
         if ended:
-            raise StackError(f"the keeper ended at once:\n{tail(places.logs / 'keeper.log')}")
+            raise StackError(f"the supervisor ended at once:\n{tail(paths.logs / 'supervisor.log')}")
         time.sleep(0.1)
     raise StackError(
-        f"the stack was not up within {UP_WITHIN_SECONDS:.0f} s; see {places.logs}, then "
+        f"the stack was not up within {UP_TIMEOUT_SECONDS:.0f} s; see {paths.logs}, then "
         "`python3 manage.py down` and try again"
     )
 
 
-def _ask_keeper_to_stop(places: Places) -> None:
-    keeper = read_pid_file(places.run / "keeper.json")
-    if keeper is None:
+def _stop_supervisor(paths: Paths) -> None:
+    supervisor = read_pid_file(paths.run / "supervisor.json")
+    if supervisor is None:
         return
-    keeper.signal(signal.SIGTERM)
-    if wait_gone([keeper], timeout_seconds=DOWN_WITHIN_SECONDS):
-        end_group(keeper, grace_seconds=0.0, first=signal.SIGKILL)
+    supervisor.signal(signal.SIGTERM)
+    if wait_exited([supervisor], timeout_seconds=DOWN_TIMEOUT_SECONDS):
+        terminate_group(supervisor, grace_seconds=0.0, first=signal.SIGKILL)
 
 
-def down(places: Places, *, say: Say) -> int:
+def down(paths: Paths, *, echo: Echo) -> int:
     """Stop everything of this clone, whoever started it; returns how many processes were ended."""
-    count = len(live_services(places)) + len(jobs.live_jobs(places.agent_data))
-    _ask_keeper_to_stop(places)
-    # What a killed keeper left behind: the agent first, so that it starts nothing, its jobs, then the rest.
-    left = live_services(places)
+    count = len(live_services(paths)) + len(jobs.live_jobs(paths.agent_data))
+    _stop_supervisor(paths)
+    # What a killed supervisor left behind: the agent first, so that it starts nothing, its jobs, then the rest.
+    left = live_services(paths)
     if "agent" in left:
-        end_group(left["agent"], grace_seconds=4.0)
-    jobs.end_all(places)
+        terminate_group(left["agent"], grace_seconds=4.0)
+    jobs.terminate_all(paths)
     for name in ("beat", "webhooks", "worker", "web"):
         if name in left:
             left[name].signal(signal.SIGTERM)
     for name in SERVICE_NAMES:
         if name in left:
             stop_signal = signal.SIGINT if name == "postgres" else signal.SIGTERM
-            end_group(left[name], grace_seconds=4.0, first=stop_signal)
-        (places.run / f"{name}.json").unlink(missing_ok=True)
-    say("Nothing of this clone was running." if count == 0 else f"Stopped {count} process(es); data is kept.")
+            terminate_group(left[name], grace_seconds=4.0, first=stop_signal)
+        (paths.run / f"{name}.json").unlink(missing_ok=True)
+    echo(
+        "Nothing of this clone was running." if count == 0 else f"Stopped {count} process(es); data is kept."
+    )
     return count
 
 
-def live_services(places: Places) -> dict[str, Identity]:
+def live_services(paths: Paths) -> dict[str, ProcessHandle]:
     """Services of this clone that are alive, by name."""
     found = {}
     for name in SERVICE_NAMES:
-        identity = read_pid_file(places.run / f"{name}.json")
-        if identity is not None:
-            found[name] = identity
+        handle = read_pid_file(paths.run / f"{name}.json")
+        if handle is not None:
+            found[name] = handle
     return found
 
 
-def rows_of_processes(places: Places) -> list[tuple[str, str, str, str, str]]:
+def process_rows(paths: Paths) -> list[tuple[str, str, str, str, str]]:
     """For `ps`: name, state, pid, address, remark."""
-    chosen = configuration.read_configuration(places)
-    status = read_json(places.run / "status.json")
-    live = live_services(places)
-    keeper = read_pid_file(places.run / "keeper.json")
+    chosen = configuration.read_configuration(paths)
+    status = read_json(paths.run / "status.json")
+    live = live_services(paths)
+    supervisor = read_pid_file(paths.run / "supervisor.json")
     rows = [
         (
-            "keeper",
-            "running" if keeper else "stopped",
-            str(keeper.pid) if keeper else "",
+            "supervisor",
+            "running" if supervisor else "stopped",
+            str(supervisor.pid) if supervisor else "",
             "",
-            str(status.get("phase", "")) if keeper else "",
+            str(status.get("phase", "")) if supervisor else "",
         )
     ]
     known = status.get("services", {})
@@ -212,21 +220,21 @@ def rows_of_processes(places: Places) -> list[tuple[str, str, str, str, str]]:
                 f"restarted {restarts} times" if restarts else "",
             )
         )
-    for job in jobs.live_jobs(places.agent_data):
+    for job in jobs.live_jobs(paths.agent_data):
         rows.append((job.job_id, "running", str(job.supervisor.pid), "", Path(job.directory).name))
     return rows
 
 
-def login_link(places: Places) -> str:
+def login_link(paths: Paths) -> str:
     """A new single-use link that logs the first user in."""
-    chosen = configuration.read_configuration(places)
-    if chosen is None or not is_running(places):
+    chosen = configuration.read_configuration(paths)
+    if chosen is None or not is_running(paths):
         raise StackError("the stack is not running: `python3 manage.py up`")
-    path = django(places, configuration.read_env_file(places), "login_link").strip().splitlines()[-1].strip()
+    path = django(paths, configuration.read_env_file(paths), "login_link").strip().splitlines()[-1].strip()
     return path if path.startswith("http") else chosen.url + path
 
 
-def forwarding_line(url: str, environ: dict[str, str], *, user: str, host: str) -> str:
+def ssh_forward_command(url: str, environ: dict[str, str], *, user: str, host: str) -> str:
     """Over SSH: what to type at home to reach the dashboard here; empty otherwise."""
     if not environ.get("SSH_CONNECTION"):
         return ""
@@ -235,39 +243,39 @@ def forwarding_line(url: str, environ: dict[str, str], *, user: str, host: str) 
     return f"ssh -N -L {port}:127.0.0.1:{port} {user}@{address}"
 
 
-def sizes_to_clean(places: Places, *, everything: bool) -> list[tuple[Path, str, int]]:
+def clean_targets(paths: Paths, *, everything: bool) -> list[tuple[Path, str, int]]:
     """What `clean` would delete: path, what it is, bytes."""
     wanted = [
-        (places.data, "databases, uploads, checkpoints, jobs of this clone"),
-        (places.var, "logs, state"),
+        (paths.data, "databases, uploads, checkpoints, jobs of this clone"),
+        (paths.var, "logs, state"),
     ]
     if everything:
         wanted += [
-            (places.venv, "platform environment"),
-            (places.webui / "node_modules", "the dashboard's packages"),
-            (places.webui / "dist", "the built dashboard"),
-            (places.environments, "node environments, shared by all clones of this user"),
-            (places.home / "programs", "copies of the databases' programs, shared"),
+            (paths.venv, "platform environment"),
+            (paths.webui / "node_modules", "the dashboard's packages"),
+            (paths.webui / "dist", "the built dashboard"),
+            (paths.environments, "node environments, shared by all clones of this user"),
+            (paths.home / "programs", "copies of the databases' programs, shared"),
         ]
     present = [(path, what) for path, what in wanted if path.exists()]
     outside = [(p, w) for p, w in present if not any(p != q and p.is_relative_to(q) for q, _ in present)]
-    return [(path, what, bytes_below(path)) for path, what in outside]
+    return [(path, what, disk_usage(path)) for path, what in outside]
 
 
-def clean(places: Places, *, everything: bool, confirmed: Callable[[str], bool], say: Say) -> bool:
+def clean(paths: Paths, *, everything: bool, confirmed: Callable[[str], bool], echo: Echo) -> bool:
     """Name what would be deleted with its size, ask, stop the stack, delete. False if not confirmed."""
-    found = sizes_to_clean(places, everything=everything)
+    found = clean_targets(paths, everything=everything)
     if not found:
-        say("There is nothing to delete.")
+        echo("There is nothing to delete.")
         return True
     for path, what, size in found:
-        say(f"  {human(size):>9}  {path}  ({what})")
-    total = human(sum(size for _, _, size in found))
+        echo(f"  {format_bytes(size):>9}  {path}  ({what})")
+    total = format_bytes(sum(size for _, _, size in found))
     if not confirmed(f"Delete {total}? This cannot be undone."):
-        say("Nothing was deleted.")
+        echo("Nothing was deleted.")
         return False
-    down(places, say=say)
+    down(paths, echo=echo)
     for path, _, _ in found:
         shutil.rmtree(path)
-    say(f"Deleted {total}.")
+    echo(f"Deleted {total}.")
     return True

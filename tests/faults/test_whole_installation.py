@@ -1,4 +1,4 @@
-"""`manage.py` in a clone of its own: SIGKILL to the keeper, SIGTERM to a demo, and a demo without a network."""
+"""`manage.py` in a clone of its own: SIGKILL to the supervisor, SIGTERM to a demo, and a demo without a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from local_stack import environments, jobs, stack
 from local_stack.files import read_json
-from local_stack.places import Places, places_here
+from local_stack.paths import Paths, checkout_paths
 from tests.support.stack import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -26,11 +26,11 @@ STOP_WITHIN_SECONDS = 20.0
 
 @dataclass
 class Clone:
-    places: Places
+    paths: Paths
 
     def manage(self, *words: str, timeout: float = 120) -> str:
         done = subprocess.run(
-            self._command(*words), cwd=self.places.root, env=_environment(), capture_output=True, text=True,
+            self._command(*words), cwd=self.paths.root, env=_environment(), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=timeout,
         )  # fmt: skip
         assert done.returncode == 0, (
@@ -39,23 +39,23 @@ class Clone:
         return done.stdout
 
     def start_demo(self) -> subprocess.Popen[bytes]:
-        with (self.places.root / "demo.log").open("ab") as log:
+        with (self.paths.root / "demo.log").open("ab") as log:
             return subprocess.Popen(
-                self._command("demo", "--exit"), cwd=self.places.root, env=_environment(), stdout=log, stderr=log,
+                self._command("demo", "--exit"), cwd=self.paths.root, env=_environment(), stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
     def wait_for_a_job(self) -> jobs.SupervisedJob:
         found = until(
-            lambda: jobs.live_jobs(self.places.agent_data), seconds=120, what="a job of the demo runs",
-            said=lambda: (self.places.root / "demo.log").read_text(errors="replace")[-3000:],
+            lambda: jobs.live_jobs(self.paths.agent_data), seconds=120, what="a job of the demo runs",
+            said=lambda: (self.paths.root / "demo.log").read_text(errors="replace")[-3000:],
         )  # fmt: skip
         job: jobs.SupervisedJob = found[0]
         return job
 
     def processes(self) -> list[int]:
         """Everything that works in this clone or on its data."""
-        needles = (str(self.places.root).encode(), str(self.places.data).encode())
+        needles = (str(self.paths.root).encode(), str(self.paths.data).encode())
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -70,7 +70,7 @@ class Clone:
         return found
 
     def _command(self, *words: str) -> list[str]:
-        return [sys.executable, str(self.places.root / "manage.py"), *words]
+        return [sys.executable, str(self.paths.root / "manage.py"), *words]
 
 
 def _environment() -> dict[str, str]:
@@ -88,32 +88,32 @@ def clone(checkout: Path, node_python: Path, tmp_path: Path) -> Iterator[Clone]:
         | ({"var", ".venv", "webui"} if Path(folder) == checkout else set()),
     )  # fmt: skip
     (root / ".venv").symlink_to(checkout / ".venv")
-    places = places_here(root)
-    assert environments.platform_environment(places).is_ready()
-    assert environments.node_environment(places).python == node_python
-    clone = Clone(places)
+    paths = checkout_paths(root)
+    assert environments.platform_environment(paths).is_ready()
+    assert environments.node_environment(paths).python == node_python
+    clone = Clone(paths)
     yield clone
-    stack.down(places, say=lambda text: None)
+    stack.down(paths, echo=lambda text: None)
     for pid in clone.processes():
         os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(places.data, ignore_errors=True)
+    shutil.rmtree(paths.data, ignore_errors=True)
 
 
-def test_a_killed_keeper_is_followed_by_one_that_adopts_and_a_demo_stops_when_asked(clone: Clone) -> None:
-    places = clone.places
+def test_a_killed_supervisor_is_followed_by_one_that_adopts_and_a_demo_stops_when_asked(clone: Clone) -> None:
+    paths = clone.paths
     clone.manage("up")
     demo = clone.start_demo()
     job = clone.wait_for_a_job()
-    services = {name: identity.pid for name, identity in stack.live_services(places).items()}
+    services = {name: identity.pid for name, identity in stack.live_services(paths).items()}
     assert set(services) == set(stack.SERVICE_NAMES)
     os.killpg(demo.pid, signal.SIGKILL)  # the demo found a stack that ran, so it is not its to stop
     demo.wait(timeout=60)
-    keeper = read_json(places.run / "status.json")["keeper_pid"]
-    os.kill(keeper, signal.SIGKILL)
+    supervisor = read_json(paths.run / "status.json")["supervisor_pid"]
+    os.kill(supervisor, signal.SIGKILL)
     clone.manage("up")
-    assert read_json(places.run / "status.json")["keeper_pid"] != keeper
-    assert {name: identity.pid for name, identity in stack.live_services(places).items()} == services
-    assert job in jobs.live_jobs(places.agent_data)
+    assert read_json(paths.run / "status.json")["supervisor_pid"] != supervisor
+    assert {name: identity.pid for name, identity in stack.live_services(paths).items()} == services
+    assert job in jobs.live_jobs(paths.agent_data)
     began = time.monotonic()
     clone.manage("down")
     assert time.monotonic() - began < STOP_WITHIN_SECONDS
@@ -121,8 +121,8 @@ def test_a_killed_keeper_is_followed_by_one_that_adopts_and_a_demo_stops_when_as
 
     demo = clone.start_demo()
     until(
-        lambda: stack.is_running(places), seconds=60, what="the stack is up again",
-        said=lambda: (places.root / "demo.log").read_text(errors="replace")[-3000:],
+        lambda: stack.is_running(paths), seconds=60, what="the stack is up again",
+        said=lambda: (paths.root / "demo.log").read_text(errors="replace")[-3000:],
     )  # fmt: skip
     clone.wait_for_a_job()
     began = time.monotonic()
@@ -148,10 +148,10 @@ def test_after_set_up_a_demo_needs_no_network(clone: Clone) -> None:
             *unshare, sys.executable, "-c", LOOPBACK_UP,
             *clone._command("demo", "--exit", "--steps", "20"),
         ],
-        cwd=clone.places.root, env=_environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        cwd=clone.paths.root, env=_environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
         timeout=1200,
     )  # fmt: skip
-    summary = read_json(clone.places.var / "demo-summary.json")
+    summary = read_json(clone.paths.var / "demo-summary.json")
     assert summary["status"] == "SUCCEEDED", done.stdout[-3000:] + done.stderr[-3000:]
     assert summary["train_steps"] == 20
     assert summary["trajectories_spanning_versions"] > 0

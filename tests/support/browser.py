@@ -22,7 +22,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
 
-from local_stack.network import ATTEMPTS, connection_broke
+from local_stack.network import ATTEMPTS, is_connection_error
 from tests.support.archives import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def _fetch(folder: Path) -> None:
         )
         if done.returncode == 0:
             return
-        if attempt == ATTEMPTS or not connection_broke(done.stderr):
+        if attempt == ATTEMPTS or not is_connection_error(done.stderr):
             raise BrowserUnavailable(
                 f"npm could not fetch Chromium (status {done.returncode}): {done.stderr[-800:]}"
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from local_stack.files import read_json
-from local_stack.places import places_here
+from local_stack.paths import checkout_paths
 
 SHARED = ("platform", "gpu_agents", "trainers", "constraints", "docs", ".venv", "manage.py")
 
@@ -27,7 +27,7 @@ class Clone:
         self.home.mkdir(mode=0o755)
         for name in SHARED:
             (self.root / name).symlink_to(checkout / name)
-        (self.home / "envs").symlink_to(places_here(checkout).environments)
+        (self.home / "envs").symlink_to(checkout_paths(checkout).environments)
 
     def manage(self, *words: str, code: int | None = 0) -> str:
         done = subprocess.run(

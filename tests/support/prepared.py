@@ -19,8 +19,8 @@ from importlib import metadata, util
 from pathlib import Path
 
 from local_stack import postgres
-from local_stack.files import locked
-from local_stack.places import Places
+from local_stack.files import file_lock
+from local_stack.paths import Paths
 from tests.support.ports import reserve_port
 from tests.support.servers import start_server, until_it_serves
 
@@ -74,7 +74,7 @@ def keep(shelf: Path, name: str, make: Callable[[Path], None], *, copy_to: Path 
 
     What a crash left half made has another name, for its server may be at work in it a moment longer than its session.
     """
-    with locked(shelf / "lock"):
+    with file_lock(shelf / "lock"):
         shelf.chmod(0o711)  # the services' user may enter, as it must its data directory
         folder = shelf / name
         mark = shelf / f"{name}.ready"
@@ -106,30 +106,30 @@ def _forget(marks: Sequence[Path]) -> None:
         shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
 
 
-def make_ready(places: Places) -> None:
+def make_ready(paths: Paths) -> None:
     """Make the copy for these sources, if there is none: outside of tests, which have limits of time."""
-    keep(places.home / SHELF, sources(), lambda folder: _make(places, folder))
+    keep(paths.home / SHELF, sources(), lambda folder: _make(paths, folder))
 
 
-def migrated_cluster(places: Places, data: Path) -> str:
+def migrated_cluster(paths: Paths, data: Path) -> str:
     """A data directory with empty tables in the database TABLES; returns the password of its superuser."""
     copy = data.with_name(f"{data.name}.copy")
-    keep(places.home / SHELF, sources(), lambda folder: _make(places, folder), copy_to=copy)
+    keep(paths.home / SHELF, sources(), lambda folder: _make(paths, folder), copy_to=copy)
     (copy / "data").rename(data)
     password = (copy / "password").read_text()
     shutil.rmtree(copy)
     return password
 
 
-def _make(places: Places, folder: Path) -> None:
+def _make(paths: Paths, folder: Path) -> None:
     password = secrets.token_hex(16)
     (folder / "password").touch(mode=0o600)
     (folder / "password").write_text(password)
     cluster = postgres.Cluster(
-        bin=postgres.binaries(places.venv, shared=places.home), data=folder / "data", port=reserve_port(),
+        bin=postgres.binaries(paths.venv, shared=paths.home), data=folder / "data", port=reserve_port(),
         password=password, durable=False, run_as=postgres.service_user(),
     )  # fmt: skip
-    cluster.initialise()
+    cluster.initialize()
     process = start_server(cluster.argv(), cwd=cluster.data, run_as=cluster.run_as)
     try:
         until_it_serves(cluster.is_ready, process=process, what="PostgreSQL", cwd=cluster.data)

@@ -26,7 +26,7 @@ from gpu_agents.agent import processes
 from gpu_agents.agent.node_jobs import supervisor_is_alive
 from gpu_agents.agent.records import SupervisorRecord, read_json
 from local_stack import postgres, valkey
-from local_stack.places import places_here
+from local_stack.paths import checkout_paths
 from oolong.client import Client
 from oolong.contracts.attempt import JobFile, read_job
 from tests.support.control_plane import PARTS, ROOT, SECRETS, ControlPlane
@@ -71,9 +71,9 @@ class Broker:
     server: valkey.Broker = field(init=False)
 
     def __post_init__(self) -> None:
-        places = places_here(ROOT)
+        paths = checkout_paths(ROOT)
         self.server = valkey.Broker(
-            binary=valkey.binary(places.venv, shared=places.home), data=self.folder, port=reserve_port(),
+            binary=valkey.binary(paths.venv, shared=paths.home), data=self.folder, port=reserve_port(),
             password="of-the-tests", durable=False, run_as=postgres.service_user(),
         )  # fmt: skip
         self.server.prepare()

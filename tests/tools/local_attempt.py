@@ -43,9 +43,9 @@ def node_python() -> str:
     if "OOLONG_NODE_PYTHON" in os.environ:
         return os.environ["OOLONG_NODE_PYTHON"]
     from local_stack.environments import node_environment
-    from local_stack.places import places_here
+    from local_stack.paths import checkout_paths
 
-    return str(node_environment(places_here(ROOT)).python)
+    return str(node_environment(checkout_paths(ROOT)).python)
 
 
 def free_ports(count: int) -> list[int]:
@@ -194,13 +194,13 @@ class LocalAttempt:
 
 def letter_sum_file(directory: Path) -> Path:
     """The letter-sum dataset as canonical rows."""
-    target = directory / "letter_sum.canonical.jsonl"
+    target = directory / "letter-sum.canonical.jsonl"
     if not target.exists():
-        from oolong.samples import letter_sum
+        from oolong.samples import demo_dataset
 
         directory.mkdir(parents=True, exist_ok=True)
-        raw = directory / "letter_sum.jsonl"
-        letter_sum.write_dataset(raw)
+        raw = directory / "letter-sum.jsonl"
+        demo_dataset.write_dataset(raw)
         with target.with_suffix(".tmp").open("w") as file:
             for number, line in enumerate(raw.read_text().splitlines()):
                 row = json.loads(line)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "platform"), str(ROOT)]
 
 from local_stack import postgres, valkey  # noqa: E402
-from local_stack.places import places_here  # noqa: E402
+from local_stack.paths import checkout_paths  # noqa: E402
 from oolong.client import Client  # noqa: E402
 from tests.support import model_files  # noqa: E402
 from tests.support.control_plane import ControlPlane  # noqa: E402
@@ -36,15 +36,15 @@ from tests.support.scripted_node import ScriptedNode  # noqa: E402
 @contextmanager
 def services(folder: Path) -> Iterator[tuple[str, str]]:
     """PostgreSQL and Valkey in `folder`; yields their URLs."""
-    places = places_here(ROOT)
+    paths = checkout_paths(ROOT)
     run_as = postgres.service_user()
     cluster = postgres.Cluster(
-        bin=postgres.binaries(places.venv, shared=places.home), data=folder / "postgres", port=reserve_port(),
+        bin=postgres.binaries(paths.venv, shared=paths.home), data=folder / "postgres", port=reserve_port(),
         password="synthetic", durable=False, run_as=run_as,
     )  # fmt: skip
-    cluster.initialise()
+    cluster.initialize()
     broker = valkey.Broker(
-        binary=valkey.binary(places.venv, shared=places.home), data=folder / "valkey", port=reserve_port(),
+        binary=valkey.binary(paths.venv, shared=paths.home), data=folder / "valkey", port=reserve_port(),
         password="synthetic", durable=False, run_as=run_as,
     )  # fmt: skip
     broker.prepare()

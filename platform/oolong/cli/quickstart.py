@@ -13,8 +13,8 @@ from oolong.cli.run_wait import ProgressLines
 from oolong.client import Client
 from oolong.client.models import Run
 from oolong.contracts.user_code import SourceKind
+from oolong.samples.demo_dataset import MAPPING
 from oolong.samples.files import SampleFiles
-from oolong.samples.letter_sum import MAPPING
 
 app = typer.Typer()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from oolong.samples.letter_sum import write_dataset
+from oolong.samples.demo_dataset import write_dataset
 from oolong.samples.tiny_model import write_tiny_model
 
 HERE = Path(__file__).parent

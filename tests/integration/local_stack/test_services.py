@@ -1,4 +1,4 @@
-"""The embedded databases against kill -9, and the keeper against the death of its services and its own."""
+"""The embedded databases against kill -9, and the supervisor against the death of its services and its own."""
 
 import os
 import signal
@@ -15,15 +15,15 @@ import redis
 
 from local_stack import postgres, valkey
 from local_stack.files import read_json
-from local_stack.keeper import FIRST_DELAY_SECONDS, Keeper
-from local_stack.places import Places, places_of
-from local_stack.services import CONTROL_PLANE, STORES, Service, always
+from local_stack.paths import Paths, resolve_paths
+from local_stack.services import CONTROL_PLANE, STORES, Service, always_ready
+from local_stack.supervisor import FIRST_RESTART_DELAY_SECONDS, Supervisor
 from tests.support.ports import reserve_port
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def places(checkout: Path) -> Iterator[Places]:
+def paths(checkout: Path) -> Iterator[Paths]:
     """A clone of nothing in a folder that the services' user can enter."""
     with tempfile.TemporaryDirectory(prefix="oolong-test-") as name:
         folder = Path(name)
@@ -32,7 +32,7 @@ def places(checkout: Path) -> Iterator[Places]:
         root.mkdir()
         (root / ".venv").symlink_to(checkout / ".venv")
         environ = {"OOLONG_HOME": str(folder / "home")}
-        made = places_of(root, environ=environ, uid=os.geteuid(), user_home=folder)
+        made = resolve_paths(root, environ=environ, uid=os.geteuid(), user_home=folder)
         made.data.mkdir(parents=True)
         made.data.chmod(0o711)
         made.run.mkdir(parents=True)
@@ -41,10 +41,10 @@ def places(checkout: Path) -> Iterator[Places]:
 
 
 @pytest.fixture
-def cluster(places: Places) -> postgres.Cluster:
+def cluster(paths: Paths) -> postgres.Cluster:
     return postgres.Cluster(
-        bin=postgres.binaries(places.venv, shared=places.home),
-        data=places.data / "postgres",
+        bin=postgres.binaries(paths.venv, shared=paths.home),
+        data=paths.data / "postgres",
         port=reserve_port(),
         password="secret",
         run_as=postgres.service_user(),
@@ -53,8 +53,8 @@ def cluster(places: Places) -> postgres.Cluster:
 
 def _postgres_service(cluster: postgres.Cluster) -> Service:
     def before() -> None:
-        cluster.initialise()
-        cluster.forget_stale_lock()
+        cluster.initialize()
+        cluster.remove_stale_lock()
 
     return Service(
         name="postgres",
@@ -70,71 +70,71 @@ def _postgres_service(cluster: postgres.Cluster) -> Service:
     )
 
 
-def _bring_up(places: Places, *services: Service) -> Keeper:
-    keeper = Keeper(places, list(services), before_stage={})
-    keeper._bring_up()
-    return keeper
+def _start_all(paths: Paths, *services: Service) -> Supervisor:
+    supervisor = Supervisor(paths, list(services), before_stage={})
+    supervisor._start_all()
+    return supervisor
 
 
-def _watch_until(keeper: Keeper, holds: Callable[[], bool]) -> None:
+def _watch_until(supervisor: Supervisor, holds: Callable[[], bool]) -> None:
     def step() -> bool:
-        keeper._watch()
+        supervisor._restart_dead()
         return holds()
 
-    wait_until(step, "what the keeper was to do")
+    wait_until(step, "what the supervisor was to do")
 
 
-def _pid(places: Places, name: str) -> int:
-    return int(read_json(places.run / f"{name}.json")["pid"])
+def _pid(paths: Paths, name: str) -> int:
+    return int(read_json(paths.run / f"{name}.json")["pid"])
 
 
-def test_committed_rows_survive_kill_9_of_postgres_which_the_keeper_starts_again(places, cluster):
-    keeper = _bring_up(places, _postgres_service(cluster))
+def test_committed_rows_survive_kill_9_of_postgres_which_the_supervisor_starts_again(paths, cluster):
+    supervisor = _start_all(paths, _postgres_service(cluster))
     try:
         with psycopg.connect(cluster.url.removesuffix("oolong") + "postgres", autocommit=True) as connection:
             connection.execute("CREATE TABLE kept (n int)")
             connection.execute("INSERT INTO kept SELECT generate_series(1, 10000)")
-        first = _pid(places, "postgres")
+        first = _pid(paths, "postgres")
         os.kill(first, signal.SIGKILL)
-        _watch_until(keeper, lambda: _pid(places, "postgres") != first and cluster.is_ready())
+        _watch_until(supervisor, lambda: _pid(paths, "postgres") != first and cluster.is_ready())
         with psycopg.connect(cluster.url.removesuffix("oolong") + "postgres") as connection:
             assert connection.execute("SELECT count(*) FROM kept").fetchone() == (10000,)
     finally:
-        keeper._stop_all()
+        supervisor._stop_all()
     assert not cluster.is_ready()
 
 
-def test_postgres_refuses_a_wrong_password(places, cluster):
-    keeper = _bring_up(places, _postgres_service(cluster))
+def test_postgres_refuses_a_wrong_password(paths, cluster):
+    supervisor = _start_all(paths, _postgres_service(cluster))
     try:
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(
                 host="127.0.0.1", port=cluster.port, user="oolong", password="guess", dbname="postgres"
             )
     finally:
-        keeper._stop_all()
+        supervisor._stop_all()
 
 
-def test_a_lock_file_that_names_a_stranger_does_not_keep_postgres_down(places, cluster):
-    cluster.initialise()
+def test_a_lock_file_that_names_a_stranger_does_not_keep_postgres_down(paths, cluster):
+    cluster.initialize()
     lock = cluster.data / "postmaster.pid"
     lock.write_text(f"{os.getpid()}\n{cluster.data}\n")
-    cluster.forget_stale_lock()
+    cluster.remove_stale_lock()
     assert not lock.exists()
 
 
-def test_an_interrupted_initdb_is_begun_again(places, cluster):
+def test_an_interrupted_initdb_is_begun_again(paths, cluster):
     cluster.data.mkdir()
     (cluster.data / "building").mkdir()
     (cluster.data / "building" / "half").write_text("x")
-    assert cluster.initialise()
+    assert cluster.initialize()
     assert (cluster.data / "PG_VERSION").exists()
-    assert not cluster.initialise()
+    assert not cluster.initialize()
 
 
-def test_the_password_is_in_no_argument_and_in_no_file_others_can_read(places, cluster):
-    cluster.initialise()
-    broker = _broker(places)
+def test_the_password_is_in_no_argument_and_in_no_file_others_can_read(paths, cluster):
+    cluster.initialize()
+    broker = _broker(paths)
     broker.prepare()
     for word in (*cluster.argv(), *broker.argv()):
         assert "secret" not in word
@@ -142,18 +142,18 @@ def test_the_password_is_in_no_argument_and_in_no_file_others_can_read(places, c
         assert path.stat().st_mode & 0o077 == 0
 
 
-def _broker(places: Places) -> valkey.Broker:
+def _broker(paths: Paths) -> valkey.Broker:
     return valkey.Broker(
-        binary=valkey.binary(places.venv, shared=places.home),
-        data=places.data / "valkey",
+        binary=valkey.binary(paths.venv, shared=paths.home),
+        data=paths.data / "valkey",
         port=reserve_port(),
         password="secret",
         run_as=postgres.service_user(),
     )
 
 
-def test_what_valkey_was_told_survives_kill_9(places):
-    broker = _broker(places)
+def test_what_valkey_was_told_survives_kill_9(paths):
+    broker = _broker(paths)
     service = Service(
         name="valkey",
         stage=STORES,
@@ -165,91 +165,91 @@ def test_what_valkey_was_told_survives_kill_9(places):
         run_as=broker.run_as,
         grace_seconds=60.0,
     )
-    keeper = _bring_up(places, service)
+    supervisor = _start_all(paths, service)
     try:
         with redis.Redis.from_url(broker.url) as client:
             client.config_set("appendfsync", "always")
             client.set("kept", "yes")
-        first = _pid(places, "valkey")
+        first = _pid(paths, "valkey")
         os.kill(first, signal.SIGKILL)
-        _watch_until(keeper, lambda: _pid(places, "valkey") != first and broker.is_ready())
+        _watch_until(supervisor, lambda: _pid(paths, "valkey") != first and broker.is_ready())
         with redis.Redis.from_url(broker.url) as client:
             assert client.get("kept") == b"yes"
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(port=broker.port).ping()
     finally:
-        keeper._stop_all()
+        supervisor._stop_all()
 
 
 def _sleeper(
-    places: Places, code: str = "import time; time.sleep(600)", grace_seconds: float = 60.0
+    paths: Paths, code: str = "import time; time.sleep(600)", grace_seconds: float = 60.0
 ) -> Service:
     return Service(
         name="web",
         stage=CONTROL_PLANE,
         argv=[sys.executable, "-c", code],
         environment={},
-        directory=places.root,
-        is_ready=always,
+        directory=paths.root,
+        is_ready=always_ready,
         grace_seconds=grace_seconds,
     )
 
 
-def test_a_dead_service_is_started_again_and_later_each_time(places, monkeypatch):
-    keeper = _bring_up(places, _sleeper(places))
+def test_a_dead_service_is_started_again_and_later_each_time(paths, monkeypatch):
+    supervisor = _start_all(paths, _sleeper(paths))
     now = time.monotonic()
     try:
-        pids = [_pid(places, "web")]
+        pids = [_pid(paths, "web")]
         with monkeypatch.context() as patched:
-            patched.setattr("local_stack.keeper.time", SimpleNamespace(monotonic=lambda: now))
-            for delay in (0.0, FIRST_DELAY_SECONDS, 2 * FIRST_DELAY_SECONDS):
+            patched.setattr("local_stack.supervisor.time", SimpleNamespace(monotonic=lambda: now))
+            for delay in (0.0, FIRST_RESTART_DELAY_SECONDS, 2 * FIRST_RESTART_DELAY_SECONDS):
                 os.kill(pids[-1], signal.SIGKILL)
-                keeper.kept[0].process.wait(timeout=60)
-                keeper._watch()
+                supervisor.processes[0].popen.wait(timeout=60)
+                supervisor._restart_dead()
                 if delay:
                     now += delay - 0.01
-                    keeper._watch()
-                    assert _pid(places, "web") == pids[-1], f"not before {delay} s"
+                    supervisor._restart_dead()
+                    assert _pid(paths, "web") == pids[-1], f"not before {delay} s"
                     now += 0.02
-                    keeper._watch()
-                pids.append(_pid(places, "web"))
+                    supervisor._restart_dead()
+                pids.append(_pid(paths, "web"))
         assert len(set(pids)) == 4
     finally:
-        keeper._stop_all()
+        supervisor._stop_all()
 
 
-def test_the_next_keeper_adopts_what_a_killed_one_left(places):
-    first = _bring_up(places, _sleeper(places))
-    pid = _pid(places, "web")
-    second = _bring_up(places, _sleeper(places))
-    assert _pid(places, "web") == pid
+def test_the_next_supervisor_adopts_what_a_killed_one_left(paths):
+    first = _start_all(paths, _sleeper(paths))
+    pid = _pid(paths, "web")
+    second = _start_all(paths, _sleeper(paths))
+    assert _pid(paths, "web") == pid
     second._stop_all()
-    assert first.kept[0].process.wait(timeout=60) == -signal.SIGTERM
+    assert first.processes[0].popen.wait(timeout=60) == -signal.SIGTERM
 
 
-def test_a_service_with_another_command_line_is_replaced_not_adopted(places):
-    first = _bring_up(places, _sleeper(places))
-    pid = _pid(places, "web")
-    second = _bring_up(places, _sleeper(places, code="import time; time.sleep(601)"))
-    assert _pid(places, "web") != pid
+def test_a_service_with_another_command_line_is_replaced_not_adopted(paths):
+    first = _start_all(paths, _sleeper(paths))
+    pid = _pid(paths, "web")
+    second = _start_all(paths, _sleeper(paths, code="import time; time.sleep(601)"))
+    assert _pid(paths, "web") != pid
     second._stop_all()
-    assert first.kept[0].process.poll() is not None
+    assert first.processes[0].popen.poll() is not None
 
 
-def test_a_service_that_ignores_the_stop_signal_is_killed_after_its_grace(places):
+def test_a_service_that_ignores_the_stop_signal_is_killed_after_its_grace(paths):
     code = (
         "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         "pathlib.Path('deaf').touch(); time.sleep(600)"
     )
-    keeper = _bring_up(places, _sleeper(places, code=code, grace_seconds=1.0))
-    wait_until((places.root / "deaf").exists, "it ignores the signal")
-    keeper._stop_all()
-    assert keeper.kept[0].process.wait(timeout=60) == -signal.SIGKILL
+    supervisor = _start_all(paths, _sleeper(paths, code=code, grace_seconds=1.0))
+    wait_until((paths.root / "deaf").exists, "it ignores the signal")
+    supervisor._stop_all()
+    assert supervisor.processes[0].popen.wait(timeout=60) == -signal.SIGKILL
 
 
-def test_the_servers_children_are_gone_after_a_stop(places, cluster):
-    keeper = _bring_up(places, _postgres_service(cluster))
-    keeper._stop_all()
+def test_the_servers_children_are_gone_after_a_stop(paths, cluster):
+    supervisor = _start_all(paths, _postgres_service(cluster))
+    supervisor._stop_all()
     left = [path for path in Path("/proc").glob("[0-9]*/cwd") if _reads_as(path, cluster.data)]
     assert not left
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.identity import identity_of
+from local_stack.process_handle import find_process
 from tests.support.clone import Clone, running_clone
 from tests.support.waiting import wait_until
 
@@ -27,7 +27,7 @@ def clone(checkout: Path) -> Iterator[Clone]:
 
 
 def _dead(pid: int) -> bool:
-    return identity_of(pid) is None
+    return find_process(pid) is None
 
 
 def _kill(pid: int) -> None:
@@ -63,22 +63,22 @@ def test_the_environment_of_the_agent_holds_no_secret_of_the_control_plane(clone
         assert name not in environment
 
 
-def test_after_kill_9_of_the_keeper_the_next_up_adopts_everything(clone: Clone) -> None:
+def test_after_kill_9_of_the_supervisor_the_next_up_adopts_everything(clone: Clone) -> None:
     before = clone.pids()
-    _kill(before.pop("keeper"))
+    _kill(before.pop("supervisor"))
     clone.manage("up")
     after = clone.pids()
-    assert after.pop("keeper")
+    assert after.pop("supervisor")
     assert after == before
 
 
-def test_after_kill_9_of_the_keeper_down_ends_services_and_jobs(clone: Clone) -> None:
+def test_after_kill_9_of_the_supervisor_down_ends_services_and_jobs(clone: Clone) -> None:
     services = clone.pids()
-    _kill(services["keeper"])
+    _kill(services["supervisor"])
     supervisors = clone.agent_data() / "supervisors"
     supervisors.mkdir(exist_ok=True)
     job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    found = identity_of(job.pid)
+    found = find_process(job.pid)
     record = {
         "job_id": "job_left",
         "incarnation": 0,

@@ -17,8 +17,8 @@ from websockets.exceptions import InvalidStatus
 
 from control_plane.common.open_streams import UNKNOWN_PER_ADDRESS
 from local_stack.configuration import StackConfiguration
-from local_stack.places import places_here
-from local_stack.services import services_of
+from local_stack.paths import checkout_paths
+from local_stack.services import build_services
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import new_database
 
@@ -30,7 +30,7 @@ def of_one_machine(port: int) -> list[str]:
     """The web process as `manage.py up` starts it, without its Python."""
     names = {field.name: 1 for field in dataclasses.fields(StackConfiguration)}
     given = {"embedded_postgres": False, "embedded_valkey": False, "agent": False, "ports": {"web": port}}
-    made = services_of(places_here(ROOT), StackConfiguration(**{**names, **given}), {})
+    made = build_services(checkout_paths(ROOT), StackConfiguration(**{**names, **given}), {})
     (web,) = (service for service in made if service.name == "web")
     return web.argv[1:]
 

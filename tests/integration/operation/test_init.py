@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from local_stack.init import read_file
+from local_stack.init import read_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 DATABASE = "made_by_init"
@@ -45,11 +45,11 @@ def test_an_installation_is_made_backed_up_and_examined(
     assert (
         "https://oolong.example.org/login/" in made.stdout and "reverse_proxy 127.0.0.1:8400" in made.stdout
     )
-    settings = read_file(file)
+    settings = read_settings(file)
     assert settings["SECRET_KEY"] not in made.stdout and file.stat().st_mode & 0o777 == 0o600
     again = manage(*init)
     assert again.returncode == 0 and "nothing to change" in again.stdout and "/login/" not in again.stdout
-    assert read_file(file) == settings
+    assert read_settings(file) == settings
     backup = manage("backup", str(tmp_path / "backup"), environ=settings)
     assert backup.returncode == 0, backup.stdout + backup.stderr
     verified = manage("verify", "--backup", str(tmp_path / "backup"), environ=settings)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from oolong.contracts.lifecycle import EndReason
-from oolong.samples.letter_sum import LetterSum, rows
+from oolong.samples.demo_dataset import LetterSum, rows
 from tests.support.listening import beyond_loopback, listeners
 from tests.support.waiting import wait_until
 from trainers import checkpoint

@@ -16,7 +16,7 @@ from control_plane.environment import read_environment
 from gpu_agents.agent import node_init
 from gpu_agents.agent.__main__ import _parser
 from local_stack import environments
-from local_stack.places import places_here
+from local_stack.paths import checkout_paths
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKER = ROOT / "docker"
@@ -58,15 +58,15 @@ def installs(dockerfile: Path, python: str) -> list[str]:
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_an_agents_image_has_the_environments_of_a_checkout(device: str) -> None:
-    places = places_here(ROOT)
+    paths = checkout_paths(ROOT)
     dockerfile = DOCKER / f"agent-{device}.Dockerfile"
     for python, wanted in (
-        ("/app/.venv", environments.platform_environment(places)),
-        ("/opt/node", environments.node_environment(places, device=device)),
+        ("/app/.venv", environments.platform_environment(paths)),
+        ("/opt/node", environments.node_environment(paths, device=device)),
     ):
         # An image is built with the public index, which has no CPU-only torch.
         expected = [
-            one.requirements.name for install in wanted.installs for one in install.instead or (install,)
+            one.requirements.name for install in wanted.installs for one in install.alternatives or (install,)
         ]
         assert installs(dockerfile, python) == expected
 

@@ -12,8 +12,8 @@ import yaml
 
 from control_plane.celery import QUEUES, TICKS, WEBHOOKS, app
 from local_stack.configuration import StackConfiguration
-from local_stack.places import places_here
-from local_stack.services import services_of
+from local_stack.paths import checkout_paths
+from local_stack.services import build_services
 from local_stack.stack import SERVICE_NAMES
 from tests.support.helm_render import Chart
 
@@ -38,7 +38,7 @@ def of_the_chart() -> list[Sequence[str]]:
 def of_one_machine() -> list[Sequence[str]]:
     names = {field.name: 1 for field in dataclasses.fields(StackConfiguration)}
     outside = {"embedded_postgres": False, "embedded_valkey": False, "agent": False, "ports": {"web": 8400}}
-    made = services_of(places_here(ROOT), StackConfiguration(**{**names, **outside}), {})
+    made = build_services(checkout_paths(ROOT), StackConfiguration(**{**names, **outside}), {})
     assert {service.name for service in made} <= set(SERVICE_NAMES)
     return [service.argv for service in made]
 

@@ -7,31 +7,33 @@ import pytest
 
 from local_stack import commands, environments
 from local_stack.environments import READY
-from local_stack.places import Places, places_here, places_of
+from local_stack.paths import Paths, checkout_paths, resolve_paths
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def paths(tmp_path: Path) -> Paths:
     """This checkout's lists, with a home for environments that is empty."""
-    (tmp_path / "constraints").symlink_to(places_here(ROOT).constraints)
-    return places_of(tmp_path, environ={"OOLONG_HOME": str(tmp_path / "home")}, uid=1000, user_home=tmp_path)
+    (tmp_path / "constraints").symlink_to(checkout_paths(ROOT).constraints)
+    return resolve_paths(
+        tmp_path, environ={"OOLONG_HOME": str(tmp_path / "home")}, uid=1000, user_home=tmp_path
+    )
 
 
-def test_node_python_prints_the_path_and_nothing_else(places, capsys):
-    node = environments.node_environment(places)
+def test_node_python_prints_the_path_and_nothing_else(paths, capsys):
+    node = environments.node_environment(paths)
     node.python.parent.mkdir(parents=True)
     node.python.write_text("#!/bin/sh\n")
     node.python.chmod(0o755)
     (node.path / READY).write_text(json.dumps({"key": node.key}))
-    assert commands.COMMANDS["node-python"](places, []) == 0
+    assert commands.COMMANDS["node-python"](paths, []) == 0
     assert capsys.readouterr().out == f"{node.python}\n"
 
 
-def test_node_python_without_the_environment_names_the_way_out(places, capsys):
+def test_node_python_without_the_environment_names_the_way_out(paths, capsys):
     with pytest.raises(commands.StackError, match=r"manage\.py setup --device cuda"):
-        commands.COMMANDS["node-python"](places, ["--device", "cuda"])
+        commands.COMMANDS["node-python"](paths, ["--device", "cuda"])
     assert capsys.readouterr().out == ""
 
 
@@ -40,9 +42,9 @@ def test_every_command_has_its_line_in_the_usage(name):
     assert f"\n  {name} " in commands.USAGE
 
 
-def test_a_token_is_refused_at_once_while_nothing_runs(places, capsys, monkeypatch):
+def test_a_token_is_refused_at_once_while_nothing_runs(paths, capsys, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
-    places.venv_python.parent.mkdir(parents=True)
-    places.venv_python.write_text("")
-    assert commands.run_django(places, ["create_token", "--name", "laptop"]) == 1
+    paths.venv_python.parent.mkdir(parents=True)
+    paths.venv_python.write_text("")
+    assert commands.run_django(paths, ["create_token", "--name", "laptop"]) == 1
     assert "python3 manage.py up" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from local_stack.demo_summary import rise_of, shortcomings, summarise
-from local_stack.demo_view import what_it_shows
+from local_stack.demo_progress import summary_text
+from local_stack.demo_summary import failed_checks, reward_gain, summarize
 from oolong.client import Client
 from tests.support.scripted_api import TOKEN, Answer, ScriptedApi, page, run
 
@@ -65,7 +65,7 @@ def summary_of() -> Summarise:
             "GET checkpoints": Answer(page(stored(10, "STORED"), stored(20, "STORED"), stored(21, "LOCAL"))),
         }
         with ScriptedApi(script).serve() as api, Client(url=api.url, token=TOKEN) as client:
-            return summarise(client, client.runs.get("run_1"), {"rl": 12.5, "total": 30.25})
+            return summarize(client, client.runs.get("run_1"), {"rl": 12.5, "total": 30.25})
 
     return make
 
@@ -123,13 +123,13 @@ def test_what_was_not_measured_is_none_and_the_demo_has_failed(summary_of: Summa
     assert summary["idle"] == {"trainer": None, "rollout": None}
     assert summary["interruptions"] is summary["engine_mismatch"] is summary["staleness"] is None
     assert not summary["ledger_balances"]
-    assert len(shortcomings(summary)) == 4
+    assert len(failed_checks(summary)) == 4
 
 
 def test_a_run_that_showed_everything_has_no_shortcoming(summary_of: Summarise) -> None:
     summary = summary_of(RECORDS, RISING)
-    assert rise_of(summary) == pytest.approx(0.22)
-    assert shortcomings(summary) == []
+    assert reward_gain(summary) == pytest.approx(0.22)
+    assert failed_checks(summary) == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_each_shortcoming_is_named(
     for folder in folders:
         place = place[folder]
     place[last] = value
-    (found,) = shortcomings(summary)
+    (found,) = failed_checks(summary)
     assert named in found
 
 
@@ -169,7 +169,7 @@ def test_the_closing_paragraph_speaks_of_this_run_and_claims_nothing_that_failed
     summary_of: Summarise,
 ) -> None:
     summary = summary_of(RECORDS, RISING)
-    text = what_it_shows(summary, whole=True)
+    text = summary_text(summary, whole=True)
     assert "1.250 versions old on average and 5 at most, where 4 were allowed" in text
     assert "41 requests were interrupted" in text and "greedy accuracy from 0.910 to 0.930" in text
-    assert "interrupted" not in what_it_shows(summary, whole=False)
+    assert "interrupted" not in summary_text(summary, whole=False)

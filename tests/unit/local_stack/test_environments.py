@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from local_stack import environments
-from local_stack.environments import READY, Environment, Install, explain_pip_failure, key_of
+from local_stack.environments import READY, Environment, Install, environment_key, explain_pip_failure
 from local_stack.errors import StackError
-from local_stack.places import places_here
+from local_stack.paths import checkout_paths
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def _finish(environment: Environment, key: str) -> None:
 def test_the_key_changes_with_a_list_and_with_how_it_is_read(tmp_path):
     lists = tmp_path / "list.txt"
     lists.write_text("a==1\n")
-    first = key_of((Install(lists),))
+    first = environment_key((Install(lists),))
     other = tmp_path / "other.txt"
     other.write_text("b==1\n")
-    assert key_of((Install(lists, instead=(Install(other),)),)) != first
+    assert environment_key((Install(lists, alternatives=(Install(other),)),)) != first
     lists.write_text("a==2\n")
-    assert key_of((Install(lists),)) != first
+    assert environment_key((Install(lists),)) != first
 
 
 def test_an_environment_without_its_marker_is_not_ready(environment):
@@ -101,7 +101,7 @@ def test_a_download_that_breaks_off_is_gone_on_with(environment, tmp_path, outpu
     log, told = tmp_path / "setup.log", []
     log.write_text("")
     _pip_that_says(environment, output, output)
-    environments._pip(environment, environment.installs[0], log=log, say=told.append)
+    environments._pip(environment, environment.installs[0], log=log, echo=told.append)
     assert [line.endswith(f"(attempt {number} of 4).") for number, line in enumerate(told[:2], 2)] == [
         True
     ] * 2
@@ -112,11 +112,11 @@ def test_a_download_that_always_breaks_off_and_another_fault_end_set_up(environm
     log.write_text("")
     _pip_that_says(environment, *["ReadTimeoutError: Read timed out"] * 4)
     with pytest.raises(environments.StackError, match="could not be reached"):
-        environments._pip(environment, environment.installs[0], log=log, say=told.append)
+        environments._pip(environment, environment.installs[0], log=log, echo=told.append)
     assert len(told) == 3
     (environment.path / "said" / "0").write_text("ERROR: No space left on device\n")
     with pytest.raises(environments.StackError, match="disk is full"):
-        environments._pip(environment, environment.installs[0], log=log, say=told.append)
+        environments._pip(environment, environment.installs[0], log=log, echo=told.append)
     assert len(told) == 3, "a full disk is not tried again"
 
 
@@ -136,9 +136,9 @@ def test_what_venv_brings_is_pinned_too(checkout):
 
 
 def test_every_file_that_is_installed_has_a_hash(checkout):
-    places = places_here(checkout)
-    made = [environments.platform_environment(places)]
-    made += [environments.node_environment(places, device=device) for device in ("cpu", "cuda")]
+    paths = checkout_paths(checkout)
+    made = [environments.platform_environment(paths)]
+    made += [environments.node_environment(paths, device=device) for device in ("cpu", "cuda")]
     files = {file for environment in made for install in environment.installs for file in install.files()}
     assert len(files) == 7
     for file in files:
@@ -168,7 +168,7 @@ def test_a_build_that_the_index_does_not_offer_is_replaced_by_the_other(
     for file in lists:
         file.write_text("left-pad==1.0\n")
     first, second, third = lists
-    install = Install(first, instead=(Install(second), Install(third)))
+    install = Install(first, alternatives=(Install(second), Install(third)))
     environment = Environment(name="test", path=tmp_path / "env", installs=(install,), size="nothing")
     called: list[str] = []
 
@@ -182,7 +182,7 @@ def test_a_build_that_the_index_does_not_offer_is_replaced_by_the_other(
     monkeypatch.setattr(environments, "_run_pip", run_pip)
     log = tmp_path / "log"
     log.write_text("")
-    environments._pip(environment, install, log=log, say=lambda _: None)
+    environments._pip(environment, install, log=log, echo=lambda _: None)
     assert called == installed
 
 
@@ -200,9 +200,9 @@ def test_what_both_environments_hold_has_one_version(checkout):
 def test_node_environments_of_cpu_and_cuda_do_not_share_a_folder(tmp_path, checkout):
     if not (checkout / "constraints" / "node-cuda.txt").exists():
         pytest.fail("constraints/node-cuda.txt is missing; make it with constraints/lock.sh")
-    places = places_here(checkout)
-    cpu = environments.node_environment(places, device="cpu")
-    assert cpu.path != environments.node_environment(places, device="cuda").path
+    paths = checkout_paths(checkout)
+    cpu = environments.node_environment(paths, device="cpu")
+    assert cpu.path != environments.node_environment(paths, device="cuda").path
 
 
 def test_a_machine_with_a_gpu_takes_the_public_torch_by_its_hash(checkout):
@@ -210,7 +210,7 @@ def test_a_machine_with_a_gpu_takes_the_public_torch_by_its_hash(checkout):
     assert "\ntorch===" in text, "with == pip prefers a CPU-only 2.13.0+cpu where one is offered"
     pinned = (checkout / "constraints" / "node-torch.txt").read_text().rpartition("torch==")[2].strip()
     assert f"\ntorch==={pinned} " in text
-    made = environments.node_environment(places_here(checkout), device="cuda")
+    made = environments.node_environment(checkout_paths(checkout), device="cuda")
     assert made.needs_cuda and all("--require-hashes" in install.arguments() for install in made.installs)
 
 
@@ -233,11 +233,11 @@ def test_a_cpu_torch_on_a_machine_with_a_gpu_is_refused_with_the_way_out(
     python.chmod(0o755)
     made = Environment("node", tmp_path / "env", (), "nothing", needs_cuda=True)
     monkeypatch.setattr(environments, "_make_venv", lambda path: None)
-    places = replace(places_here(checkout), root=tmp_path)
+    paths = replace(checkout_paths(checkout), root=tmp_path)
     if cuda:
-        environments.ensure(made, places=places, say=lambda _: None)
+        environments.ensure(made, paths=paths, echo=lambda _: None)
         assert made.is_ready()
         return
     with pytest.raises(StackError, match="CPU-only build, and the device is cuda") as refused:
-        environments.ensure(made, places=places, say=lambda _: None)
+        environments.ensure(made, paths=paths, echo=lambda _: None)
     assert "extra-index-url" in str(refused.value) and not made.is_ready()

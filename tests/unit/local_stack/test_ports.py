@@ -12,10 +12,10 @@ PREFERRED = {"web": 8400, "postgres": 8432}
 
 
 def _choose(*, before=None, others=(), busy=()):
-    return ports.choose(
+    return ports.allocate(
         before=before or {},
         preferred=PREFERRED,
-        taken_by_other_clones=set(others),
+        used_by_other_clones=set(others),
         usable=lambda port: port not in busy,
     )
 
@@ -42,7 +42,7 @@ def test_when_all_are_taken_the_error_names_the_way_out():
 
 
 def _reserved(register: Path, root: Path, **environ: str):
-    return ports.reserved(register, clone_root=root, before={}, environ=environ, own=set())
+    return ports.reserve(register, clone_root=root, before={}, environ=environ, own=set())
 
 
 def test_two_clones_of_one_user_get_different_ports_even_while_one_is_down(tmp_path: Path):
@@ -73,10 +73,10 @@ def test_a_deleted_clone_gives_its_ports_back(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_port_wish_comes_first_and_must_be_a_number(tmp_path: Path):
-    wanted, kept = ports.with_wishes(PREFERRED, {"web": 8401}, {"OOLONG_WEB_PORT": "9000"})
+    wanted, kept = ports.with_overrides(PREFERRED, {"web": 8401}, {"OOLONG_WEB_PORT": "9000"})
     assert (wanted["web"], kept) == (9000, {})
     with pytest.raises(StackError, match="OOLONG_WEB_PORT='http'"):
-        ports.with_wishes(PREFERRED, {}, {"OOLONG_WEB_PORT": "http"})
+        ports.with_overrides(PREFERRED, {}, {"OOLONG_WEB_PORT": "http"})
 
 
 def test_a_listening_port_is_not_free():

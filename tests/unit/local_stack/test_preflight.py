@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from local_stack import preflight
-from local_stack.preflight import GIGABYTE, Machine, findings
+from local_stack.preflight import GIGABYTE, Machine, run_checks
 from oolong import cuda_host
 
-FIT = Machine(
+HEALTHY = Machine(
     python=(3, 11),
     has_venv=True,
     system="Linux",
@@ -30,17 +30,17 @@ FIT = Machine(
 )
 
 
-def _failed(machine: Machine) -> dict[str, preflight.Finding]:
-    return {finding.name: finding for finding in findings(machine) if not finding.ok}
+def _failed(machine: Machine) -> dict[str, preflight.CheckResult]:
+    return {result.name: result for result in run_checks(machine) if not result.ok}
 
 
 def test_a_fit_machine_passes_every_check():
-    assert not _failed(FIT)
+    assert not _failed(HEALTHY)
 
 
 def test_all_failures_are_found_at_once_and_each_has_a_way_out():
     bad = replace(
-        FIT,
+        HEALTHY,
         python=(3, 12),
         has_venv=False,
         architecture="aarch64",
@@ -52,49 +52,49 @@ def test_all_failures_are_found_at_once_and_each_has_a_way_out():
         has_lscpu=False,
     )
     failed = _failed(bad)
-    assert set(failed) == {finding.name for finding in findings(FIT)}
-    assert all(finding.way_out for finding in failed.values())
+    assert set(failed) == {result.name for result in run_checks(HEALTHY)}
+    assert all(result.way_out for result in failed.values())
 
 
 def test_a_machine_sold_with_8_gb_shows_less_and_is_accepted():
-    assert not _failed(replace(FIT, memory_total_bytes=int(7.3 * GIGABYTE)))
-    assert "memory" in _failed(replace(FIT, memory_total_bytes=int(6.9 * GIGABYTE)))
+    assert not _failed(replace(HEALTHY, memory_total_bytes=int(7.3 * GIGABYTE)))
+    assert "memory" in _failed(replace(HEALTHY, memory_total_bytes=int(6.9 * GIGABYTE)))
 
 
 def test_less_disk_is_needed_once_the_environments_are_there():
     little = {"environments": 3 * GIGABYTE, "checkout": 3 * GIGABYTE, "data": 3 * GIGABYTE}
-    assert "disk" in _failed(replace(FIT, disk_free_bytes=little))
-    assert not _failed(replace(FIT, disk_free_bytes=little, environments_ready=True))
+    assert "disk" in _failed(replace(HEALTHY, disk_free_bytes=little))
+    assert not _failed(replace(HEALTHY, disk_free_bytes=little, environments_ready=True))
 
 
 def test_the_cuda_packages_need_more_disk():
     disk = {"environments": 12 * GIGABYTE, "checkout": 12 * GIGABYTE, "data": 12 * GIGABYTE}
-    assert "disk" not in _failed(replace(FIT, disk_free_bytes=disk))
-    assert "disk" in _failed(replace(FIT, disk_free_bytes=disk, cuda=cuda_host.inspect_cuda({})))
+    assert "disk" not in _failed(replace(HEALTHY, disk_free_bytes=disk))
+    assert "disk" in _failed(replace(HEALTHY, disk_free_bytes=disk, cuda=cuda_host.inspect_cuda({})))
 
 
 def test_only_the_full_disk_is_named():
     disks = {"environments": GIGABYTE, "checkout": 50 * GIGABYTE, "data": 50 * GIGABYTE}
-    assert _failed(replace(FIT, disk_free_bytes=disks))["disk"].detail.endswith("for environments")
+    assert _failed(replace(HEALTHY, disk_free_bytes=disks))["disk"].detail.endswith("for environments")
 
 
 @pytest.mark.parametrize(
     ("system_python", "package"), [((3, 11), "python3-venv"), ((3, 12), "python3.11-venv")]
 )
 def test_the_venv_package_is_that_of_the_python_in_use(system_python, package):
-    machine = replace(FIT, has_venv=False, system_python=system_python)
+    machine = replace(HEALTHY, has_venv=False, system_python=system_python)
     assert _failed(machine)["venv"].way_out == f"apt-get install {package}"
 
 
 @pytest.mark.parametrize("glibc", [None, (2, 31)])
 def test_an_old_or_missing_glibc_is_refused(glibc):
-    assert "glibc 2.34" in _failed(replace(FIT, glibc=glibc))["platform"].detail
+    assert "glibc 2.34" in _failed(replace(HEALTHY, glibc=glibc))["platform"].detail
 
 
 def test_a_machine_without_a_sandbox_says_what_works_without_one_and_fails_no_check():
-    bare = replace(FIT, namespace_refusal="user namespaces are refused: No space left on device")
+    bare = replace(HEALTHY, namespace_refusal="user namespaces are refused: No space left on device")
     assert not _failed(bare)
     note, command = preflight.sandbox_note(bare)
     assert "user namespaces are refused" in note and "exact_match" in note and "code reward" in note
     assert command.strip().startswith("For a sandbox type: ")
-    assert preflight.sandbox_note(FIT) == []
+    assert preflight.sandbox_note(HEALTHY) == []

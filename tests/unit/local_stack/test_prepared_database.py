@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from local_stack import postgres
-from tests.conftest import PLACES
+from tests.conftest import PATHS
 from tests.support import prepared
 from tests.support.databases import new_database
 
@@ -91,14 +91,14 @@ def test_a_server_that_did_not_end_in_order_leaves_no_copy(
 
     monkeypatch.setattr(prepared, "start_server", killed)
     monkeypatch.setattr(prepared, "until_it_serves", lambda *_, **__: None)
-    monkeypatch.setattr(postgres.Cluster, "initialise", lambda self: True)
+    monkeypatch.setattr(postgres.Cluster, "initialize", lambda self: True)
     monkeypatch.setattr(postgres.Cluster, "ensure_database", lambda self, name="": None)
     migrates_nothing = tmp_path / "python"
     migrates_nothing.write_text("#!/bin/sh\n")
     migrates_nothing.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(migrates_nothing))
     with pytest.raises(RuntimeError, match="did not end in order: status -9"):
-        prepared.keep(tmp_path / "shelf", "of-a", lambda folder: prepared._make(PLACES, folder))
+        prepared.keep(tmp_path / "shelf", "of-a", lambda folder: prepared._make(PATHS, folder))
     assert [found.name for found in (tmp_path / "shelf").iterdir()] == ["lock"]
 
 

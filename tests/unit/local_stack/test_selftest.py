@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from local_stack import selftest
-from local_stack.lanes import LANES
-from local_stack.selftest import allowed_skips, read_report, refused_skips
+from local_stack.selftest import allowed_skips, disallowed_skips, read_report
+from local_stack.test_suites import SUITES
 from tests.support import isolation
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite>
@@ -39,7 +39,7 @@ def test_only_skips_on_the_list_are_allowed(tmp_path: Path):
     (tmp_path / "list.txt").write_text("# why\nneeds an NVIDIA GPU\n\n")
     allowed = allowed_skips(tmp_path / "list.txt")
     skipped = [("tests.gpu::a", "needs an NVIDIA GPU"), ("tests.unit::b", "no browser")]
-    assert refused_skips(skipped, allowed) == [("tests.unit::b", "no browser")]
+    assert disallowed_skips(skipped, allowed) == [("tests.unit::b", "no browser")]
 
 
 def test_the_list_of_this_repository_allows_only_what_needs_a_gpu_or_a_kernel_that_isolates(checkout):
@@ -49,8 +49,8 @@ def test_the_list_of_this_repository_allows_only_what_needs_a_gpu_or_a_kernel_th
 
 
 @pytest.fixture
-def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str]]]:
-    """Run lanes that only say that they ran; the status, and what happened in order. The browser comes at `fetch`."""
+def suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str]]]:
+    """Run suites that only say that they ran; the status, and what happened in order. The browser comes at `fetch`."""
 
     def run(names: list[str], fetch: Callable[[], str]) -> tuple[int, list[str]]:
         said: list[str] = []
@@ -62,44 +62,48 @@ def lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
             said.append(f"fetched{problem}")
             return problem
 
-        def lane_ran(_: Any, lane: Any, **__: Any) -> selftest.Outcome:
-            if lane.name == "database" and len(names) > 1:
-                assert fetching.wait(60), "it goes on beside this lane"
-            problem = fetched(None) if lane.needs_browser else ""
-            said.append(lane.name)
-            return selftest.Outcome(failed=1, problems=[problem]) if problem else selftest.Outcome(passed=1)
+        def suite_ran(_: Any, suite: Any, **__: Any) -> selftest.SuiteResult:
+            if suite.name == "database" and len(names) > 1:
+                assert fetching.wait(60), "the fetch runs alongside this suite"
+            problem = fetched(None) if suite.needs_browser else ""
+            said.append(suite.name)
+            return (
+                selftest.SuiteResult(failed=1, problems=[problem])
+                if problem
+                else selftest.SuiteResult(passed=1)
+            )
 
         monkeypatch.setattr(selftest, "prepare_browser", fetched)
         monkeypatch.delenv("CI", raising=False)  # no list of permitted skips is asked for
-        monkeypatch.setattr(selftest, "run_lane", lane_ran)
-        monkeypatch.setattr(selftest.leftovers, "adopt_orphans", lambda: None)
-        monkeypatch.setattr(selftest.leftovers, "end_descendants", list)
-        places: Any = SimpleNamespace(var=tmp_path, root=tmp_path)
-        return selftest.run_lanes(places, names=names, device="cpu", more=[]), said
+        monkeypatch.setattr(selftest, "run_suite", suite_ran)
+        monkeypatch.setattr(selftest.subreaper, "become_subreaper", lambda: None)
+        monkeypatch.setattr(selftest.subreaper, "terminate_descendants", list)
+        paths: Any = SimpleNamespace(var=tmp_path, root=tmp_path)
+        return selftest.run_suites(paths, names=names, device="cpu", pytest_args=[]), said
 
     return run
 
 
-def test_the_browser_is_fetched_beside_the_database_lane_and_there_before_the_next(lanes) -> None:
-    status, said = lanes(["database", "integration", "e2e"], fetch=lambda: "")
+def test_the_browser_is_fetched_beside_the_database_lane_and_there_before_the_next(suites) -> None:
+    status, said = suites(["database", "integration", "e2e"], fetch=lambda: "")
     assert status == 0
     assert sorted(said[:2]) == ["database", "fetched"] and said[2:] == ["integration", "fetched", "e2e"]
 
 
-def test_a_browser_that_could_not_be_fetched_is_asked_for_again_by_its_lane_which_fails(lanes) -> None:
-    status, said = lanes(["database", "e2e"], fetch=lambda: ": no network")
+def test_a_browser_that_could_not_be_fetched_is_asked_for_again_by_its_lane_which_fails(suites) -> None:
+    status, said = suites(["database", "e2e"], fetch=lambda: ": no network")
     assert status == 1
     assert said[-2:] == ["fetched: no network", "e2e"] and said.count("fetched: no network") == 2
 
 
-def test_nothing_is_fetched_for_lanes_that_were_not_asked_for(lanes) -> None:
-    assert lanes(["database"], fetch=lambda: "") == (0, ["database"])
+def test_nothing_is_fetched_for_lanes_that_were_not_asked_for(suites) -> None:
+    assert suites(["database"], fetch=lambda: "") == (0, ["database"])
 
 
 def test_every_unit_test_is_in_one_of_two_lanes_by_what_it_asks_for() -> None:
-    unit, database = (next(lane for lane in LANES if lane.name == name) for name in ("unit", "database"))
-    assert (unit.paths, unit.ignored) == (database.paths, database.ignored)
-    assert unit.marked == f"not {database.marked}"
-    assert unit.part_of_the_suite and database.part_of_the_suite
-    trainer = next(lane for lane in LANES if lane.name == "trainer")
-    assert unit.ignored == trainer.paths, "what the others leave out has a lane of its own"
+    unit, database = (next(suite for suite in SUITES if suite.name == name) for name in ("unit", "database"))
+    assert (unit.paths, unit.ignored_paths) == (database.paths, database.ignored_paths)
+    assert unit.marker == f"not {database.marker}"
+    assert unit.runs_by_default and database.runs_by_default
+    trainer = next(suite for suite in SUITES if suite.name == "trainer")
+    assert unit.ignored_paths == trainer.paths, "what the others leave out has a suite of its own"

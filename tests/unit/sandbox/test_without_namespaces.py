@@ -12,11 +12,12 @@ from tests.support import without_namespaces
 
 SEES = """
 from pathlib import Path
-from local_stack import places, preflight
+from local_stack import preflight
+from local_stack import paths
 from oolong.sandbox import examine
 found = examine(slots=1).capabilities
 print(found.runs_code, found.message, found.command)
-machine = preflight.inspect_machine(places.places_here(Path(".")), device="cpu", environments_ready=True)
+machine = preflight.inspect_machine(paths.checkout_paths(Path(".")), device="cpu", environments_ready=True)
 print(*preflight.sandbox_note(machine))
 """
 TESTS = ("tests/unit/sandbox/test_smoke.py", "tests/unit/bench/test_rewards_speed.py")

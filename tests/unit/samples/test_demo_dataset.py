@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from oolong.samples.letter_sum import LetterSum, rows, write_dataset
+from oolong.samples.demo_dataset import LetterSum, rows, write_dataset
 
 SMALL = LetterSum(rows={"sft": 3000, "validation": 200, "train": 800, "eval": 300})
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from local_stack.demo_summary import rise_of, shortcomings
+from local_stack.demo_summary import failed_checks, reward_gain
 from oolong.client import Client
 from oolong.client.models import Run
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
 
-class RunView:
+class RunProgress:
     """Follows one run to its end through the API."""
 
     def __init__(self, client: Client, run_id: str, console: Console) -> None:
@@ -88,14 +88,14 @@ def describe(run: Run) -> str:
     return "  ".join(parts)
 
 
-def closing_words(console: Console, summary: dict[str, Any], path: Path, page: str) -> None:
+def print_summary(console: Console, summary: dict[str, Any], path: Path, page: str) -> None:
     """The summary for people, and what it does and does not show."""
     console.print()
     for name, value in _rows(summary):
         console.print(f"  {name:<14} {value}", markup=False)
     console.print(f"  {'page':<14} {page}\n  {'summary':<14} {path}\n", markup=False)
-    faults = shortcomings(summary)
-    console.print(fill(what_it_shows(summary, whole=not faults), width=min(console.width, 100)), markup=False)
+    faults = failed_checks(summary)
+    console.print(fill(summary_text(summary, whole=not faults), width=min(console.width, 100)), markup=False)
     for fault in faults:
         console.print(f"[bold red]Not shown:[/] {fault}.")
 
@@ -110,7 +110,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "reward",
             f"{_number(reward['first_10_steps_mean'])} → {_number(reward['last_10_steps_mean'])}, "
-            f"means of the first and the last ten steps: rise {_number(rise_of(summary))}",
+            f"means of the first and the last ten steps: rise {_number(reward_gain(summary))}",
         ),
         (
             "held-out",
@@ -144,7 +144,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def what_it_shows(summary: dict[str, Any], *, whole: bool) -> str:
+def summary_text(summary: dict[str, Any], *, whole: bool) -> str:
     """One paragraph, by what was measured; `whole` if nothing of it is missing."""
     before, after = summary["eval"]["before"] or {}, summary["eval"]["after"] or {}
     staleness = summary["staleness"] or {}
@@ -169,8 +169,8 @@ def what_it_shows(summary: dict[str, Any], *, whole: bool) -> str:
 
 
 def _ledger(ledger: dict[str, Any]) -> str:
-    places = ("drawn", "trained", "dropped_by_reason", "waiting", "running", "buffered", "taken")
-    return ", ".join(f"{place.removesuffix('_by_reason')} {ledger.get(place) or 0}" for place in places)
+    paths = ("drawn", "trained", "dropped_by_reason", "waiting", "running", "buffered", "taken")
+    return ", ".join(f"{place.removesuffix('_by_reason')} {ledger.get(place) or 0}" for place in paths)
 
 
 def _number(value: float | None) -> str:

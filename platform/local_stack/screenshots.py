@@ -9,38 +9,36 @@ from pathlib import Path
 from local_stack.configuration import child_environment, read_env_file
 from local_stack.errors import StackError
 from local_stack.files import read_json
-from local_stack.places import Places
+from local_stack.paths import Paths
 
 START, END = "<!-- dashboard picture -->", "<!-- end of dashboard picture -->"
-PICTURE = Path("docs/pictures/run.png")
+SCREENSHOT = Path("docs/pictures/run.png")
 
 
-def take(places: Places, *, url: str, login_link: str) -> Path:
+def take_screenshot(paths: Paths, *, url: str, login_link: str) -> Path:
     """Photograph the page of the last demo's run and put it, with the run's id, into the README."""
-    run_id = read_json(places.var / "demo-summary.json").get("run_id")
+    run_id = read_json(paths.var / "demo-summary.json").get("run_id")
     if not isinstance(run_id, str):
         raise StackError("there is no var/demo-summary.json, so no run to show: python3 manage.py demo")
-    target = places.root / PICTURE
+    target = paths.root / SCREENSHOT
     target.parent.mkdir(parents=True, exist_ok=True)
-    words = [str(places.venv_python), "tests/tools/picture.py", url, login_link.removeprefix(url)]
+    words = [str(paths.venv_python), "tests/tools/picture.py", url, login_link.removeprefix(url)]
     words += [str(target.parent), f"/runs/{run_id}=>{target.stem}"]
-    environment = child_environment(places, read_env_file(places))
-    done = subprocess.run(
-        words, cwd=places.root, env=environment, capture_output=True, text=True, timeout=300
-    )
+    environment = child_environment(paths, read_env_file(paths))
+    done = subprocess.run(words, cwd=paths.root, env=environment, capture_output=True, text=True, timeout=300)
     if done.returncode != 0 or not target.exists():
         raise StackError(f"no picture was taken:\n{(done.stdout + done.stderr).strip()[-2000:]}")
-    readme = places.root / "README.md"
-    readme.write_text(with_picture(readme.read_text(), run_id))
+    readme = paths.root / "README.md"
+    readme.write_text(insert_screenshot(readme.read_text(), run_id))
     return target
 
 
-def with_picture(text: str, run_id: str) -> str:
+def insert_screenshot(text: str, run_id: str) -> str:
     """The README with the picture and its caption at the place marked for it."""
     if START not in text:
         raise StackError(f"README.md has no line {START} to put the picture after")
     block = (
-        f"{START}\n![A run on the dashboard: reward, staleness, engines and ledger]({PICTURE})\n\n"
+        f"{START}\n![A run on the dashboard: reward, staleness, engines and ledger]({SCREENSHOT})\n\n"
         f"*The page of run `{run_id}`, as `make demo` made it on a machine without a GPU "
         f"(`make screenshots` takes the picture again).*\n{END}"
     )

@@ -3,13 +3,13 @@
 import pytest
 
 from local_stack.errors import StackError
-from local_stack.pictures import START, with_picture
+from local_stack.screenshots import START, insert_screenshot
 
 
 def test_the_caption_names_the_run_and_a_second_picture_replaces_the_first():
-    once = with_picture(f"# Title\n\n{START}\n\nText\n", "run_1")
+    once = insert_screenshot(f"# Title\n\n{START}\n\nText\n", "run_1")
     assert "`run_1`" in once
-    twice = with_picture(once, "run_2")
+    twice = insert_screenshot(once, "run_2")
     assert "run_1" not in twice
     assert twice.count("docs/pictures/run.png") == 1
     assert twice.endswith("\n\nText\n")
@@ -17,4 +17,4 @@ def test_the_caption_names_the_run_and_a_second_picture_replaces_the_first():
 
 def test_a_readme_without_the_mark_is_left_alone():
     with pytest.raises(StackError, match="README"):
-        with_picture("# Title\n", "run_1")
+        insert_screenshot("# Title\n", "run_1")

@@ -1,4 +1,4 @@
-"""What the lanes of the suite are: their tests, the environment they run in, what they need before."""
+"""What the suites of the suite are: their tests, the environment they run in, what they need before."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Lane:
+class Suite:
     """A part of the suite: pytest in one of the environments, the checkers (`static`) or Node's tests (`web`)."""
 
     name: str
     paths: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    beside: tuple[tuple[str, ...], ...] = ()  # of the paths: each run by a pytest of its own, beside the rest
-    marked: str = ""  # which tests of the paths, as pytest's -m takes it; "": all
+    ignored_paths: tuple[str, ...] = ()
+    parallel_parts: tuple[
+        tuple[str, ...], ...
+    ] = ()  # paths that each run in their own pytest, alongside the rest
+    marker: str = ""  # which tests of the paths, as pytest's -m takes it; "": all
     in_node_environment: bool = False
-    part_of_the_suite: bool = True
+    runs_by_default: bool = True
     needs_browser: bool = False
     needs_dashboard: bool = False
-    fetches_ahead: bool = (
-        False  # what later lanes of the run need from the network comes while this one computes
+    prefetches_next: bool = (
+        False  # what later suites of the run need from the network comes while this one computes
     )
     # Both only end what hangs: half the speed, and ten times the load, must not reach them.
-    limit_seconds: int = 7200
-    test_limit_seconds: int = 600  # of one test that names no limit of its own
+    timeout_seconds: int = 7200
+    test_timeout_seconds: int = 600  # of one test that names no limit of its own
 
 
 NOTHING_COLLECTED = 5  # what pytest ends with when no test fits
 
-LANES = (
-    Lane("static"),
-    # The unit tests are two lanes: tests/conftest.py marks what asks for a PostgreSQL or a Valkey.
-    Lane(
+SUITES = (
+    Suite("static"),
+    # The unit tests are two suites: tests/conftest.py marks what asks for a PostgreSQL or a Valkey.
+    Suite(
         "unit",
         paths=("tests/unit", "tests/api/test_core.py"),
-        ignored=("tests/unit/trainers",),
+        ignored_paths=("tests/unit/trainers",),
         # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
-        beside=(
+        parallel_parts=(
             ("tests/unit/rollout",),
             ("tests/unit/agent", "tests/unit/cli", "tests/unit/rewards"),
         ),
-        marked="not database",
+        marker="not database",
     ),
-    Lane(
+    Suite(
         "database",
         paths=("tests/unit", "tests/api/test_core.py"),
-        ignored=("tests/unit/trainers",),
-        beside=(
+        ignored_paths=("tests/unit/trainers",),
+        parallel_parts=(
             ("tests/unit/control_plane/runs",),
             ("tests/unit/control_plane/catalog", "tests/unit/control_plane/operation"),
             ("tests/unit/relay", "tests/unit/telemetry"),
         ),
-        marked="database",
-        fetches_ahead=True,
+        marker="database",
+        prefetches_next=True,
     ),
-    Lane("audit", part_of_the_suite=False),
-    Lane("web", needs_dashboard=True),
-    Lane("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
-    Lane(
+    Suite("audit", runs_by_default=False),
+    Suite("web", needs_dashboard=True),
+    Suite("trainer", paths=("tests/unit/trainers",), in_node_environment=True),
+    Suite(
         "integration",
         paths=("tests/integration",),
-        ignored=("tests/integration/trainers",),
+        ignored_paths=("tests/integration/trainers",),
         # Whoever waits for an engine leaves a core to these, which start none and so need little memory.
-        beside=(
+        parallel_parts=(
             (
                 "tests/integration/agent",
                 "tests/integration/local_stack",
@@ -72,17 +74,17 @@ LANES = (
             ),
         ),
     ),
-    Lane("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
+    Suite("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
     # Below two minutes: no change of the sandbox is merged without it.
-    Lane("attacks", paths=("tests/sandbox",), marked="core"),
-    Lane("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
-    Lane("api", paths=("tests/api",), part_of_the_suite=False),
-    Lane("docs", paths=("tests/docs",), part_of_the_suite=False),
-    Lane("faults", paths=("tests/faults",), part_of_the_suite=False),
+    Suite("attacks", paths=("tests/sandbox",), marker="core"),
+    Suite("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
+    Suite("api", paths=("tests/api",), runs_by_default=False),
+    Suite("docs", paths=("tests/docs",), runs_by_default=False),
+    Suite("faults", paths=("tests/faults",), runs_by_default=False),
     # All of `attacks`, and what takes longer.
-    Lane("sandbox", paths=("tests/sandbox",), part_of_the_suite=False),
-    Lane("sim", paths=("tests/unit/rollout", "tests/sim"), part_of_the_suite=False),
-    Lane("gpu", paths=("tests/gpu",), in_node_environment=True, part_of_the_suite=False),
+    Suite("sandbox", paths=("tests/sandbox",), runs_by_default=False),
+    Suite("sim", paths=("tests/unit/rollout", "tests/sim"), runs_by_default=False),
+    Suite("gpu", paths=("tests/gpu",), in_node_environment=True, runs_by_default=False),
 )
 
 CHECKERS: dict[str, list[str]] = {
@@ -100,6 +102,6 @@ CHECKERS: dict[str, list[str]] = {
     "django check --deploy": ["python", "-m", "django", "check", "--deploy", "--fail-level", "WARNING"],
 }
 
-# Asks the package index, so it is a lane of its own. Status 77: it could not, and the last line says why.
+# Asks the package index, so it is a suite of its own. Status 77: it could not, and the last line says why.
 AUDITS: dict[str, list[str]] = {"pip-audit": ["python", "tests/tools/security_checks.py", "packages"]}
-NOT_MADE = 77
+CHECK_UNAVAILABLE = 77

@@ -17,7 +17,7 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 10.0
 
 
-def adopt_orphans() -> None:
+def become_subreaper() -> None:
     """From now on, orphaned descendants become children of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -42,7 +42,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def end_descendants(*, grace: float = GRACE_SECONDS) -> list[str]:
+def terminate_descendants(*, grace: float = GRACE_SECONDS) -> list[str]:
     """End all that is left below this process, after `grace` seconds by force; what it was, in words.
 
     To be called when every child that somebody waits for has been waited for.

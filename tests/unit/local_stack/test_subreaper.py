@@ -1,4 +1,4 @@
-"""What a lane leaves running ends with it, also in a session of its own and deaf to a polite word."""
+"""What a suite leaves running ends with it, also in a session of its own and deaf to a polite word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ DRIVER = """
 import subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
-from local_stack import leftovers, selftest
+from local_stack import selftest
+from local_stack import subreaper
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
 LEAVE = '''
@@ -25,11 +26,11 @@ print(deaf.pid, polite.pid)
 def leave_two_daemons(*_, **__):
     done = subprocess.run([sys.executable, "-S", "-c", LEAVE, DEAF], stdout=subprocess.PIPE, text=True, check=True)
     Path("started").write_text(done.stdout)
-    return selftest.Outcome(failed=1, problems=["unit: not finished"])
+    return selftest.SuiteResult(failed=1, problems=["unit: not finished"])
 
 selftest.run_pytest = leave_two_daemons
-leftovers.end_descendants.__kwdefaults__["grace"] = 0.3
-sys.exit(selftest.run_lanes(SimpleNamespace(var=Path.cwd()), names=["unit"], device="cpu", more=[]))
+subreaper.terminate_descendants.__kwdefaults__["grace"] = 0.3
+sys.exit(selftest.run_suites(SimpleNamespace(var=Path.cwd()), names=["unit"], device="cpu", pytest_args=[]))
 """
 
 

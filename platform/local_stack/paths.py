@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Places:
+class Paths:
     """Folders of one clone, and those that all clones of a user share."""
 
     root: Path  # the checkout
@@ -68,7 +68,7 @@ class Places:
         return self.data / "agent"
 
 
-def places_of(root: Path, *, environ: Mapping[str, str], uid: int, user_home: Path) -> Places:
+def resolve_paths(root: Path, *, environ: Mapping[str, str], uid: int, user_home: Path) -> Paths:
     """Decide where a clone's things go.
 
     Root keeps data below /var/lib because PostgreSQL refuses to run as root and the user it runs as must
@@ -87,10 +87,10 @@ def places_of(root: Path, *, environ: Mapping[str, str], uid: int, user_home: Pa
         cache = Path(environ.get("XDG_CACHE_HOME") or user_home / ".cache")
         home = cache / "oolong"
         data = root / "var" / "data"
-    return Places(root=root, home=home, data=data, clone_id=clone_id, as_root=uid == 0)
+    return Paths(root=root, home=home, data=data, clone_id=clone_id, as_root=uid == 0)
 
 
-def places_here(root: Path) -> Places:
-    """The places of `root` for the user who runs this process."""
+def checkout_paths(root: Path) -> Paths:
+    """The paths of `root` for the user who runs this process."""
     home = Path(os.environ.get("HOME") or os.path.expanduser("~"))
-    return places_of(root, environ=os.environ, uid=os.geteuid(), user_home=home)
+    return resolve_paths(root, environ=os.environ, uid=os.geteuid(), user_home=home)

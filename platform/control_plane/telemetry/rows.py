@@ -35,7 +35,7 @@ WHERE stored.value <> incoming.value
 ORDER BY 1, 2
 """
 _PUT_DOCUMENT = """
-INSERT INTO telemetry_document AS stored (run_id, attempt_id, name, at, value)
+INSERT INTO telemetry_statesnapshot AS stored (run_id, attempt_id, name, at, value)
 VALUES (%s, %s, %s, to_timestamp(%s), %s::jsonb)
 ON CONFLICT (run_id, name) DO UPDATE
 SET attempt_id = EXCLUDED.attempt_id, at = EXCLUDED.at, value = EXCLUDED.value

@@ -62,7 +62,7 @@ def version(alice: Any, ref: str = "sums@1") -> Any:
 
 def derive(alice: Any, **changes: Any) -> Any:
     body = {"ratios": RATIOS, "seed": 7, **changes}
-    return alice.post(f"/dataset-versions/{version(alice)['id']}/derive", body)
+    return alice.post(f"/dataset-versions/{version(alice)['id']}/split", body)
 
 
 def test_derived_splits_are_a_version_that_remembers_how_it_was_made(alice: Any) -> None:
@@ -74,7 +74,7 @@ def test_derived_splits_are_a_version_that_remembers_how_it_was_made(alice: Any)
     again = derive(alice)
     assert (again.status_code, again.json()) == (200, found)
     assert derive(alice, seed=8).json()["ref"] == "sums@3"
-    assert alice.get(f"/dataset-versions/{found['id']}/leaks").json()["leaks"] == {}
+    assert alice.get(f"/dataset-versions/{found['id']}/leakage").json()["leaks"] == {}
     rows = alice.get(f"/dataset-versions/{found['id']}/rows?split=eval&limit=200").json()["data"]
     assert len(rows) == 13 and {row["split"] for row in rows} == {"eval"}
 
@@ -111,7 +111,7 @@ def test_a_version_that_is_too_large_for_a_request_is_refused_and_says_so(
     monkeypatch.setattr(derivation, "MOST_ROWS", 127)
     reply = derive(alice)
     assert (reply.status_code, reply.json()["code"]) == (422, "too_many_rows")
-    leaks = alice.get(f"/dataset-versions/{version(alice)['id']}/leaks")
+    leaks = alice.get(f"/dataset-versions/{version(alice)['id']}/leakage")
     assert (leaks.status_code, leaks.json()["code"]) == (422, "too_many_rows")
 
 
@@ -121,7 +121,7 @@ def test_prompts_in_two_splits_are_counted_in_an_uploaded_version(alice: Any) ->
         for n, split in enumerate(("train", "eval", "train"))
     ]
     made = alice.dataset("leaky", [*rows, {"question": "other", "answer": 1, "split": "eval"}]).json()
-    assert alice.get(f"/dataset-versions/{made['id']}/leaks").json()["leaks"] == {"eval, train": 1}
+    assert alice.get(f"/dataset-versions/{made['id']}/leakage").json()["leaks"] == {"eval, train": 1}
 
 
 def test_the_difference_counts_prompts_added_removed_and_changed(alice: Any) -> None:

@@ -49,7 +49,7 @@ SPEC = {
     "staleness": "max on_straggler",
     "trainer": (
         "activation_checkpointing adam_betas adam_epsilon compile dtype groups_per_step "
-        "learning_rate max_grad_norm microbatch_tokens minibatches offload_optimizer ranks "
+        "learning_rate max_grad_norm microbatch_tokens minibatches offload_optimizer num_ranks "
         "reshard_after_forward total_train_steps warmup_steps weight_decay"
     ),
     "weight_sync": "probe_every probe_first_versions probe_tolerance transport",

@@ -13,7 +13,7 @@ from gpu_agents.agent.api import AgentApi, Refused, Unreachable
 from gpu_agents.agent.records import read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.model_report import ORDER_FILE, RESULT_FILE, Fault, ModelReport
-from oolong.model_files.faults import shown
+from oolong.model_validation.errors import printable
 
 log = logging.getLogger(__name__)
 
@@ -101,5 +101,5 @@ def _report(folder: Path) -> ModelReport:
 
 
 def _unusable(code: str, message: str) -> ModelReport:
-    message = shown(message)
+    message = printable(message)
     return ModelReport(message=message, faults=[Fault("/path", code, message)])

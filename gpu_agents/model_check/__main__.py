@@ -10,7 +10,7 @@ import msgspec
 
 from oolong.contracts.model_paths import root_of
 from oolong.contracts.model_report import ORDER_FILE, RESULT_FILE, CheckOrder, Fault, ModelReport
-from oolong.model_files import refused, report_on
+from oolong.model_validation import invalid_report, validate_model
 from oolong.sandbox import MEBIBYTE
 
 MEMORY_BYTES = 4 * 1024 * MEBIBYTE
@@ -40,13 +40,13 @@ def look(path: str, roots: list[str]) -> ModelReport:
     if not directory.is_dir():
         return _no("not_a_directory", f"{path} is no directory")
     try:
-        return report_on(directory.resolve(), within=Path(root))
+        return validate_model(directory.resolve(), within=Path(root))
     except OSError as error:
         return _no("not_readable", f"{error.filename or path} cannot be read: {error.strerror or error}")
 
 
 def _no(code: str, message: str) -> ModelReport:
-    return refused(message, [Fault("/path", code, message)])
+    return invalid_report(message, [Fault("/path", code, message)])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.run_spec import RewardSection
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
-from oolong.sandbox import SandboxRefused
+from oolong.sandbox import SandboxUnsupported
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     sandboxes.start()
     try:
         await scorer.start()
-    except SandboxRefused as refused:
+    except SandboxUnsupported as refused:
         await sandboxes.close()
         return leave(job, EndReason.CONFIG_REJECTED, f"reward {section.function or section.name}: {refused}")
     service = RewardService(

@@ -19,7 +19,7 @@ from gpu_agents.rewards.code_rows import CodeTask, read_task
 from gpu_agents.rewards.reward import Completion, Score, read_options
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.contracts.run_spec.reward_options import CodeOptions
-from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test, TestOutcome
+from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test, TestResult
 
 NO_CODE, PASSED, WRONG_ANSWER, COMPILE_ERROR = "no_code", "passed", "wrong_answer", "compile_error"
 _VERDICTS = {
@@ -116,7 +116,7 @@ class CodeTests:
         self._sandboxes = sandboxes
 
     async def start(self) -> None:
-        """Raise SandboxRefused where the node cannot run programs of the policy."""
+        """Raise SandboxUnsupported where the node cannot run programs of the policy."""
         (await self._sandboxes.capabilities()).require()
 
     async def score(self, completion: Completion) -> Score:
@@ -132,13 +132,13 @@ class CodeTests:
         nonce = secrets.token_hex(16)
         words: dict[int, str] = {}
 
-        def take(number: int, test: TestOutcome) -> TestOutcome:
+        def on_test(number: int, test: TestResult) -> TestResult:
             """Compare at once, and keep none of what was printed: outputs of all tests are many megabytes."""
             words[number] = verdict_of(task, number, test, nonce)
             return replace(test, stdout=b"", stderr=b"", value=None)
 
         program = program_of(task, source, nonce, self._max_tests)
-        outcome = await self._sandboxes.run(program, self._limits, take=take)
+        outcome = await self._sandboxes.run(program, self._limits, on_test=on_test)
         for number, test in enumerate(outcome.tests):  # those that came to no end of their own
             words.setdefault(number, verdict_of(task, number, test, nonce))
         in_order = [words[number] for number in range(len(outcome.tests))]
@@ -176,7 +176,7 @@ def _most_output(expected: str) -> int:
     return 2 * len(expected.encode()) + SPARE_OUTPUT_BYTES
 
 
-def verdict_of(task: CodeTask, number: int, test: TestOutcome, nonce: str) -> str:
+def verdict_of(task: CodeTask, number: int, test: TestResult, nonce: str) -> str:
     """In one word. Exit status 0 alone is never a pass."""
     if test.status is not Status.OK:
         return COMPILE_ERROR if test.exit_code == _CANNOT_COMPILE else _VERDICTS[test.status]

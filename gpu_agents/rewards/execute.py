@@ -40,7 +40,7 @@ def limits_of(request: ExecuteRequest) -> Limits:
 
 
 async def execute(sandboxes: Sandboxes, request: ExecuteRequest) -> ExecuteReply:
-    """Raise SandboxFailed, SandboxRefused."""
+    """Raise SandboxFailed, SandboxUnsupported."""
     program = Program(source=_CELL, tests=(Test(payload=request.code, stdin=request.stdin.encode()),))
     outcome = await sandboxes.run(program, limits_of(request))
     test = outcome.only

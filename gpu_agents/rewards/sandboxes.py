@@ -9,7 +9,16 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from gpu_agents.rewards.reward import SandboxFailed
-from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, Take, examine
+from oolong.sandbox import (
+    Capabilities,
+    Limits,
+    OnTest,
+    ProbeResult,
+    Program,
+    SandboxResult,
+    Status,
+    probe_sandbox,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,17 +32,17 @@ class Sandboxes:
         self._slots = slots or len(os.sched_getaffinity(0))
         # A thread per sandbox, of this pool's own: a sandbox lives in the thread that started it.
         self._threads = ThreadPoolExecutor(max_workers=self._slots, thread_name_prefix="sandbox")
-        self._findings: asyncio.Future[Findings] | None = None
+        self._probe_result: asyncio.Future[ProbeResult] | None = None
         self.runs = 0
         self.tests: Counter[str] = Counter()  # by status
         self.failed = 0  # sandboxes that broke by themselves
 
     @classmethod
-    def of(cls, findings: Findings, *, slots: int) -> Sandboxes:
+    def of(cls, probe_result: ProbeResult, *, slots: int) -> Sandboxes:
         """With what has been found before. Call it where the event loop runs."""
         made = cls(slots=slots)
-        made._findings = asyncio.get_running_loop().create_future()
-        made._findings.set_result(findings)
+        made._probe_result = asyncio.get_running_loop().create_future()
+        made._probe_result.set_result(probe_result)
         return made
 
     @property
@@ -42,21 +51,23 @@ class Sandboxes:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._findings = loop.run_in_executor(self._threads, lambda: examine(slots=self._slots))
+        self._probe_result = loop.run_in_executor(self._threads, lambda: probe_sandbox(slots=self._slots))
 
     async def capabilities(self) -> Capabilities:
-        assert self._findings is not None, "start it first"
-        return (await asyncio.shield(self._findings)).capabilities
+        assert self._probe_result is not None, "start it first"
+        return (await asyncio.shield(self._probe_result)).capabilities
 
-    async def run(self, program: Program, limits: Limits, *, take: Take | None = None) -> Outcome:
-        """Raise SandboxFailed when the sandbox itself broke, SandboxRefused where this machine has none.
+    async def run(self, program: Program, limits: Limits, *, on_test: OnTest | None = None) -> SandboxResult:
+        """Raise SandboxFailed when the sandbox itself broke, SandboxUnsupported where this machine has none.
 
-        `take`: as `Sandbox.run` calls it, in a thread.
+        `on_test`: as `Sandbox.run` calls it, in a thread.
         """
-        assert self._findings is not None, "start it first"
-        sandbox = (await asyncio.shield(self._findings)).require()
+        assert self._probe_result is not None, "start it first"
+        sandbox = (await asyncio.shield(self._probe_result)).require()
         loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(self._threads, lambda: sandbox.run(program, limits, take=take))
+        outcome = await loop.run_in_executor(
+            self._threads, lambda: sandbox.run(program, limits, on_test=on_test)
+        )
         self.runs += outcome.sandboxes
         self.tests.update(str(test.status) for test in outcome.tests)
         if outcome.error:

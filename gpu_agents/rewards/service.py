@@ -29,7 +29,7 @@ from gpu_agents.rewards.reward import (
 )
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
-from oolong.sandbox import SandboxRefused
+from oolong.sandbox import SandboxUnsupported
 from oolong.untrusted import clean_text
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class RewardService:
             tries += 1
             try:
                 reply = await execute.execute(self._sandboxes, request)
-            except SandboxRefused as refused:
+            except SandboxUnsupported as refused:
                 raise Refuse(409, "no_sandbox", str(refused)) from refused
             except SandboxFailed as error:
                 if tries >= ATTEMPTS[SandboxFailed]:

@@ -17,14 +17,14 @@ class RewardTelemetry:
     def __init__(self, job: Job, outbox: Outbox, service: RewardService, sandboxes: Sandboxes) -> None:
         self._job = job
         self._outbox = outbox
-        self._service = service
+        self._launcher = service
         self._sandboxes = sandboxes
         self._capabilities: dict[str, Any] = {}
         self._last_x = -1
 
     async def examined(self) -> None:
         """Say what the sandbox of this node can do, as soon as that is known."""
-        self._capabilities = (await self._sandboxes.capabilities()).as_document()
+        self._capabilities = (await self._sandboxes.capabilities()).as_json()
         self._write_document()
 
     def publish(self, *, now: float, closing: bool = False) -> None:
@@ -34,16 +34,16 @@ class RewardTelemetry:
                 return
             x = self._last_x + 1
         self._last_x = x
-        values = values_of(self._service, self._sandboxes)
+        values = values_of(self._launcher, self._sandboxes)
         self._outbox.write(Points(axis="time", x=x, values=values))
         self._write_document()
 
     def close(self) -> None:
-        self._outbox.write(Summary(name="reward", value=self._service.document()))
+        self._outbox.write(Summary(name="reward", value=self._launcher.document()))
         self._outbox.close()
 
     def _write_document(self) -> None:
-        value = {"capabilities": self._capabilities, **self._service.document()}
+        value = {"capabilities": self._capabilities, **self._launcher.document()}
         self._outbox.write(StateSnapshot(name=DOCUMENT, value=value))
 
 

@@ -44,7 +44,7 @@ class UserFunction:
         )
 
     async def start(self) -> None:
-        """Raise SandboxRefused where the node cannot run code of users."""
+        """Raise SandboxUnsupported where the node cannot run code of users."""
         (await self._sandboxes.capabilities()).require()
 
     async def score(self, completion: Completion) -> Score:

@@ -1,6 +1,6 @@
 """Chat messages to prompt token ids, from the files of a Hugging Face directory, without transformers.
 
-The template runs in jinja2's immutable sandbox, as `oolong.model_files` rendered it when the model was registered; a
+The template runs in jinja2's immutable sandbox, as `oolong.model_validation` rendered it at registration; a
 test in the node lane compares it with transformers.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from tokenizers import Tokenizer
 
-from oolong.model_files import chat_template
+from oolong.model_validation import chat_template
 
 _STAND_IN = "what-the-assistant-said"
 
@@ -104,9 +104,9 @@ class ChatTemplate:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens))
 
 
-def _source(directory: Path, settings: Mapping[str, Any]) -> chat_template.Source:
+def _source(directory: Path, settings: Mapping[str, Any]) -> chat_template.TemplateSource:
     files = {path.name: path for path in directory.iterdir() if path.is_file()}
-    found = chat_template.source_of(files, settings)
+    found = chat_template.find_template(files, settings)
     if found is None:
         raise InvalidModelFiles(
             f"{directory} has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json"

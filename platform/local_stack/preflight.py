@@ -18,7 +18,7 @@ from local_stack.files import format_bytes
 from local_stack.paths import Paths
 from oolong import cuda_host
 from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
-from oolong.sandbox.kernel import WITHOUT, kernel_refusal
+from oolong.sandbox.kernel import WITHOUT_SANDBOX, namespace_error
 
 GIGABYTE = 10**9
 # A machine sold with 8 GB shows less: firmware and kernel keep some. Measured need of the demo is below this.
@@ -93,7 +93,7 @@ def inspect_machine(paths: Paths, *, device: str, environments_ready: bool) -> M
         has_apt=shutil.which("apt-get") is not None,
         system_python=_system_python(),
         gpus=gpus(),
-        namespace_refusal=kernel_refusal(),
+        namespace_refusal=namespace_error(),
         cuda=cuda_host.inspect_cuda(os.environ) if device == "cuda" else None,
     )
 
@@ -166,7 +166,7 @@ def sandbox_note(machine: Machine) -> list[str]:
         return []
     command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
     return [
-        f"  note sandbox: none on this machine, for {machine.namespace_refusal}. Without one {WITHOUT}.",
+        f"  note sandbox: none on this machine, for {machine.namespace_refusal}. Without one {WITHOUT_SANDBOX}.",
         f"       For a sandbox type: {command}",
     ]
 

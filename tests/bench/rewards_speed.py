@@ -16,7 +16,7 @@ from typing import Any
 from gpu_agents.rewards.registry import CHILDREN, Place, build_scorer
 from gpu_agents.rewards.reward import Completion, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
-from oolong.sandbox import examine
+from oolong.sandbox import probe_sandbox
 
 SOLUTION = "```python\nn = int(input())\nprint(sum(int(word) for word in input().split()) % (n + 1))\n```"
 TESTS_OF_A_ROW = 20  # as many as rows of LiveCodeBench have, about
@@ -70,10 +70,10 @@ async def score_all(scorer: Scorer, rows: Sequence[Completion]) -> tuple[float, 
 
 
 async def measure(*, completions: int = COMPLETIONS, pairs: int = PAIRS) -> list[dict[str, Any]]:
-    findings = await asyncio.to_thread(examine)
-    findings.require()
+    probe_result = await asyncio.to_thread(probe_sandbox)
+    probe_result.require()
     slots = len(os.sched_getaffinity(0))
-    sandboxes = Sandboxes.of(findings, slots=slots)
+    sandboxes = Sandboxes.of(probe_result, slots=slots)
     try:
         code = build_scorer("code", {"timeout_seconds": PATIENCE_SECONDS}, Place(sandboxes=sandboxes))
         await code.start()

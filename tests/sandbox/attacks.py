@@ -321,7 +321,7 @@ report(total <= 33 * 1024**2)
         source="""
 import os
 got = []
-for folder in ("/", "/dev", "/usr", "/usr/lib", "/python", "/python/lib", "/run", "/etc", "/inside.pyc"):
+for folder in ("/", "/dev", "/usr", "/usr/lib", "/python", "/python/lib", "/run", "/etc", "/guest.pyc"):
     for act in (lambda: open(folder + "/planted", "w"), lambda: os.mkdir(folder + "/made"),
                 lambda: open(folder, "r+b")):
         try:

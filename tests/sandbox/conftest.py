@@ -20,8 +20,8 @@ import pytest
 from gpu_agents.agent import processes
 from gpu_agents.agent.isolation.node import CODE, ROOT, TEMPORARY_MODE
 from gpu_agents.agent.isolation.view import View, command, links_of
-from oolong.sandbox import Capabilities, Findings, Limits, Program, Sandbox, Status, examine
-from oolong.sandbox.parts import find_bubblewrap
+from oolong.sandbox import Capabilities, Limits, ProbeResult, Program, Sandbox, Status, probe_sandbox
+from oolong.sandbox.runtime_files import find_bubblewrap
 from tests.support.isolation import require_isolation, sandbox_or_skip
 
 PACKAGE = Path(sys.modules["oolong.sandbox"].__file__ or "").parent
@@ -41,13 +41,13 @@ class AsThisUser:
     service: int | None = None
 
     def __init__(self) -> None:
-        self.findings: Findings = examine(slots=SLOTS, first_uid=SLOT_UID)
-        self.capabilities = self.findings.capabilities
+        self.probe_result: ProbeResult = probe_sandbox(slots=SLOTS, first_uid=SLOT_UID)
+        self.capabilities = self.probe_result.capabilities
         own = range(SLOT_UID, SLOT_UID + SLOTS)
         self.uids = set(own) if self.capabilities.own_uid else {os.geteuid()}
 
     def run(self, program: dict[str, Any]) -> dict[str, Any]:
-        return run_described(self.findings.require(), program)
+        return run_described(self.probe_result.require(), program)
 
     def close(self) -> None:
         pass
@@ -59,18 +59,18 @@ class AsNormalUser:
     service: int | None = None  # where it has a pid namespace of its own
 
     def __init__(self, folder: Path) -> None:
-        parts = sandbox_or_skip(examine(slots=1, first_uid=SLOT_UID)).parts
+        runtime_files = sandbox_or_skip(probe_sandbox(slots=1, first_uid=SLOT_UID)).runtime_files
         shutil.copytree(PACKAGE, folder / "oolong" / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "oolong" / "__init__.py").touch()
         shutil.copy(__file__, folder / "normal_user.py")
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755)
         self._child = subprocess.Popen(
-            [str(parts.python), "-c", NORMAL_USER_PROGRAM],
+            [str(runtime_files.python), "-c", NORMAL_USER_PROGRAM],
             env={
-                "PATH": f"{parts.bubblewrap.parent}:/usr/bin:/bin",
+                "PATH": f"{runtime_files.bubblewrap.parent}:/usr/bin:/bin",
                 "PYTHONPATH": str(folder),
-                "LD_LIBRARY_PATH": ":".join({str(file.parent) for file in parts.shared_objects}),
+                "LD_LIBRARY_PATH": ":".join({str(file.parent) for file in runtime_files.shared_objects}),
                 "PLANTED_SECRET": "in the environment of the service",
             },
             cwd="/",
@@ -135,14 +135,14 @@ class InAJob(AsNormalUser):
 NORMAL_USER_PROGRAM = """
 import json, sys
 from dataclasses import asdict
-from oolong.sandbox import Limits, Program, Status, examine
+from oolong.sandbox import Limits, Program, Status, probe_sandbox
 from oolong.sandbox import Test
-findings = examine(slots=2)
-print(json.dumps(asdict(findings.capabilities)), flush=True)
+probe_result = probe_sandbox(slots=2)
+print(json.dumps(asdict(probe_result.capabilities)), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     tests = tuple(Test(payload=payload) for payload in asked["payloads"])
-    outcome = findings.require().run(Program(source=asked["source"], tests=tests), Limits(**asked["limits"]))
+    outcome = probe_result.require().run(Program(source=asked["source"], tests=tests), Limits(**asked["limits"]))
     print(json.dumps({
         "error": outcome.error, "sandboxes": outcome.sandboxes, "seconds": outcome.seconds,
         "peak_memory_bytes": outcome.peak_memory_bytes,
@@ -217,8 +217,8 @@ def runner(
 
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
-    findings = examine(slots=SLOTS, first_uid=SLOT_UID)
-    return sandbox_or_skip(findings)
+    probe_result = probe_sandbox(slots=SLOTS, first_uid=SLOT_UID)
+    return sandbox_or_skip(probe_result)
 
 
 @dataclass

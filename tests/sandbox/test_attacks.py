@@ -66,8 +66,8 @@ def test_what_this_machine_can_do_is_found_for_each_user(runner: Runner) -> None
     found = runner.capabilities
     root = os.geteuid() == 0 and isinstance(runner, AsThisUser)
     assert (found.user_namespace, found.seccomp, found.own_uid) == (True, True, root)
-    groups = cgroups.find_groups() if isinstance(runner, AsThisUser) else None
-    assert found.memory_bound == (groups.kind if groups is not None else "supervisor")
+    factory = cgroups.find_cgroups() if isinstance(runner, AsThisUser) else None
+    assert found.memory_bound == (factory.kind if factory is not None else "supervisor")
     if tuple(int(part) for part in platform.release().split(".")[:2]) >= (5, 14):
         assert found.process_bound == "kernel"
 
@@ -114,7 +114,7 @@ else:
 
 @pytest.mark.core
 def test_a_forged_record_is_no_record(runner: Runner) -> None:
-    """A test writes the harness's own words, for itself and the next one, to every descriptor it has."""
+    """A test writes the guest's own records, for itself and the next one, to every descriptor it has."""
     source = """
 import os
 if payload == "forge":

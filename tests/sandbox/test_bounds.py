@@ -19,21 +19,21 @@ from oolong.sandbox import (
     Sandbox,
     Status,
     Test,
-    box,
-    canary,
+    probe,
     resource_usage,
     seccomp,
     supervisor,
 )
-from oolong.sandbox.canary import examine
+from oolong.sandbox import sandbox as sandbox_module
 from oolong.sandbox.capabilities import (
     ENTER_WITHOUT_CHROOT,
     Capabilities,
     KernelSettings,
-    SandboxRefused,
+    SandboxUnsupported,
     command_for_user_namespaces,
 )
-from oolong.sandbox.means import Means
+from oolong.sandbox.isolation import IsolationConfig
+from oolong.sandbox.probe import probe_sandbox
 from tests.sandbox.conftest import LIMITS, PATIENT
 
 
@@ -60,7 +60,7 @@ def test_standard_input_has_a_name_too(sandbox: Sandbox) -> None:
 def test_an_exception_is_the_programs_own_failure(sandbox: Sandbox) -> None:
     test = run(sandbox, "def f():\n    return 1 / 0\nf()").only
     assert (test.status, test.exit_code) == (Status.FAILED, 1)
-    assert b'File "program.py", line 2, in f' in test.stderr and b"inside.py" not in test.stderr
+    assert b'File "program.py", line 2, in f' in test.stderr and b"guest.py" not in test.stderr
 
 
 def test_threads_and_exit_functions_end_as_in_any_interpreter(sandbox: Sandbox) -> None:
@@ -103,7 +103,7 @@ def test_the_whole_has_a_limit_too(sandbox: Sandbox, monkeypatch: pytest.MonkeyP
     ahead = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0])
     monkeypatch.setattr(supervisor, "time", clock)
-    monkeypatch.setattr(box, "time", clock)
+    monkeypatch.setattr(sandbox_module, "time", clock)
     limits = replace(PATIENT, cpu_seconds=900, wall_seconds=900, total_wall_seconds=600)
     said, says = os.pipe()
 
@@ -189,14 +189,18 @@ def test_it_ends_at_once_when_told(sandbox: Sandbox) -> None:
 
 
 def test_a_sandbox_that_cannot_start_is_its_own_error_and_no_verdict(sandbox: Sandbox) -> None:
-    parts = replace(sandbox.parts, python=Path("/nowhere/python3"))
-    outcome = Sandbox(parts, sandbox.means, slots=1).run(Program(source="", tests=(Test(), Test())), LIMITS)
+    runtime_files = replace(sandbox.runtime_files, python=Path("/nowhere/python3"))
+    outcome = Sandbox(runtime_files, sandbox.isolation, slots=1).run(
+        Program(source="", tests=(Test(), Test())), LIMITS
+    )
     assert [test.status for test in outcome.tests] == [Status.SANDBOX_ERROR] * 2
     assert "/nowhere/python3" in outcome.error
 
 
 def test_memory_is_bounded_without_control_groups_too(sandbox: Sandbox) -> None:
-    supervised = Sandbox(sandbox.parts, replace(sandbox.means, groups=None), slots=1, first_uid=45_000)
+    supervised = Sandbox(
+        sandbox.runtime_files, replace(sandbox.isolation, cgroups=None), slots=1, first_uid=45_000
+    )
     source = """
 import os, time
 for _ in range(4):
@@ -212,8 +216,8 @@ time.sleep(50)
 
 
 def test_processes_are_bounded_by_counting_too(sandbox: Sandbox) -> None:
-    counting = replace(sandbox.means, kernel_bounds_processes=False, groups=None)
-    supervised = Sandbox(sandbox.parts, counting, slots=1, first_uid=45_000)
+    counting = replace(sandbox.isolation, kernel_limits_processes=False, cgroups=None)
+    supervised = Sandbox(sandbox.runtime_files, counting, slots=1, first_uid=45_000)
     source = "import os, time\nfor _ in range(60):\n    if os.fork() == 0: time.sleep(50)\ntime.sleep(50)"
     assert supervised.run(Program(source=source), PATIENT).only.status is Status.PROCESS_LIMIT
 
@@ -233,13 +237,15 @@ def test_processes_are_bounded_by_counting_too(sandbox: Sandbox) -> None:
 def test_what_lies_in_the_scratch_folder_is_counted_too(
     sandbox: Sandbox, source: str, limits: dict[str, int], status: Status
 ) -> None:
-    supervised = Sandbox(sandbox.parts, replace(sandbox.means, groups=None), slots=1, first_uid=45_000)
+    supervised = Sandbox(
+        sandbox.runtime_files, replace(sandbox.isolation, cgroups=None), slots=1, first_uid=45_000
+    )
     program = Program(source=f"import time\n{source}\ntime.sleep(50)")
     assert supervised.run(program, replace(PATIENT, **limits)).only.status is status
 
 
 def test_calls_beyond_the_slots_wait_and_say_how_long(sandbox: Sandbox) -> None:
-    narrow = Sandbox(sandbox.parts, sandbox.means, slots=1, first_uid=45_000)
+    narrow = Sandbox(sandbox.runtime_files, sandbox.isolation, slots=1, first_uid=45_000)
     asked = threading.Semaphore(0)
     take = narrow._free.get
 
@@ -279,22 +285,22 @@ def test_nothing_grows_over_many_runs(sandbox: Sandbox) -> None:
     for _ in range(30):
         assert run(sandbox, "pass").only.status is Status.OK
     assert len(os.listdir("/proc/self/fd")) == before
-    groups = sandbox.means.groups
-    assert groups is None or groups.left_over() == []
+    cgroups = sandbox.isolation.cgroups
+    assert cgroups is None or cgroups.remaining() == []
 
 
 def test_the_canary_finds_what_the_runs_need(sandbox: Sandbox) -> None:
-    findings = examine(slots=1)
-    assert findings.capabilities.runs_code
-    assert findings.capabilities.own_uid == (os.geteuid() == 0)
-    assert findings.require() is findings.sandbox
+    probe_result = probe_sandbox(slots=1)
+    assert probe_result.capabilities.runs_code
+    assert probe_result.capabilities.own_uid == (os.geteuid() == 0)
+    assert probe_result.require() is probe_result.sandbox
 
 
 def test_a_supervisor_that_stood_still_is_found_to_count_processes(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a kernel that does not bound them by itself."""
-    usage, seen = resource_usage.usage_of, set()
+    usage, seen = resource_usage.measure_usage, set()
 
     def late(pid: int) -> resource_usage.Usage:
         if pid not in seen:
@@ -302,12 +308,12 @@ def test_a_supervisor_that_stood_still_is_found_to_count_processes(
             time.sleep(3.0)
         return usage(pid)
 
-    def counting(means: Means) -> Sandbox:
-        counted = replace(means, kernel_bounds_processes=False, groups=None)
-        return Sandbox(sandbox.parts, counted, slots=1, first_uid=45_000)
+    def counting(isolation: IsolationConfig) -> Sandbox:
+        counted = replace(isolation, kernel_limits_processes=False, cgroups=None)
+        return Sandbox(sandbox.runtime_files, counted, slots=1, first_uid=45_000)
 
-    monkeypatch.setattr(resource_usage, "usage_of", late)
-    bound = canary._process_bound(replace(sandbox.means, groups=None), counting)[1]
+    monkeypatch.setattr(resource_usage, "measure_usage", late)
+    bound = probe._process_bound(replace(sandbox.isolation, cgroups=None), counting)[1]
     assert bound == "supervisor"
 
 
@@ -318,7 +324,7 @@ def test_without_a_user_namespace_it_refuses_and_names_the_command() -> None:
         message="no sandbox can be made: bwrap: No permissions to create new namespace", command=command,
     )  # fmt: skip
     with pytest.raises(
-        SandboxRefused, match=r"No permissions.*Type: sudo sysctl -w user.max_user_namespaces"
+        SandboxUnsupported, match=r"No permissions.*Type: sudo sysctl -w user.max_user_namespaces"
     ):
         closed.require()
 
@@ -377,8 +383,8 @@ def test_a_part_that_cannot_be_copied_is_a_refusal_and_no_crash(monkeypatch: pyt
     def full(*, for_other_users: bool) -> None:
         raise OSError(28, "No space left on device", "/var/lib/oolong-sandbox-0-x")
 
-    monkeypatch.setattr("oolong.sandbox.canary.find_parts", full)
-    findings = examine(slots=1)
-    assert findings.sandbox is None and "No space left on device" in findings.capabilities.message
-    with pytest.raises(SandboxRefused):
-        findings.require()
+    monkeypatch.setattr("oolong.sandbox.probe.find_runtime_files", full)
+    probe_result = probe_sandbox(slots=1)
+    assert probe_result.sandbox is None and "No space left on device" in probe_result.capabilities.message
+    with pytest.raises(SandboxUnsupported):
+        probe_result.require()

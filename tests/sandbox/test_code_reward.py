@@ -11,7 +11,7 @@ import pytest
 from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.reward import Completion, Score
 from gpu_agents.rewards.sandboxes import Sandboxes
-from oolong.sandbox import Findings, examine
+from oolong.sandbox import ProbeResult, probe_sandbox
 from tests.support.isolation import require_isolation
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "40 2\n", "output": "42\n"}]}
@@ -22,19 +22,19 @@ GOOD_ADD = "def add(a, b):\n    return a + b"
 
 
 @pytest.fixture(scope="module")
-def findings() -> Findings:
-    return examine(slots=2)
+def probe_result() -> ProbeResult:
+    return probe_sandbox(slots=2)
 
 
 @pytest.fixture
-async def sandboxes(findings: Findings) -> AsyncIterator[Sandboxes]:
-    require_isolation(findings.capabilities)
-    made = Sandboxes.of(findings, slots=2)
+async def sandboxes(probe_result: ProbeResult) -> AsyncIterator[Sandboxes]:
+    require_isolation(probe_result.capabilities)
+    made = Sandboxes.of(probe_result, slots=2)
     yield made
     await made.close()
 
 
-async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
+async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
     text = f"```python\n{code}\n```"
     row = Completion(prompt="", text=text, answer=json.dumps(answer), finish_reason="stop", row=7)
     seconds = 1 if "while" in code else 60
@@ -61,7 +61,7 @@ async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
     ],
 )
 async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, verdict: str) -> None:
-    score = await judge(sandboxes, code, answer)
+    score = await grade(sandboxes, code, answer)
     assert (score.value, score.verdict) == (wanted, verdict)
 
 
@@ -83,9 +83,9 @@ CHEATS = {
 @pytest.mark.parametrize("answer", [SUM, ADD, ASSERTS], ids=["stream", "call", "asserts"])
 async def test_cheats_earn_nothing(sandboxes: Sandboxes, cheat: str, answer: Any) -> None:
     if (cheat, answer) == ("always_equal", ASSERTS):
-        score = await judge(sandboxes, CHEATS[cheat], answer)
+        score = await grade(sandboxes, CHEATS[cheat], answer)
         assert (score.value, score.forgeable) == (1.0, True), (
             "asserts believe the object; that is why they are forgeable"
         )
         return
-    assert (await judge(sandboxes, CHEATS[cheat], answer)).value == 0.0
+    assert (await grade(sandboxes, CHEATS[cheat], answer)).value == 0.0

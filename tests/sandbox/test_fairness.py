@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from oolong.sandbox import Limits, Outcome, Program, Sandbox, Status, Test
+from oolong.sandbox import Limits, Program, Sandbox, SandboxResult, Status, Test
 from tests.sandbox.conftest import PATIENT
 
 FIRST_UID = 46_000
@@ -39,10 +39,10 @@ Make = Callable[[int], Sandbox]
 
 @pytest.fixture(params=["control groups", "no control groups"])
 def new_sandbox(request: pytest.FixtureRequest, sandbox: Sandbox) -> Make:
-    means = sandbox.means  # a user may have no control groups; then both are without
+    isolation = sandbox.isolation  # a user may have no control groups; then both are without
     if request.param == "no control groups":
-        means = replace(means, groups=None)
-    return lambda slots: Sandbox(sandbox.parts, means, slots=slots, first_uid=FIRST_UID)
+        isolation = replace(isolation, cgroups=None)
+    return lambda slots: Sandbox(sandbox.runtime_files, isolation, slots=slots, first_uid=FIRST_UID)
 
 
 @pytest.mark.core
@@ -87,7 +87,7 @@ def test_all_processes_of_a_test_share_its_time(new_sandbox: Make, source: str) 
 
 def test_a_sandbox_has_one_core(new_sandbox: Make) -> None:
     sandbox = new_sandbox(1)
-    if sandbox.means.groups is None or not sandbox.means.groups.bounds_cores:
+    if sandbox.isolation.cgroups is None or not sandbox.isolation.cgroups.limits_cpu:
         pytest.skip("needs a control group of cores")
     source = """
 import os, time
@@ -105,7 +105,7 @@ report([used.children_user + used.children_system, time.monotonic() - began])
     assert used < 1.2 * took
 
 
-def run_ok(sandbox: Sandbox, source: str) -> Outcome:
+def run_ok(sandbox: Sandbox, source: str) -> SandboxResult:
     outcome = sandbox.run(Program(source=source), PATIENT)
     assert outcome.only.status is Status.OK, outcome
     return outcome

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from oolong.sandbox import Limits, Outcome, Program, Sandbox, Status
+from oolong.sandbox import Limits, Program, Sandbox, SandboxResult, Status
 from tests.sandbox.conftest import LIMITS
 from tests.support.waiting import wait_until
 
@@ -38,7 +38,7 @@ class Running:
 
     def __init__(self, sandbox: Watched) -> None:
         self.sandbox = sandbox
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SandboxResult] = []
         answer_out, self._answer = os.pipe()
         self._said, said_in = os.pipe()
         with open(answer_out, "rb") as stdin, open(said_in, "wb") as stdout:
@@ -59,7 +59,7 @@ class Running:
         poll.register(self._watched, select.POLLIN)
         return bool(poll.poll(60_000))
 
-    def end(self) -> Outcome:
+    def end(self) -> SandboxResult:
         os.write(self._answer, b"\n")
         self._thread.join()
         return self.outcomes[0]
@@ -90,7 +90,7 @@ def limits_of(pid: int) -> dict[str, tuple[str, ...]]:
 @pytest.fixture
 def running(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setenv("PLANTED_SECRET", "in the environment of the service")
-    watched = Watched(sandbox.parts, sandbox.means, slots=1, first_uid=FIRST_UID)
+    watched = Watched(sandbox.runtime_files, sandbox.isolation, slots=1, first_uid=FIRST_UID)
     made = Running(watched)
     yield made
     made.close()
@@ -104,7 +104,7 @@ def test_a_program_has_no_right_no_name_and_no_environment_of_the_service(runnin
     uid = FIRST_UID if os.geteuid() == 0 else os.geteuid()
     gid = FIRST_UID if os.geteuid() == 0 else os.getegid()
     assert set(status["Uid"].split()) == {str(uid)} and set(status["Gid"].split()) == {str(gid)}
-    assert os.geteuid() != 0 or status["Groups"] == ""
+    assert os.geteuid() != 0 or status["CgroupFactory"] == ""
     assert Path(f"/proc/{running.sandbox.bubblewrap}/environ").read_bytes() == b""
     assert b"PLANTED" not in Path(f"/proc/{running.test}/environ").read_bytes()
     ours, its = Path("/proc/self/ns"), Path(f"/proc/{running.test}/ns")
@@ -115,9 +115,9 @@ def test_a_program_has_no_right_no_name_and_no_environment_of_the_service(runnin
 
 
 def test_sandboxes_of_one_time_share_no_uid(sandbox: Sandbox) -> None:
-    if not sandbox.means.own_uid:
+    if not sandbox.isolation.own_uid:
         pytest.skip("needs root: the service switches to a uid of its own for each sandbox")
-    watched = Watched(sandbox.parts, sandbox.means, slots=2, first_uid=FIRST_UID)
+    watched = Watched(sandbox.runtime_files, sandbox.isolation, slots=2, first_uid=FIRST_UID)
     one = Running(watched)
     try:
         other = Running(watched)
@@ -138,14 +138,14 @@ def test_each_limit_of_a_program_is_what_was_asked_for(running: Running) -> None
         "core file size": ("1", "1"),  # 0 does not keep a kernel from piping a core to a program
         "locked memory": ("0", "0"),
     }
-    if running.sandbox.means.kernel_bounds_processes:
+    if running.sandbox.isolation.kernel_limits_processes:
         wanted["processes"] = (str(LONG.processes + 1),) * 2
     found = limits_of(running.test)
     assert {name: found[name] for name in wanted} == wanted
-    groups = running.sandbox.means.groups
-    if groups is not None:
+    cgroups = running.sandbox.isolation.cgroups
+    if cgroups is not None:
         (group,) = (
-            folder for folder in groups.left_over() if groups.kind == "cgroup v2" or "pids" in folder.parts
+            folder for folder in cgroups.remaining() if cgroups.kind == "cgroup v2" or "pids" in folder.parts
         )
         assert (group / "pids.max").read_text() == f"{LONG.processes + 1}\n"
         assert str(running.test) in (group / "cgroup.procs").read_text().split()

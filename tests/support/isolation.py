@@ -11,10 +11,10 @@ import functools
 
 import pytest
 
-from oolong.sandbox import Capabilities, Findings, Sandbox, kernel
+from oolong.sandbox import Capabilities, ProbeResult, Sandbox, kernel
 
 REASON = "this machine cannot isolate code of users"
-kernel_refusal = functools.cache(kernel.kernel_refusal)
+namespace_error = functools.cache(kernel.namespace_error)
 
 
 def require_isolation(capabilities: Capabilities) -> None:
@@ -22,11 +22,11 @@ def require_isolation(capabilities: Capabilities) -> None:
     if capabilities.runs_code:
         return
     said = f"{capabilities.message}; {capabilities.command}"
-    if refusal := kernel_refusal():
+    if refusal := namespace_error():
         pytest.skip(f"{REASON}: {refusal} ({said})")
     pytest.fail(f"the kernel isolates, and there is no sandbox: {said}")
 
 
-def sandbox_or_skip(findings: Findings) -> Sandbox:
-    require_isolation(findings.capabilities)
-    return findings.require()
+def sandbox_or_skip(probe_result: ProbeResult) -> Sandbox:
+    require_isolation(probe_result.capabilities)
+    return probe_result.require()

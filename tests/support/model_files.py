@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from oolong.model_files import families
+from oolong.model_validation import families
 
 CONFIG: dict[str, Any] = {
     "model_type": "qwen3", "vocab_size": 8, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1,
@@ -27,7 +27,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def shapes(config: dict[str, Any] = CONFIG) -> Shapes:
-    return families.expected(config, families.sizes_of(config))
+    return families.required_tensors(config, families.sizes_of(config))
 
 
 def safetensors(tensors: Shapes | None = None, *, dtype: str = "F32", cut: int = 0) -> bytes:

@@ -22,12 +22,12 @@ from oolong.contracts.agent import JobIsolation
 from oolong.contracts.attempt import AttemptFile
 from oolong.contracts.user_code import SourceKind
 from oolong.sandbox.capabilities import (
-    SandboxRefused,
+    SandboxUnsupported,
     command_for_user_namespaces,
     in_container,
     read_kernel_settings,
 )
-from oolong.sandbox.parts import find_bubblewrap
+from oolong.sandbox.runtime_files import find_bubblewrap
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def detect(settings: AgentSettings, data: DataDirectory) -> NodeIsolation:
     try:
         found = _as_root(settings, data) if os.geteuid() == 0 else _as_user(settings, data)
         _probe(found, settings)
-    except (IsolationError, SandboxRefused, NoUid, OSError, subprocess.SubprocessError) as error:
+    except (IsolationError, SandboxUnsupported, NoUid, OSError, subprocess.SubprocessError) as error:
         return _none(nothing, str(error))
     if found.uids is not None:
         for attempt in data.attempts.iterdir():

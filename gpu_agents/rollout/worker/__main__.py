@@ -43,7 +43,7 @@ from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_code import SourceKind
 from oolong.gpu_slots import visible_devices
-from oolong.sandbox import SandboxRefused
+from oolong.sandbox import SandboxUnsupported
 
 SHARED_ENGINE_STATIC = 0.8  # of its share of a GPU: weights and KV cache
 
@@ -54,7 +54,7 @@ def main() -> int:
         return asyncio.run(work(job))
     except (InvalidModelFiles, InvalidWeights) as error:
         return leave(job, EndReason.MODEL_INVALID, str(error))
-    except (EngineConfigRejected, SandboxRefused, SandboxUnavailable) as error:
+    except (EngineConfigRejected, SandboxUnsupported, SandboxUnavailable) as error:
         return leave(job, EndReason.CONFIG_REJECTED, str(error))
     except InvalidDataset as error:
         return leave(job, EndReason.DATASET_INVALID, str(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_agents.rollout.workflows.sandbox_host import Launcher
-from oolong.sandbox import MEBIBYTE, SOCKET_INSIDE, Limits, Program, Sandbox, Status, examine
+from oolong.sandbox import GUEST_SOCKET, MEBIBYTE, Limits, Program, Sandbox, Status, probe_sandbox
 
 DAY_SECONDS = 86_400.0
 # Of one host, for as long as the engine needs for its group; what code does without asking anything is bounded by
@@ -24,14 +24,14 @@ SLOTS_MOST = 64
 
 
 def require_sandbox(*, worker: int, slots: int) -> Sandbox:
-    """This machine's sandbox for one worker. Raises SandboxRefused with what is missing and the command for it."""
+    """This machine's sandbox for one worker. Raises SandboxUnsupported with what is missing and the command for it."""
     slots = min(slots, SLOTS_MOST)
-    return examine(slots=slots, first_uid=FIRST_UID + worker * SLOTS_MOST).require()
+    return probe_sandbox(slots=slots, first_uid=FIRST_UID + worker * SLOTS_MOST).require()
 
 
 def sandbox_launcher(sandbox: Sandbox) -> Launcher:
     def launch(program: str, common: dict[str, Any], socket: Path, stop: threading.Event) -> str:
-        inside = {**common, "socket": SOCKET_INSIDE}
+        inside = {**common, "socket": GUEST_SOCKET}
         outcome = sandbox.run(Program(source=program, common=inside, socket=socket), LIMITS, stop=stop)
         if outcome.error:
             return f"the sandbox failed: {outcome.error}"

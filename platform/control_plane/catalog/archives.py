@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
 from oolong.contracts.model_report import Fault
-from oolong.model_files import Unusable
-from oolong.model_files.directory import MAX_FILES
-from oolong.model_files.faults import of_file, shown
+from oolong.model_validation import InvalidModel
+from oolong.model_validation.directory import MAX_FILES
+from oolong.model_validation.errors import file_fault, printable
 
 CHUNK = 1024 * 1024
 MAX_TOTAL_BYTES = 256 * 1024**3
@@ -35,21 +35,21 @@ def extract(archive: IO[bytes], folder: Path, *, packed_bytes: int) -> None:
     What unfolds is counted as it is decoded, headers and all: weights hardly shrink, so an archive of
     `packed_bytes` that becomes many times as large holds none.
     """
-    most = min(MAX_TOTAL_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
+    maximum = min(MAX_TOTAL_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], _Decoded(archive, most)), mode="r|") as tar:
-            _extract_members(tar, folder, most)
+        with tarfile.open(fileobj=cast(IO[bytes], _Decoded(archive, maximum)), mode="r|") as tar:
+            _extract_members(tar, folder, maximum)
     except (tarfile.TarError, EOFError, OSError, ValueError, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.errno not in OF_THE_ARCHIVE:
             raise  # a full or broken disk is the server's
-        message = shown(f"not a readable tar archive: {error}")
-        raise Unusable([Fault("/upload_id", "not_an_archive", message)]) from error
+        message = printable(f"not a readable tar archive: {error}")
+        raise InvalidModel([Fault("/upload_id", "not_an_archive", message)]) from error
 
 
 class _Decoded:
-    """The bytes of the tar itself, at most `most` of them."""
+    """The bytes of the tar itself, at most `maximum` of them."""
 
-    def __init__(self, archive: IO[bytes], most: int) -> None:
+    def __init__(self, archive: IO[bytes], maximum: int) -> None:
         head = archive.read(6)
         whole = cast(IO[bytes], _Whole(head, archive))
         if head[:2] == b"\x1f\x8b":
@@ -60,14 +60,14 @@ class _Decoded:
             self._source = cast(IO[bytes], lzma.LZMAFile(whole))  # noqa: SIM115 - closing it closes nothing
         else:
             self._source = whole
-        self._most, self._decoded = most, 0
+        self._maximum, self._decoded = maximum, 0
 
     def read(self, size: int) -> bytes:
         data = self._source.read(size)
         self._decoded += len(data)
-        if self._decoded > self._most:
-            message = f"the archive unfolds to more than {self._most} bytes, too many for its size"
-            raise Unusable([Fault("/upload_id", "too_large", message)])
+        if self._decoded > self._maximum:
+            message = f"the archive unfolds to more than {self._maximum} bytes, too many for its size"
+            raise InvalidModel([Fault("/upload_id", "too_large", message)])
         return data
 
 
@@ -88,7 +88,7 @@ class _Whole(io.RawIOBase):
         return self._rest.read(size)
 
 
-def _extract_members(tar: tarfile.TarFile, folder: Path, most: int) -> None:
+def _extract_members(tar: tarfile.TarFile, folder: Path, maximum: int) -> None:
     written = files = 0
     for member in tar:
         name = _safe_name(member)
@@ -100,8 +100,8 @@ def _extract_members(tar: tarfile.TarFile, folder: Path, most: int) -> None:
         if member.sparse is not None:  # its holes are written as zeros that the archive does not have
             _refuse(member.name, "sparse", f"{member.name!r} is a sparse file; pack it without --sparse")
         files += 1
-        if files > MAX_FILES or written + member.size > most:
-            _refuse(member.name, "too_large", f"more than {MAX_FILES} files or {most} bytes")
+        if files > MAX_FILES or written + member.size > maximum:
+            _refuse(member.name, "too_large", f"more than {MAX_FILES} files or {maximum} bytes")
         source = tar.extractfile(member)
         assert source is not None
         target = folder.joinpath(*name.parts)
@@ -111,8 +111,8 @@ def _extract_members(tar: tarfile.TarFile, folder: Path, most: int) -> None:
         with target.open("xb") as file:
             while chunk := source.read(CHUNK):
                 written += len(chunk)
-                if written > most:
-                    _refuse(member.name, "too_large", f"the archive unfolds to more than {most} bytes")
+                if written > maximum:
+                    _refuse(member.name, "too_large", f"the archive unfolds to more than {maximum} bytes")
                 file.write(chunk)
 
 
@@ -125,7 +125,7 @@ def _safe_name(member: tarfile.TarInfo) -> PurePosixPath:
 
 
 def _refuse(name: str, code: str, message: str) -> None:
-    raise Unusable([of_file(name, code, message)])
+    raise InvalidModel([file_fault(name, code, message)])
 
 
 class Writer(Protocol):

@@ -62,8 +62,7 @@ ENTRY_POINTS: dict[SourceKind, EntryPoint] = {
 # Kinds that the jobs of a node know how to run. A run that names another kind is refused (not_supported_yet).
 RUNNABLE_KINDS: frozenset[SourceKind] = frozenset(SourceKind)
 
-# What the sandbox's Python has: its standard library, without what nothing inside needs (oolong.sandbox.parts.LEFT_OUT)
-# and what would need a screen.
+# The standard library of the sandbox: without `sandbox.runtime_files.EXCLUDED` and modules that need a screen.
 SANDBOX_MODULES = frozenset(sys.stdlib_module_names) - {
     "ensurepip", "idlelib", "lib2to3", "test", "tkinter", "turtle", "turtledemo", "_tkinter", "antigravity", "this",
 }  # fmt: skip

@@ -17,40 +17,42 @@ from oolong.sandbox.limits import Limits
 CPU_GRACE_SECONDS = (
     0.5  # beyond the kernel's own bound of one process, which ends one test and not the sandbox
 )
-STARVED_SHARE = 0.1  # of a bound: less than this is not given back
-MOST_EXTENSION = (
+STARVED_FRACTION = 0.1  # of a bound: less than this is not given back
+MAX_EXTENSION_FACTOR = (
     2.0  # times the bound of a test, or so many seconds if that is more; of the whole, once its bound
 )
-MOST_EXTENSION_SECONDS = 20.0
-LOOK_SECONDS = 0.25  # between two looks, at least
-LOOKS = 40  # during one test that lasts as long as it may
+MAX_EXTENSION_SECONDS = 20.0
+MIN_SAMPLE_SECONDS = 0.25  # between two looks, at least
+SAMPLES_PER_TEST = 40  # during one test that lasts as long as it may
 
 
-class Accounting:
-    """Call `begin` once, `begin_test` before each test, `look` from time to time."""
+class TimeAccounting:
+    """Call `start` once, `start_test` before each test, `sample` from time to time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._pid = 0
-        self._group: cgroups.Group | None = None
+        self._group: cgroups.Cgroup | None = None
         self._cpu_seconds = 0.0  # of the whole sandbox, as far as it was seen
         self._cpu_before = 0.0  # of it, before the test at hand
-        self._first_before: resource_usage.Scheduling | None = None  # of process 1, which outlives the tests
-        self._looked_at = 0.0
+        self._first_before: resource_usage.ThreadSchedule | None = (
+            None  # of process 1, which outlives the tests
+        )
+        self._sampled_at = 0.0
         self._test_began = time.monotonic()
         self._extension = 0.0  # of the test at hand
         self._extensions = 0.0  # of all tests
         self._starved = 0.0  # the test at hand, by now
         self._starved_before = 0.0  # the tests before it
 
-    def begin(self, pid: int, group: cgroups.Group | None) -> None:
+    def start(self, pid: int, group: cgroups.Cgroup | None) -> None:
         self._pid, self._group = pid, group
 
-    def begin_test(self) -> None:
+    def start_test(self) -> None:
         self._starved_before += self._starved
         self._starved = self._extension = 0.0
         self._test_began = time.monotonic()
-        self.count_cpu()
+        self.read_cpu()
         self._cpu_before = self._cpu_seconds
         self._first_before = None
 
@@ -62,46 +64,45 @@ class Accounting:
     def test_deadline(self) -> float:
         return self._test_began + self._limits.wall_seconds + self._extension
 
-    def count_cpu(self) -> None:
+    def read_cpu(self) -> None:
         """Where no group counts, from /proc: without those that ended and that nobody waited for."""
         counted = self._group.cpu_seconds() if self._group is not None else None
         if counted is None and self._pid:
-            counted = resource_usage.usage_of(self._pid).cpu_seconds
+            counted = resource_usage.measure_usage(self._pid).cpu_seconds
         self._cpu_seconds = max(self._cpu_seconds, counted or 0.0)
 
-    def look(self, *, at_once: bool = False) -> None:
-        """See what the test has used and missed by now, if the last look was a while ago."""
+    def sample(self, *, at_once: bool = False) -> None:
+        """See what the test has used and missed by now, if the last sample was a while ago."""
         now = time.monotonic()
-        if now - self._looked_at < LOOK_SECONDS and not at_once:
+        if now - self._sampled_at < MIN_SAMPLE_SECONDS and not at_once:
             return
-        self._looked_at = now
-        threads = resource_usage.scheduling_of(self._pid)
-        self.count_cpu()
+        self._sampled_at = now
+        threads = resource_usage.thread_schedules(self._pid)
+        self.read_cpu()
         first = threads.pop(self._pid, None)
         if first is not None:
             before = self._first_before = self._first_before or first
-            threads[self._pid] = resource_usage.Scheduling(
+            threads[self._pid] = resource_usage.ThreadSchedule(
                 first.ran_seconds - before.ran_seconds, first.waited_seconds - before.waited_seconds
             )
         starved = resource_usage.starved_seconds(threads, self._cpu_seconds - self._cpu_before)
         self._starved = min(max(self._starved, starved), self.test_seconds)
 
-    def look_seconds(self) -> float:
-        """Until the next look: tests of days are not looked at four times a second, and no bound of CPU time is passed
-        before all cores could have used it up."""
+    def sample_interval(self) -> float:
+        """Seconds until the next sample: rare for long tests, and before all cores could use up the CPU limit."""
         until_over = (self._cpu_limit - self._cpu_seconds + self._cpu_before) / (os.cpu_count() or 1)
-        return max(LOOK_SECONDS, min(self._limits.wall_seconds / LOOKS, until_over))
+        return max(MIN_SAMPLE_SECONDS, min(self._limits.wall_seconds / SAMPLES_PER_TEST, until_over))
 
-    def cpu_is_over(self, counted_inside: float = 0.0) -> bool:
+    def cpu_exceeded(self, counted_inside: float = 0.0) -> bool:
         return max(self._cpu_seconds - self._cpu_before, counted_inside) > self._cpu_limit
 
-    def more_seconds(self) -> float:
+    def grant_extension(self) -> float:
         """What the test at hand gets beyond its time; it is noted as given."""
         owed = self._starved - self._extension
-        if self.cpu_is_over() or owed < STARVED_SHARE * self._limits.wall_seconds:
+        if self.cpu_exceeded() or owed < STARVED_FRACTION * self._limits.wall_seconds:
             return 0.0
         room = min(
-            max(MOST_EXTENSION * self._limits.wall_seconds, MOST_EXTENSION_SECONDS) - self._extension,
+            max(MAX_EXTENSION_FACTOR * self._limits.wall_seconds, MAX_EXTENSION_SECONDS) - self._extension,
             self._limits.total_wall_seconds - self._extensions,
         )
         more = max(0.0, min(owed, room))
@@ -111,12 +112,12 @@ class Accounting:
 
     def was_starved(self, *, total: bool) -> bool:
         """Whether others took so much of its time that its being over says nothing about the test, or about all."""
-        if self.cpu_is_over():  # that does
+        if self.cpu_exceeded():  # that does
             return False
         if total:
             lost = self._starved_before + self._starved - self._extensions
-            return lost >= STARVED_SHARE * self._limits.total_wall_seconds
-        return self._starved - self._extension >= STARVED_SHARE * self._limits.wall_seconds
+            return lost >= STARVED_FRACTION * self._limits.total_wall_seconds
+        return self._starved - self._extension >= STARVED_FRACTION * self._limits.wall_seconds
 
     def starved_message(self) -> str:
         return (

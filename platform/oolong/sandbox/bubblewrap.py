@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oolong.sandbox.parts import Parts
-from oolong.sandbox.program import SOCKET_INSIDE
+from oolong.sandbox.program import GUEST_SOCKET
+from oolong.sandbox.runtime_files import RuntimeFiles
 
 # Without network, and with namespaces that must be made: `--unshare-user` fails where it cannot, instead of
 # going on without, as `--unshare-all` would.
@@ -25,7 +25,7 @@ _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/python/bin", "PYTHO
 class Descriptors:
     """Open files that are handed to bubblewrap by number."""
 
-    harness: int  # code of `inside`, read to its end
+    guest_code: int  # code of `inside`, read to its end
     seccomp: int | None
     status: int  # bubblewrap writes the child's pid here
     block: int  # the child waits until something can be read here
@@ -37,7 +37,7 @@ class Descriptors:
 
 
 def command(
-    parts: Parts,
+    runtime_files: RuntimeFiles,
     descriptors: Descriptors,
     *,
     scratch_bytes: int,
@@ -45,18 +45,18 @@ def command(
     socket: Path | None,
 ) -> list[str]:
     """Of one sandbox. The root is a tmpfs that is read-only once all is in place; /tmp alone can be written."""
-    words = [str(parts.bubblewrap), *_CUT_OFF, "--clearenv"]
-    for name, value in _environment(parts).items():
+    words = [str(runtime_files.bubblewrap), *_CUT_OFF, "--clearenv"]
+    for name, value in _environment(runtime_files).items():
         words += ["--setenv", name, value]
-    words += _read_only_system(parts)
+    words += _read_only_system(runtime_files)
     for number, package in enumerate(packages):
         words += ["--ro-bind", str(package), f"/packages/{number}"]
     for device in _DEVICES:
         words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     words += ["--symlink", "/tmp/.stdin", "/dev/stdin", "--symlink", "/tmp", "/dev/shm"]
     if socket is not None:
-        words += ["--bind", str(socket), SOCKET_INSIDE]
-    words += ["--ro-bind-data", str(descriptors.harness), "/inside.pyc"]
+        words += ["--bind", str(socket), GUEST_SOCKET]
+    words += ["--ro-bind-data", str(descriptors.guest_code), "/guest.pyc"]
     words += ["--size", str(scratch_bytes), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]
     words += ["--json-status-fd", str(descriptors.status), "--block-fd", str(descriptors.block)]
     if descriptors.seccomp is not None:
@@ -65,16 +65,16 @@ def command(
         descriptors.job, descriptors.results, descriptors.control, descriptors.stdin, descriptors.stdout,
     ]  # fmt: skip
     # -P -s -S: nothing but the standard library on sys.path.
-    return [*words, "--", "/python/bin/python3", "-P", "-s", "-S", "-B", "/inside.pyc", *map(str, inner)]
+    return [*words, "--", "/python/bin/python3", "-P", "-s", "-S", "-B", "/guest.pyc", *map(str, inner)]
 
 
-def _environment(parts: Parts) -> dict[str, str]:
-    if parts.shared_objects:
+def _environment(runtime_files: RuntimeFiles) -> dict[str, str]:
+    if runtime_files.shared_objects:
         return {**_ENVIRONMENT, "LD_LIBRARY_PATH": "/python/lib"}
     return _ENVIRONMENT
 
 
-def _read_only_system(parts: Parts) -> list[str]:
+def _read_only_system(runtime_files: RuntimeFiles) -> list[str]:
     """Shared libraries of the machine, and one Python without its site-packages."""
     words: list[str] = []
     for folder in _library_folders():
@@ -84,13 +84,13 @@ def _read_only_system(parts: Parts) -> list[str]:
             words += ["--symlink", f"usr/{name}", f"/{name}"]
     if Path("/etc/ld.so.cache").exists():
         words += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
-    inside = f"/python/lib/python{parts.version}"
-    words += ["--ro-bind", str(parts.python), "/python/bin/python3"]
-    words += ["--ro-bind", str(parts.library), inside]
-    for file in parts.shared_objects:
+    inside = f"/python/lib/python{runtime_files.version}"
+    words += ["--ro-bind", str(runtime_files.python), "/python/bin/python3"]
+    words += ["--ro-bind", str(runtime_files.library), inside]
+    for file in runtime_files.shared_objects:
         words += ["--ro-bind", str(file), f"/python/lib/{file.name}"]
     for name in ("site-packages", "dist-packages"):
-        if (parts.library / name).is_dir():
+        if (runtime_files.library / name).is_dir():
             words += ["--tmpfs", f"{inside}/{name}", "--remount-ro", f"{inside}/{name}"]
     return words
 

@@ -1,4 +1,4 @@
-"""What this machine's sandbox can do, as the canary found it, and what to do where it cannot."""
+"""What this machine's sandbox can do, as the probe found it, and what to do where it cannot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 
-class SandboxRefused(Exception):
+class SandboxUnsupported(Exception):
     """Code of users cannot be run here; the message says why, and which one command would change that."""
 
 
@@ -27,12 +27,12 @@ class Capabilities:
         return self.user_namespace and self.seccomp and "none" not in (self.memory_bound, self.process_bound)
 
     def require(self) -> None:
-        """Raise SandboxRefused unless untrusted code may run here."""
+        """Raise SandboxUnsupported unless untrusted code may run here."""
         if not self.runs_code:
             way_out = f". Type: {self.command}" if self.command else ""
-            raise SandboxRefused(f"code of users is not run on this machine: {self.message}{way_out}")
+            raise SandboxUnsupported(f"code of users is not run on this machine: {self.message}{way_out}")
 
-    def as_document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "runs_code": self.runs_code}
 
 

@@ -17,7 +17,7 @@ OPTIONAL = ("cpu", "cpuacct")
 Kind = Literal["cgroup v1", "cgroup v2"]
 
 
-class Group:
+class Cgroup:
     """The control group of one sandbox."""
 
     def __init__(self, kind: Kind, folders: dict[str, Path]) -> None:
@@ -32,7 +32,7 @@ class Group:
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
-    def set_bounds(self, *, memory_bytes: int, processes: int) -> None:
+    def set_limits(self, *, memory_bytes: int, processes: int) -> None:
         """Memory without swap, processes, and one core: a sandbox that starts many processes takes no other's core."""
         memory, cpu = self._of["memory"], self._of.get("cpu")
         if self._kind == "cgroup v2":
@@ -89,49 +89,51 @@ class Group:
                 break
 
 
-class Groups:
-    """Where groups can be made: found once, by trying."""
+class CgroupFactory:
+    """Where cgroups can be made: found once, by trying."""
 
     def __init__(self, kind: Kind, bases: dict[str, Path]) -> None:
         self.kind = kind
         self._bases = bases  # by controller
         self._count = 0
-        self._sweep()
+        self._remove_stale()
 
     @property
     def controllers(self) -> frozenset[str]:
         return frozenset(self._bases)
 
     @property
-    def bounds_cores(self) -> bool:
+    def limits_cpu(self) -> bool:
         return "cpu" in self._bases
 
-    def new(self, *, memory_bytes: int, processes: int) -> Group:
+    def create(self, *, memory_bytes: int, processes: int) -> Cgroup:
         self._count += 1
         name = f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-{self._count}"
-        group = Group(self.kind, {controller: base / name for controller, base in self._bases.items()})
+        group = Cgroup(self.kind, {controller: base / name for controller, base in self._bases.items()})
         try:
             for folder in group.folders:
                 folder.mkdir()
-            group.set_bounds(memory_bytes=memory_bytes, processes=processes)
+            group.set_limits(memory_bytes=memory_bytes, processes=processes)
         except OSError:
             group.remove()
             raise
         return group
 
-    def without(self, controller: str) -> Groups:
-        return Groups(self.kind, {name: base for name, base in self._bases.items() if name != controller})
+    def without(self, controller: str) -> CgroupFactory:
+        return CgroupFactory(
+            self.kind, {name: base for name, base in self._bases.items() if name != controller}
+        )
 
-    def left_over(self) -> list[Path]:
-        """Groups of this object that are still there."""
+    def remaining(self) -> list[Path]:
+        """CgroupFactory of this object that are still there."""
         return [
             folder
             for base in dict.fromkeys(self._bases.values())
             for folder in base.glob(f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-*")
         ]
 
-    def _sweep(self) -> None:
-        """Remove the empty groups of services that were killed."""
+    def _remove_stale(self) -> None:
+        """Remove the empty cgroups of services that were killed."""
         for base in dict.fromkeys(self._bases.values()):
             for folder in base.glob(f"{NAME}-*"):
                 pid = folder.name.removeprefix(f"{NAME}-").partition("-")[0]
@@ -142,54 +144,54 @@ class Groups:
                         continue  # not empty, or another service was first
 
 
-def find_groups(
+def find_cgroups(
     *, root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> Groups | None:
+) -> CgroupFactory | None:
     """The first place where a group with both bounds can really be made; None when there is none."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
         return None
     paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
-    for groups in [*_unified(root, paths), *_of_version_1(root, paths)]:
-        if (tried := _usable(groups)) is not None:
+    for factory in [*_unified(root, paths), *_of_version_1(root, paths)]:
+        if (tried := _usable_controllers(factory)) is not None:
             return tried
     return None
 
 
-def _usable(groups: Groups) -> Groups | None:
-    """The groups, if need be without those that are not required; None when not even the required can be made."""
+def _usable_controllers(factory: CgroupFactory) -> CgroupFactory | None:
+    """The cgroups, if need be without those that are not required; None when not even the required can be made."""
     while True:
         try:
-            groups.new(memory_bytes=64 * 1024**2, processes=8).remove()
+            factory.create(memory_bytes=64 * 1024**2, processes=8).remove()
         except OSError:
-            spare = next((name for name in OPTIONAL if name in groups.controllers), None)
+            spare = next((name for name in OPTIONAL if name in factory.controllers), None)
             if spare is None:
                 return None
-            groups = groups.without(spare)
+            factory = factory.without(spare)
         else:
-            return groups
+            return factory
 
 
-def _unified(root: Path, paths: dict[str, str]) -> list[Groups]:
+def _unified(root: Path, paths: dict[str, str]) -> list[CgroupFactory]:
     found = []
     for unified in (root, root / "unified") if "" in paths else ():
         for folder in _upwards(unified, paths[""]):
             controllers = set(_words(folder / "cgroup.subtree_control"))
             if set(REQUIRED) <= controllers:
                 names = [*REQUIRED, *(["cpu"] if "cpu" in controllers else [])]
-                found.append(Groups("cgroup v2", dict.fromkeys(names, folder)))
+                found.append(CgroupFactory("cgroup v2", dict.fromkeys(names, folder)))
     return found
 
 
-def _of_version_1(root: Path, paths: dict[str, str]) -> list[Groups]:
+def _of_version_1(root: Path, paths: dict[str, str]) -> list[CgroupFactory]:
     """Each controller has a hierarchy of its own, or shares one: `cpu,cpuacct`."""
     bases: dict[str, Path] = {}
     for names, inner in paths.items():
         for name in names.split(","):
             if name in (*REQUIRED, *OPTIONAL) and (above := _upwards(root / name, inner)):
                 bases[name] = above[0].resolve()
-    return [Groups("cgroup v1", bases)] if set(REQUIRED) <= set(bases) else []
+    return [CgroupFactory("cgroup v1", bases)] if set(REQUIRED) <= set(bases) else []
 
 
 def _upwards(base: Path, inner: str) -> list[Path]:

@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 
-WITHOUT = (
+WITHOUT_SANDBOX = (
     "runs with the text rewards (exact_match, math, format, length) work; refused are the code reward, uploaded "
     "rewards and workflows, Python tools, and token statistics of datasets"
 )
@@ -29,7 +29,7 @@ if libc.unshare(0x20000) != 0 or libc.mount(b"none", b"/", None, 0x84000, None) 
 """
 
 
-def kernel_refusal() -> str:
+def namespace_error() -> str:
     """What the kernel refuses; "" when it allows a sandbox, and where it is no Linux to be asked."""
     if platform.system() != "Linux":
         return ""

@@ -34,7 +34,7 @@ class Program:
     files: dict[str, bytes] = field(
         default_factory=dict
     )  # name -> content, in the working directory of each test
-    socket: Path | None = None  # a listening unix socket of the host, bound at `SOCKET_INSIDE`
+    socket: Path | None = None  # a listening unix socket of the host, bound at `GUEST_SOCKET`
 
 
-SOCKET_INSIDE = "/run/service.sock"
+GUEST_SOCKET = "/run/service.sock"

@@ -36,7 +36,7 @@ class Usage:
     cpu_seconds: float = 0.0  # of what runs, and of what it has waited for
 
 
-def usage_of(root_pid: int) -> Usage:
+def measure_usage(root_pid: int) -> Usage:
     """Of a process and everything below it. Orphans of a pid namespace are children of its first process."""
     pages = threads = ticks = 0
     pipes: set[str] = set()
@@ -64,7 +64,7 @@ def usage_of(root_pid: int) -> Usage:
     )
 
 
-def shared_out_memory_bytes(root_pid: int) -> int:
+def proportional_memory_bytes(root_pid: int) -> int:
     """The same memory with shared pages counted once: exact, and too slow to ask for often.
 
     Where this service may not look, shared pages count in each process, so that the bound is met earlier.
@@ -79,22 +79,22 @@ def shared_out_memory_bytes(root_pid: int) -> int:
                     if line.startswith(b"Pss:"):
                         total += int(line.split()[1]) * 1024
         except PermissionError:
-            return usage_of(root_pid).memory_bytes
+            return measure_usage(root_pid).memory_bytes
         except (FileNotFoundError, ProcessLookupError):
             continue
     # What lies in pipes and sockets is no process's page.
-    return total + max(0, usage_of(root_pid).memory_bytes - resident)
+    return total + max(0, measure_usage(root_pid).memory_bytes - resident)
 
 
 @dataclass(frozen=True)
-class Scheduling:
+class ThreadSchedule:
     """How long one thread has run, and how long it was ready to run and had no core."""
 
     ran_seconds: float
     waited_seconds: float
 
 
-def scheduling_of(root_pid: int) -> dict[int, Scheduling]:
+def thread_schedules(root_pid: int) -> dict[int, ThreadSchedule]:
     """Of every thread below a process, and of the process itself, by number; empty on a kernel that does not say."""
     found = {}
     for pid, tasks in _processes(root_pid):
@@ -104,11 +104,11 @@ def scheduling_of(root_pid: int) -> dict[int, Scheduling]:
                     ran, waited = file.read().split()[:2]
             except (OSError, ValueError):
                 continue  # it has ended, or there is no such file
-            found[int(task)] = Scheduling(int(ran) / 1e9, int(waited) / 1e9)
+            found[int(task)] = ThreadSchedule(int(ran) / 1e9, int(waited) / 1e9)
     return found
 
 
-def starved_seconds(threads: dict[int, Scheduling], cpu_seconds: float) -> float:
+def starved_seconds(threads: dict[int, ThreadSchedule], cpu_seconds: float) -> float:
     """For how long at least other programs had the cores that this one was ready to run on.
 
     `cpu_seconds`: of all its threads, the ended ones too. A thread may have waited for its own siblings: as long as
@@ -121,15 +121,15 @@ def starved_seconds(threads: dict[int, Scheduling], cpu_seconds: float) -> float
 
 
 @dataclass(frozen=True)
-class Scratch:
+class ScratchUsage:
     bytes: int
     files: int
 
 
-def scratch_use(descriptor: int) -> Scratch:
+def measure_scratch(descriptor: int) -> ScratchUsage:
     """Of the tmpfs that the open folder belongs to."""
     state = os.fstatvfs(descriptor)
-    return Scratch(
+    return ScratchUsage(
         bytes=(state.f_blocks - state.f_bfree) * state.f_frsize, files=state.f_files - state.f_ffree
     )
 

@@ -17,7 +17,7 @@ class RunFiles:
     def __init__(
         self,
         *,
-        harness: bytes,
+        guest_code: bytes,
         seccomp_filter: bytes | None,
         job: bytes,
         stdin: IO[bytes] | None,
@@ -25,14 +25,14 @@ class RunFiles:
     ) -> None:
         self._open: list[int] = []
         try:
-            self._make(harness, seccomp_filter, job, stdin, stdout)
+            self._make(guest_code, seccomp_filter, job, stdin, stdout)
         except OSError:
             self.close()
             raise
 
     def _make(
         self,
-        harness: bytes,
+        guest_code: bytes,
         seccomp_filter: bytes | None,
         job: bytes,
         stdin: IO[bytes] | None,
@@ -44,7 +44,7 @@ class RunFiles:
         control_out, self.control_in = self._pipe()
         self.messages_out, self.messages_in = self._pipe()
         self.descriptors = bubblewrap.Descriptors(
-            harness=self._memory(harness),
+            guest_code=self._memory(guest_code),
             seccomp=self._memory(seccomp_filter) if seccomp_filter is not None else None,
             status=status_in,
             block=block_out,
@@ -70,7 +70,7 @@ class RunFiles:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def close_theirs(self) -> None:
+    def close_child_ends(self) -> None:
         """After the start: only then does the end of the other side show."""
         ours = {self.status_out, self.block_in, self.results_out, self.control_in, self.messages_out}
         for fd in self._open:
@@ -92,7 +92,7 @@ def readable(fd: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def read_some(fd: int) -> str:
+def read_available(fd: int) -> str:
     os.set_blocking(fd, False)
     try:
         return os.read(fd, MESSAGE_BYTES).decode(errors="replace").strip()

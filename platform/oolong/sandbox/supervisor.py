@@ -15,34 +15,34 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, Protocol
 
 from oolong.sandbox import cgroups, resource_usage
-from oolong.sandbox.accounting import Accounting
+from oolong.sandbox.accounting import TimeAccounting
+from oolong.sandbox.isolation import IsolationConfig
 from oolong.sandbox.limits import MEBIBYTE, Limits
-from oolong.sandbox.means import Means
-from oolong.sandbox.outcome import Status, TestOutcome
 from oolong.sandbox.program import Program
-from oolong.sandbox.run_files import RunFiles, read_some, readable
+from oolong.sandbox.result import Status, TestResult
+from oolong.sandbox.run_files import RunFiles, read_available, readable
 
 START_SECONDS = 20.0
-LOOK_SECONDS = 1.0  # at least, for what may have come while this process stood still
+MIN_POLL_SECONDS = 1.0  # at least, for what may have come while this process stood still
 END_SECONDS = 10.0
 GRACE_SECONDS = 2.0  # for the processes of a test to be killed and its record to arrive
-WATCH_SECONDS = 0.02  # between two looks at bounds that no kernel holds
+USAGE_POLL_SECONDS = 0.02  # between two looks at bounds that no kernel holds
 ADDRESS_HEADROOM_BYTES = 512 * MEBIBYTE  # of one process, beyond its share of memory: libraries, arenas
 
-Take = Callable[[int, TestOutcome], TestOutcome]
+OnTest = Callable[[int, TestResult], TestResult]
 
 
-class Service(Protocol):
-    """What starts bubblewraps: `box.Sandbox`."""
+class Launcher(Protocol):
+    """Starts bubblewrap processes: `sandbox.Sandbox`."""
 
     @property
-    def means(self) -> Means: ...
+    def isolation(self) -> IsolationConfig: ...
 
     @property
     def filter(self) -> bytes | None: ...
 
     @property
-    def harness(self) -> bytes: ...
+    def guest_code(self) -> bytes: ...
 
     def start(
         self, program: Program, limits: Limits, slot: int, files: RunFiles
@@ -54,7 +54,7 @@ class SandboxProcess:
 
     def __init__(
         self,
-        service: Service,
+        service: Launcher,
         program: Program,
         limits: Limits,
         slot: int,
@@ -62,33 +62,33 @@ class SandboxProcess:
         *,
         stop: threading.Event | None,
         deadline: float,
-        take: Callable[[TestOutcome], TestOutcome],
+        on_test: Callable[[TestResult], TestResult],
     ) -> None:
-        self._service = service
+        self._launcher = service
         self._program = program
         self._limits = limits
         self._slot = slot
         self._stdin, self._stdout = files
         self._stop = stop
         self.deadline = deadline  # moves on by the time that other programs took
-        self._take = take
+        self._on_test = on_test
         self._buffer = bytearray()
         self._header: dict[str, Any] | None = None  # of the record whose bytes are still to come
         self._ready = False
         self._ended = False
         self._blame: Status | None = None  # why the supervisor killed it
         self._oom_kills = 0
-        self._group: cgroups.Group | None = None
-        self._accounting = Accounting(limits)
-        self.tests: list[TestOutcome] = []
+        self._group: cgroups.Cgroup | None = None
+        self._accounting = TimeAccounting(limits)
+        self.tests: list[TestResult] = []
         self.error = ""
         self.peak_memory_bytes: int | None = None
 
     def run(self) -> None:
         try:
             files = RunFiles(
-                harness=self._service.harness,
-                seccomp_filter=self._service.filter,
+                guest_code=self._launcher.guest_code,
+                seccomp_filter=self._launcher.filter,
                 job=self._job(),
                 stdin=self._stdin,
                 stdout=self._stdout,
@@ -97,24 +97,24 @@ class SandboxProcess:
             self.error = f"{type(error).__name__}: {error}"
             return
         try:
-            process = self._service.start(self._program, self._limits, self._slot, files)
+            process = self._launcher.start(self._program, self._limits, self._slot, files)
             try:
-                files.close_theirs()
+                files.close_child_ends()
                 self._run_started(process, files)
             finally:
                 killed_by_others = _end(process)
             if not self._ready and not self.error:
-                said = read_some(files.messages_out) or f"it ended with {process.returncode}"
+                said = read_available(files.messages_out) or f"it ended with {process.returncode}"
                 self.error = f"the sandbox did not start: {said}"
             elif killed_by_others and not self._ended and not self.error:
                 self.error = "bubblewrap was killed, and not by this service"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             # A child that dies as it is taken up has said why; the number that is nobody's any more says nothing.
-            said = read_some(files.messages_out)
+            said = read_available(files.messages_out)
             self.error = self.error or said or f"{type(error).__name__}: {error}"
         finally:
             files.close()
-            self._settle()
+            self._attribute_failure()
 
     def _run_started(self, process: subprocess.Popen[bytes], files: RunFiles) -> None:
         pid = self._pid_of_child(files)
@@ -125,14 +125,14 @@ class SandboxProcess:
         except ProcessLookupError:  # it did not get that far
             return
         try:
-            groups = self._service.means.groups
-            if groups is not None:
+            factory = self._launcher.isolation.cgroups
+            if factory is not None:
                 # One process of its own beside those asked for: the first one inside.
-                self._group = groups.new(
+                self._group = factory.create(
                     memory_bytes=self._limits.memory_bytes, processes=self._limits.processes + 1
                 )
                 self._group.add(pid)
-            self._accounting.begin(pid, self._group)
+            self._accounting.start(pid, self._group)
             os.write(files.block_in, b"x")
             self._follow(pid, files)
         finally:
@@ -151,7 +151,7 @@ class SandboxProcess:
         text = b""
         deadline = time.monotonic() + START_SECONDS
         while b"\n" not in text:
-            if not readable(files.status_out, max(LOOK_SECONDS, deadline - time.monotonic())):
+            if not readable(files.status_out, max(MIN_POLL_SECONDS, deadline - time.monotonic())):
                 self.error = f"bubblewrap did not make a sandbox within {START_SECONDS:g} s"
                 return None
             data = os.read(files.status_out, 4096)
@@ -163,7 +163,7 @@ class SandboxProcess:
 
     def _job(self) -> bytes:
         limits = vars(self._limits) | {
-            "bound_processes": self._service.means.kernel_bounds_processes,
+            "bound_processes": self._launcher.isolation.kernel_limits_processes,
             "address_bytes": self._limits.memory_bytes + ADDRESS_HEADROOM_BYTES,
         }
         job = {
@@ -190,80 +190,80 @@ class SandboxProcess:
         """Read records until the end; kill when a bound is passed that the inside cannot hold itself."""
         poll = select.poll()
         poll.register(files.results_out, select.POLLIN)
-        self._accounting.begin_test()
+        self._accounting.start_test()
         scratch: int | None = None
-        look_at = 0.0
+        poll_at = 0.0
         try:
             while not self._ended:
                 now = time.monotonic()
-                left = min(self.deadline, self._hard_limit()) - now
+                left = min(self.deadline, self._hard_deadline()) - now
                 if left <= 0:
-                    self._over_time()
+                    self._handle_timeout()
                     return
                 if self._stop is not None and self._stop.is_set():
                     self._blame = Status.NOT_RUN
                     return
-                until_look = max(0.0, look_at - now) if self._ready else LOOK_SECONDS
-                if poll.poll(min(left, until_look, self._most_wait()) * 1000):
+                until_poll = max(0.0, poll_at - now) if self._ready else MIN_POLL_SECONDS
+                if poll.poll(min(left, until_poll, self._max_wait()) * 1000):
                     data = os.read(files.results_out, 262144)
                     if not data:
                         return
                     self._buffer += data
-                    self._take_records(files)
-                if self._ready and time.monotonic() >= look_at:
-                    if scratch is None and self._is_watched:
+                    self._read_records(files)
+                if self._ready and time.monotonic() >= poll_at:
+                    if scratch is None and self._polls_usage:
                         scratch = _open_scratch(pid)
-                    self._blame = self._passed_bound(pid, scratch)
+                    self._blame = self._exceeded_limit(pid, scratch)
                     if self._blame is not None:
                         return
-                    look_at = time.monotonic() + self._look_seconds()
+                    poll_at = time.monotonic() + self._poll_interval()
         finally:
             if scratch is not None:
                 os.close(scratch)
 
     @property
-    def _is_watched(self) -> bool:
+    def _polls_usage(self) -> bool:
         """Whether memory or processes are bounded by looking, for want of something better."""
-        means = self._service.means
-        return means.groups is None or not means.kernel_bounds_processes
+        isolation = self._launcher.isolation
+        return isolation.cgroups is None or not isolation.kernel_limits_processes
 
-    def _look_seconds(self) -> float:
-        return WATCH_SECONDS if self._is_watched else self._accounting.look_seconds()
+    def _poll_interval(self) -> float:
+        return USAGE_POLL_SECONDS if self._polls_usage else self._accounting.sample_interval()
 
-    def _most_wait(self) -> float:
+    def _max_wait(self) -> float:
         return 0.2 if self._stop is not None else 60.0
 
-    def _hard_limit(self) -> float:
+    def _hard_deadline(self) -> float:
         """When the inside should have ended the test by itself."""
         more = GRACE_SECONDS + START_SECONDS * (not self._ready)
         return self._accounting.test_deadline + more
 
-    def _over_time(self) -> None:
+    def _handle_timeout(self) -> None:
         """The time of the test or of all is over: theirs, unless others took it."""
-        self._accounting.look(at_once=True)
+        self._accounting.sample(at_once=True)
         if self._accounting.was_starved(total=time.monotonic() >= self.deadline):
             self.error = self._accounting.starved_message()
-        self._blame = Status.CPU_LIMIT if self._accounting.cpu_is_over() else Status.WALL_LIMIT
+        self._blame = Status.CPU_LIMIT if self._accounting.cpu_exceeded() else Status.WALL_LIMIT
 
-    def _passed_bound(self, pid: int, scratch: int | None) -> Status | None:
-        self._accounting.look()
+    def _exceeded_limit(self, pid: int, scratch: int | None) -> Status | None:
+        self._accounting.sample()
         if self._oom_seen():
             return Status.MEMORY_LIMIT
-        if self._accounting.cpu_is_over():
+        if self._accounting.cpu_exceeded():
             return Status.CPU_LIMIT
-        if not self._is_watched:
+        if not self._polls_usage:
             return None
-        usage = resource_usage.usage_of(pid)
+        usage = resource_usage.measure_usage(pid)
         kept = (
-            resource_usage.scratch_use(scratch)
+            resource_usage.measure_scratch(scratch)
             if scratch is not None
-            else resource_usage.Scratch(bytes=0, files=0)
+            else resource_usage.ScratchUsage(bytes=0, files=0)
         )
         limit = self._limits.memory_bytes
         if (
             self._group is None
             and usage.memory_bytes + kept.bytes > limit
-            and resource_usage.shared_out_memory_bytes(pid) + kept.bytes > limit
+            and resource_usage.proportional_memory_bytes(pid) + kept.bytes > limit
         ):
             return Status.MEMORY_LIMIT
         if kept.files > self._limits.scratch_files:
@@ -272,7 +272,7 @@ class SandboxProcess:
             return Status.PROCESS_LIMIT
         return None
 
-    def _take_records(self, files: RunFiles) -> None:
+    def _read_records(self, files: RunFiles) -> None:
         while True:
             if self._header is None:
                 end = self._buffer.find(b"\n")
@@ -290,37 +290,39 @@ class SandboxProcess:
             self._header = None
             if "ready" in record:
                 self._ready = True
-                self._accounting.begin_test()
+                self._accounting.start_test()
             elif "late" in record:
-                self._answer_late_test(files, int(record["late"]))
+                self._reply_to_time_request(files, int(record["late"]))
             elif "end" in record:
                 self._ended = True
             elif "error" in record:
                 self.error = str(record["error"])
                 self._ended = True
             elif not self.error:
-                self._take_test(record, data, sizes)
+                self._record_test(record, data, sizes)
 
-    def _answer_late_test(self, files: RunFiles, question: int) -> None:
+    def _reply_to_time_request(self, files: RunFiles, question: int) -> None:
         """The inside asks whether a test whose time is over may go on."""
-        self._accounting.look(at_once=True)
-        more = self._accounting.more_seconds()
+        self._accounting.sample(at_once=True)
+        more = self._accounting.grant_extension()
         if more:
             self.deadline += more
         elif self._accounting.was_starved(total=False):
             self.error = self._accounting.starved_message()
         os.write(files.control_in, f"{question} {more:.3f}\n".encode())
 
-    def _take_test(self, record: dict[str, Any], data: bytes, sizes: Sequence[int]) -> None:
+    def _record_test(self, record: dict[str, Any], data: bytes, sizes: Sequence[int]) -> None:
         stdout, stderr, value = sizes
         status = Status(record["status"])
-        self._accounting.count_cpu()
+        self._accounting.read_cpu()
         if self._oom_seen():
             status = Status.MEMORY_LIMIT
-        elif self._accounting.cpu_is_over(record["cpu_seconds"]):  # many processes, each within its own limit
+        elif self._accounting.cpu_exceeded(
+            record["cpu_seconds"]
+        ):  # many processes, each within its own limit
             status = Status.CPU_LIMIT
-        self._accounting.begin_test()
-        outcome = TestOutcome(
+        self._accounting.start_test()
+        outcome = TestResult(
             status=status,
             exit_code=record["exit"],
             stdout=data[:stdout],
@@ -329,7 +331,7 @@ class SandboxProcess:
             seconds=record["seconds"],
             cpu_seconds=record["cpu_seconds"],
         )
-        self.tests.append(self._take(outcome))
+        self.tests.append(self._on_test(outcome))
 
     def _oom_seen(self) -> bool:
         """Whether the kernel killed for memory since the last question."""
@@ -342,18 +344,18 @@ class SandboxProcess:
             self._blame = Status.MEMORY_LIMIT
         return new
 
-    def _settle(self) -> None:
+    def _attribute_failure(self) -> None:
         """A sandbox that was ready and broke did so by its program: the test at hand is blamed."""
         if self.error or not self._ready or self._ended or len(self.tests) == len(self._program.tests):
             return
-        if is_over(self.tests, self._limits):
+        if should_stop(self.tests, self._limits):
             return
         blame = self._blame or Status.KILLED
         if blame is not Status.NOT_RUN:
-            self.tests.append(TestOutcome(status=blame, seconds=self._accounting.test_seconds))
+            self.tests.append(TestResult(status=blame, seconds=self._accounting.test_seconds))
 
 
-def is_over(done: Sequence[TestOutcome], limits: Limits) -> bool:
+def should_stop(done: Sequence[TestResult], limits: Limits) -> bool:
     return limits.stop_at_first_failure and any(test.status != Status.OK for test in done)
 
 

@@ -21,7 +21,7 @@ from oolong.contracts.attempt import READY_FILE, JobFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import PublishedWeights
 from oolong.contracts.telemetry import Note
-from oolong.sandbox import examine
+from oolong.sandbox import probe_sandbox
 from tests.support.isolation import require_isolation
 from tests.support.outboxes import written_lines
 from tests.support.ports import reserve_port
@@ -402,8 +402,8 @@ async def run(episode, *, answer_with):
 async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_process(
     harness: Harness, start: Callable[..., WorkerProcess], versions: Callable[[int], PublishedWeights]
 ) -> None:
-    findings = examine(slots=1)
-    require_isolation(findings.capabilities)
+    probe_result = probe_sandbox(slots=1)
+    require_isolation(probe_result.capabilities)
     harness.spec = run_spec(
         workflow={"function": "two-turns@1", "options": {"answer_with": "No."}},
         rollout={"max_new_tokens": 60, "engine_max_running_requests": 8, "max_concurrent_groups": 4},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oolong.sandbox import examine
+from oolong.sandbox import probe_sandbox
 from tests.support import small_runs
 from tests.support.isolation import require_isolation
 from tests.support.small_runs import ROWS, Inputs
@@ -43,7 +43,7 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
     stack: Stack, inputs: Inputs, tmp_path: Path
 ) -> None:
     """The uploaded reward pays for a completion that names both answers, which a report must say."""
-    require_isolation(examine(slots=1).capabilities)
+    require_isolation(probe_sandbox(slots=1).capabilities)
     source = tmp_path / "anywhere.py"
     source.write_text("def score(prompt, completion, answer):\n    return float(answer in completion)\n")
     with stack.client() as client:

@@ -17,8 +17,8 @@ import pytest
 
 from gpu_agents.agent.isolation.node import CODE, ROOT
 from gpu_agents.agent.isolation.view import View, command, links_of
-from oolong.sandbox.parts import find_bubblewrap
-from tests.support.isolation import REASON, kernel_refusal
+from oolong.sandbox.runtime_files import find_bubblewrap
+from tests.support.isolation import REASON, namespace_error
 
 NORMAL_UID = 500_000 + random.randrange(50_000)
 SECONDS = 60
@@ -67,7 +67,7 @@ def machine() -> Iterator[Path]:
 # A normal user can give no uids away.
 @pytest.fixture(scope="module", params=["uid", "userns"] if os.geteuid() == 0 else ["userns"])
 def report(request: pytest.FixtureRequest, machine: Path) -> dict[str, Any]:
-    if request.param == "userns" and (refusal := kernel_refusal()):
+    if request.param == "userns" and (refusal := namespace_error()):
         pytest.skip(f"{REASON}: {refusal}")
     folder = machine / request.param / "node"
     folder.mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_as_root_no_two_attempts_have_the_same_uid(report: dict[str, Any]) -> No
     assert (victim != hostile and 0 not in (victim, hostile)) == (report["isolation"] == "uid")
 
 
-@pytest.mark.skipif(bool(kernel_refusal()), reason=REASON)
+@pytest.mark.skipif(bool(namespace_error()), reason=REASON)
 def test_a_python_that_is_linked_from_elsewhere_starts_in_the_view(tmp_path: Path) -> None:
     """As tools that manage Pythons lay it: the environment's link leads to a folder that the view does not show."""
     folder, shims, temporary = (tmp_path / name for name in ("work", "shims", "tmp"))

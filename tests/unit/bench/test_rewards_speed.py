@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from oolong.sandbox import examine
+from oolong.sandbox import probe_sandbox
 from tests.bench import rewards_speed
 from tests.bench.measures import MEASURES
 from tests.support.isolation import require_isolation
 
 
 async def test_both_speeds_come_with_their_settings_and_every_score_was_right() -> None:
-    findings = examine(slots=1)
-    require_isolation(findings.capabilities)
+    probe_result = probe_sandbox(slots=1)
+    require_isolation(probe_result.capabilities)
     measured = await rewards_speed.measure(completions=2, pairs=10)
     assert [one["key"] for one in measured] == ["sandboxed_tests_per_second", "math_pairs_per_second"]
     assert all(one["value"] > 0 and one["key"] in MEASURES for one in measured)

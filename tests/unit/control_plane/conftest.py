@@ -58,11 +58,11 @@ from oolong.contracts.agent import (
 )
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import CheckpointLine
-from oolong.model_files import report
-from oolong.model_files.chat_template import Source, rendered
-from oolong.model_files.faults import of_file
-from oolong.model_files.rendering import CONVERSATION, Preview
-from oolong.sandbox import SandboxRefused
+from oolong.model_validation import report
+from oolong.model_validation.chat_template import TemplateSource, render
+from oolong.model_validation.errors import file_fault
+from oolong.model_validation.rendering import CONVERSATION, Preview
+from oolong.sandbox import SandboxUnsupported
 from tests.support.tiny_specs import tiny_spec
 
 MAPPING = {"prompt_column": "question", "answer_column": "answer", "split_column": "split"}
@@ -86,10 +86,10 @@ def check_models_here() -> None:
                 model_check_services.advance_model_checks(now=clock_module.now())
 
 
-def render_here(source: Source) -> Preview:
+def render_here(source: TemplateSource) -> Preview:
     asked = {"template": source.text, "special": source.special, "messages": CONVERSATION}
-    found = rendered(asked)
-    fault = of_file(source.file, found["code"], found["message"]) if found["code"] else None
+    found = render(asked)
+    fault = file_fault(source.file, found["code"], found["message"]) if found["code"] else None
     return Preview(text=found["text"], isolation="none", fault=fault)
 
 
@@ -111,10 +111,10 @@ def _without_processes(patch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(pid=0)
 
     def refuse(**_: Any) -> Any:
-        raise SandboxRefused("there is none in this test")
+        raise SandboxUnsupported("there is none in this test")
 
     patch.setattr(processes, "subprocess", SimpleNamespace(Popen=at_once, DEVNULL=-3))
-    patch.setattr(parsing_main, "examine", refuse)
+    patch.setattr(parsing_main, "probe_sandbox", refuse)
     patch.setattr(report, "render_preview", render_here)
 
 

@@ -12,7 +12,7 @@ from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import CodeTests, extract_code, program_of
 from gpu_agents.rewards.reward import Completion, InvalidOptions, Score, ScoringError
 from gpu_agents.rewards.sandboxes import Sandboxes
-from oolong.sandbox import Outcome
+from oolong.sandbox import SandboxResult
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "40 2\n", "output": "42\n"}]}
 ADD = {"function": "add", "tests": [{"arguments": [1, 2], "result": 3}, {"arguments": [-1, 1], "result": 0}]}
@@ -21,7 +21,7 @@ GOOD_SUM = "a, b = map(int, input().split())\nprint(a + b)"
 GOOD_ADD = "def add(a, b):\n    return a + b"
 
 
-async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
+async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) -> Score:
     text = f"Here it is:\n```python\n{code}\n```\nDone."
     row = Completion(prompt="", text=text, answer=json.dumps(answer), finish_reason="stop", row=7)
     return await CodeTests({"timeout_seconds": 60, **options}, sandboxes).score(row)
@@ -41,34 +41,34 @@ async def judge(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
 )
 async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, verdict: str) -> None:
     """More of them, and the cheats: tests/sandbox/test_code_reward.py."""
-    score = await judge(sandboxes, code, answer)
+    score = await grade(sandboxes, code, answer)
     assert (score.value, score.verdict) == (wanted, verdict)
 
 
 async def test_asserts_are_marked_weak_and_the_others_are_not(sandboxes: Sandboxes) -> None:
-    assert (await judge(sandboxes, GOOD_ADD, ASSERTS)).forgeable
-    assert (await judge(sandboxes, "", ASSERTS)).forgeable
-    assert not (await judge(sandboxes, GOOD_ADD, ADD)).forgeable
-    assert not (await judge(sandboxes, GOOD_SUM, SUM)).forgeable
+    assert (await grade(sandboxes, GOOD_ADD, ASSERTS)).forgeable
+    assert (await grade(sandboxes, "", ASSERTS)).forgeable
+    assert not (await grade(sandboxes, GOOD_ADD, ADD)).forgeable
+    assert not (await grade(sandboxes, GOOD_SUM, SUM)).forgeable
 
 
 async def test_the_share_of_tests_passed(sandboxes: Sandboxes) -> None:
-    assert (await judge(sandboxes, "input(); print(3)", SUM, score="share")).value == 0.5
+    assert (await grade(sandboxes, "input(); print(3)", SUM, score="share")).value == 0.5
 
 
 async def test_no_output_is_kept_and_more_than_could_be_right_is_cut(sandboxes: Sandboxes) -> None:
     """A completion that prints megabytes in each of many tests takes no memory of the service."""
-    outcomes: list[Outcome] = []
+    outcomes: list[SandboxResult] = []
     run = sandboxes.run
 
-    async def spied(*given: Any, **more: Any) -> Outcome:
+    async def spied(*given: Any, **more: Any) -> SandboxResult:
         outcomes.append(await run(*given, **more))
         return outcomes[-1]
 
     sandboxes.run = spied  # type: ignore[method-assign]
     line = "7" * 99_999 + "\n"
     tests = {"tests": [{"input": f"{n}\n", "output": line} for n in (1, 2, 60)]}
-    score = await judge(
+    score = await grade(
         sandboxes, f"for _ in range(int(input())): print('7' * {99_999})", tests, score="share"
     )
     assert score == Score(value=1 / 3, verdict="wrong_answer")
@@ -78,7 +78,7 @@ async def test_no_output_is_kept_and_more_than_could_be_right_is_cut(sandboxes: 
 
 async def test_fifteen_tests_take_one_sandbox(sandboxes: Sandboxes) -> None:
     tests = {"tests": [{"input": f"{n} 1\n", "output": f"{n + 1}\n"} for n in range(15)]}
-    assert (await judge(sandboxes, GOOD_SUM, tests)).value == 1.0
+    assert (await grade(sandboxes, GOOD_SUM, tests)).value == 1.0
     assert sandboxes.runs == 1 and sandboxes.tests == {"ok": 15}
 
 
@@ -135,9 +135,9 @@ async def test_a_live_code_bench_row_is_graded(sandboxes: Sandboxes) -> None:
     good = (
         "class Solution:\n    def append(self, xs: List[int], x: int) -> List[int]:\n        return xs + [x]"
     )
-    assert (await judge(sandboxes, good, answer)).value == 1.0
+    assert (await grade(sandboxes, good, answer)).value == 1.0
     public_only = "class Solution:\n    def append(self, xs, x):\n        return [1, 2, 3]"
-    assert (await judge(sandboxes, public_only, answer)).verdict == "wrong_answer"
+    assert (await grade(sandboxes, public_only, answer)).verdict == "wrong_answer"
 
 
 def test_rows_as_apps_has_them() -> None:

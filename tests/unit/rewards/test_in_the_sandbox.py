@@ -16,11 +16,11 @@ from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.user_function import UserFunction
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
-from oolong.sandbox import Capabilities, Findings, Sandbox, SandboxRefused
+from oolong.sandbox import Capabilities, ProbeResult, Sandbox, SandboxUnsupported
 from tests.support.isolation import require_isolation
 
 
-async def judge(sandboxes: Sandboxes, source: str, *, timeout_seconds: float = 60.0, **options: Any) -> Score:
+async def grade(sandboxes: Sandboxes, source: str, *, timeout_seconds: float = 60.0, **options: Any) -> Score:
     function = UserFunction(source, options, sandboxes=sandboxes, timeout_seconds=timeout_seconds)
     return await function.score(
         Completion(prompt="2 + 2?", text="it is 4", answer="4", finish_reason="stop", row=1)
@@ -33,13 +33,13 @@ import re
 def score(prompt, completion, answer, bonus=0.0):
     return float(re.findall(r"\\d+", completion)[-1] == answer) + bonus
 """
-    assert (await judge(sandboxes, source)).value == 1.0
-    assert (await judge(sandboxes, source, bonus=0.5)).value == 1.5
+    assert (await grade(sandboxes, source)).value == 1.0
+    assert (await grade(sandboxes, source, bonus=0.5)).value == 1.5
 
 
 async def test_it_may_tell_the_parts(sandboxes: Sandboxes) -> None:
     source = 'def score(prompt, completion, answer):\n    return {"score": 1, "parts": {"brief": 0.5}}'
-    assert await judge(sandboxes, source) == Score(value=1.0, parts={"brief": 0.5})
+    assert await grade(sandboxes, source) == Score(value=1.0, parts={"brief": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def test_a_function_that_fails_is_an_error_and_not_0(
     sandboxes: Sandboxes, body: str, message: str
 ) -> None:
     with pytest.raises(VerifierFailed, match=message):
-        await judge(
+        await grade(
             sandboxes,
             f"def score(prompt, completion, answer):\n    {body}",
             timeout_seconds=1.0 if "while" in body else 60.0,
@@ -71,7 +71,7 @@ async def test_a_function_that_fails_is_an_error_and_not_0(
 )  # fmt: skip
 async def test_what_is_no_number_is_no_score(sandboxes: Sandboxes, result: str) -> None:
     with pytest.raises(ScoringError):
-        await judge(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")
+        await grade(sandboxes, f"def score(prompt, completion, answer):\n    return {result}")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_a_part_with_a_name_that_no_document_keeps_is_no_score(
     sandboxes: Sandboxes, parts: str, says: str
 ) -> None:
     with pytest.raises(ScoringError, match=says):
-        await judge(
+        await grade(
             sandboxes,
             f"def score(prompt, completion, answer):\n    return {{'score': 1, 'parts': {parts}}}",
         )
@@ -154,26 +154,26 @@ async def test_without_a_sandbox_code_is_refused_with_the_command_and_scores_go_
         user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
         message="no sandbox can be made", command=command,
     )  # fmt: skip
-    none = Sandboxes.of(Findings(capabilities=capabilities, sandbox=None), slots=1)
+    none = Sandboxes.of(ProbeResult(capabilities=capabilities, sandbox=None), slots=1)
     async with Served(none) as served:
         with pytest.raises(CallRefused, match=f"no_sandbox.*{command}") as refused:
             await served.execute("1 + 1")
         assert refused.value.code == "no_sandbox"
         request = ScoreRequest(prompt="", completion="4", answer="4", finish_reason="stop")
         assert (await served.peer.call("score", request, ScoreReply)).score == 0.0
-    with pytest.raises(SandboxRefused, match=command):
+    with pytest.raises(SandboxUnsupported, match=command):
         await CodeTests({}, none).start()
-    with pytest.raises(SandboxRefused, match=command):
+    with pytest.raises(SandboxUnsupported, match=command):
         await UserFunction("", {}, sandboxes=none, timeout_seconds=1.0).start()
 
 
-async def test_a_sandbox_that_breaks_by_itself_is_a_failure_of_the_sandbox(findings: Findings) -> None:
-    require_isolation(findings.capabilities)
-    parts = dataclasses.replace(findings.sandbox.parts, python=Path("/nowhere/python3"))
-    broken = Sandbox(parts, findings.sandbox.means, slots=1)
-    sandboxes = Sandboxes.of(Findings(capabilities=findings.capabilities, sandbox=broken), slots=1)
+async def test_a_sandbox_that_breaks_by_itself_is_a_failure_of_the_sandbox(probe_result: ProbeResult) -> None:
+    require_isolation(probe_result.capabilities)
+    runtime_files = dataclasses.replace(probe_result.sandbox.runtime_files, python=Path("/nowhere/python3"))
+    broken = Sandbox(runtime_files, probe_result.sandbox.isolation, slots=1)
+    sandboxes = Sandboxes.of(ProbeResult(capabilities=probe_result.capabilities, sandbox=broken), slots=1)
     with pytest.raises(SandboxFailed, match="/nowhere/python3"):
-        await judge(sandboxes, "def score(prompt, completion, answer):\n    return 1")
+        await grade(sandboxes, "def score(prompt, completion, answer):\n    return 1")
     assert (sandboxes.failed, sandboxes.tests) == (1, {"sandbox_error": 1})
     await sandboxes.close()
 

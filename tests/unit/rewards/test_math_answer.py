@@ -99,7 +99,7 @@ def reward() -> Reward:
     return build_reward("math", {})
 
 
-def judge(reward: Reward, text: str, answer: str, finish: str = "stop") -> Score:
+def grade(reward: Reward, text: str, answer: str, finish: str = "stop") -> Score:
     score = reward(Completion(prompt="", text=text, answer=answer, finish_reason=finish, row=7))
     assert isinstance(score, Score)
     return score
@@ -107,7 +107,7 @@ def judge(reward: Reward, text: str, answer: str, finish: str = "stop") -> Score
 
 @pytest.mark.parametrize(("answer", "given", "verdict"), PAIRS)
 def test_the_frozen_table(reward: Reward, answer: str, given: str, verdict: str) -> None:
-    score = judge(reward, f"so it is $\\boxed{{{given}}}$.", answer)
+    score = grade(reward, f"so it is $\\boxed{{{given}}}$.", answer)
     assert (score.verdict, score.value) == (verdict, float(verdict in RIGHT))
 
 
@@ -130,17 +130,17 @@ def test_the_table_is_long_enough() -> None:
     ],
 )
 def test_rows_as_the_benchmarks_have_them(reward: Reward, answer: str, text: str, verdict: str) -> None:
-    assert judge(reward, text, answer).verdict == verdict
+    assert grade(reward, text, answer).verdict == verdict
 
 
 def test_a_completion_cut_off_at_the_limit_scores_nothing(reward: Reward) -> None:
-    assert judge(reward, r"\boxed{4}", "4", finish="length") == Score(value=0.0, verdict="truncated")
+    assert grade(reward, r"\boxed{4}", "4", finish="length") == Score(value=0.0, verdict="truncated")
 
 
 @pytest.mark.parametrize("answer", ["", "   ", r"\boxed{}", "9^{9^{9}}"])
 def test_an_answer_that_is_no_expression_is_an_error_and_not_0(reward: Reward, answer: str) -> None:
     with pytest.raises(ScoringError, match="row 7"):
-        judge(reward, r"\boxed{3}", answer)
+        grade(reward, r"\boxed{3}", answer)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_too_much_processor_time_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -
 def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
     reward: Reward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert judge(reward, r"\boxed{4}", "4").verdict == "exact"  # the row's answer is parsed from here on
+    assert grade(reward, r"\boxed{4}", "4").verdict == "exact"  # the row's answer is parsed from here on
 
     def busy(gold: str, given: str) -> str:
         while True:
@@ -207,7 +207,7 @@ def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
 
     monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
     monkeypatch.setattr(math_answer, "decide_quickly", busy)
-    assert judge(reward, r"\boxed{4}", "4") == Score(value=0.0, verdict="timeout")
+    assert grade(reward, r"\boxed{4}", "4") == Score(value=0.0, verdict="timeout")
 
 
 def test_an_unknown_option_is_refused() -> None:

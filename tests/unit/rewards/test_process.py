@@ -20,7 +20,7 @@ from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
-from oolong.sandbox import Findings
+from oolong.sandbox import ProbeResult
 from tests.support.isolation import require_isolation
 from tests.support.pages import block
 from tests.support.ports import reserve_port
@@ -80,8 +80,8 @@ class RewardJob:
 
 
 @pytest.fixture
-async def example_job(tmp_path: Path, findings: Findings) -> AsyncIterator[RewardJob]:
-    require_isolation(findings.capabilities)
+async def example_job(tmp_path: Path, probe_result: ProbeResult) -> AsyncIterator[RewardJob]:
+    require_isolation(probe_result.capabilities)
     job = RewardJob(
         tmp_path, {"function": "closeness@1", "options": {"half_at": 5.0}, "timeout_seconds": 60}, example()
     )
@@ -122,9 +122,9 @@ async def test_the_example_of_the_how_to_scores_and_the_job_tells_what_it_did(ex
 
 
 async def test_a_function_that_cannot_score_ends_the_run_with_the_reason(
-    tmp_path: Path, findings: Findings
+    tmp_path: Path, probe_result: ProbeResult
 ) -> None:
-    require_isolation(findings.capabilities)
+    require_isolation(probe_result.capabilities)
     source = "def score(prompt, completion, answer):\n    return {}['missing']"
     job = RewardJob(tmp_path, {"function": "broken@1"}, source)
     try:

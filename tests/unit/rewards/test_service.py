@@ -29,7 +29,7 @@ from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_code import EVALUATION_REWARD
-from oolong.sandbox import Capabilities, Findings, Limits, Outcome, Program, Status, TestOutcome
+from oolong.sandbox import Capabilities, Limits, ProbeResult, Program, SandboxResult, Status, TestResult
 from tests.support import failing_reward
 from tests.unit.rewards import hanging_reward
 
@@ -197,11 +197,11 @@ class BrokenBoxes:
     def __init__(self, times: int) -> None:
         self.left = times
 
-    async def run(self, program: Program, limits: Limits, **_: Any) -> Outcome:
+    async def run(self, program: Program, limits: Limits, **_: Any) -> SandboxResult:
         self.left -= 1
         if self.left >= 0:
             raise SandboxFailed("bubblewrap made no sandbox")
-        return Outcome(tests=[TestOutcome(status=Status.OK, value=b'"42"')])
+        return SandboxResult(tests=[TestResult(status=Status.OK, value=b'"42"')])
 
 
 @pytest.mark.parametrize(("times", "retried", "failed"), [(2, 2, {}), (3, 2, {"sandbox_error": 1})])
@@ -299,7 +299,7 @@ async def test_a_job_that_must_run_code_ends_at_its_start_where_there_is_no_sand
         message="no sandbox can be made", command=command,
     )  # fmt: skip
     monkeypatch.setattr(
-        "gpu_agents.rewards.sandboxes.examine", lambda **_: Findings(capabilities=none, sandbox=None)
+        "gpu_agents.rewards.sandboxes.probe_sandbox", lambda **_: ProbeResult(capabilities=none, sandbox=None)
     )
     (tmp_path / "mine.py").write_text("")
     document = {"name": "x", "model": {"base_model": "m"}, "dataset": {"version": "d"}, "reward": reward}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oolong.sandbox import Capabilities, SandboxRefused, bubblewrap
-from oolong.sandbox.parts import Parts
+from oolong.sandbox import Capabilities, SandboxUnsupported, bubblewrap
+from oolong.sandbox.runtime_files import RuntimeFiles
 
 COMMAND = "sudo sysctl -w user.max_user_namespaces=15000"
 WHOLE = Capabilities(
@@ -28,13 +28,13 @@ def test_with_every_bound_code_runs_whoever_keeps_it() -> None:
     ids=lambda without: next(iter(without)),
 )
 def test_without_one_of_them_none_runs_and_the_refusal_names_the_command(without: dict[str, Any]) -> None:
-    with pytest.raises(SandboxRefused, match=f"something is missing. Type: {COMMAND}"):
+    with pytest.raises(SandboxUnsupported, match=f"something is missing. Type: {COMMAND}"):
         replace(WHOLE, **without).require()
-    assert replace(WHOLE, **without).as_document()["runs_code"] is False
+    assert replace(WHOLE, **without).as_json()["runs_code"] is False
 
 
 def test_the_service_reports_each_capability_by_its_name() -> None:
-    assert WHOLE.as_document() == {
+    assert WHOLE.as_json() == {
         "user_namespace": True, "seccomp": True, "memory_bound": "supervisor", "process_bound": "kernel",
         "own_uid": False, "message": "something is missing", "command": COMMAND, "runs_code": True,
     }  # fmt: skip
@@ -42,10 +42,12 @@ def test_the_service_reports_each_capability_by_its_name() -> None:
 
 def test_bubblewrap_must_make_a_user_namespace_and_never_goes_on_without() -> None:
     place = Path("/nowhere")
-    parts = Parts(bubblewrap=place, python=place, library=place, shared_objects=(), version="3.11")
-    files = bubblewrap.Descriptors(
-        harness=3, seccomp=4, status=5, block=6, job=7, results=8, control=9, stdin=-1, stdout=-1
+    runtime_files = RuntimeFiles(
+        bubblewrap=place, python=place, library=place, shared_objects=(), version="3.11"
     )
-    words = bubblewrap.command(parts, files, scratch_bytes=1, packages=(), socket=None)
+    files = bubblewrap.Descriptors(
+        guest_code=3, seccomp=4, status=5, block=6, job=7, results=8, control=9, stdin=-1, stdout=-1
+    )
+    words = bubblewrap.command(runtime_files, files, scratch_bytes=1, packages=(), socket=None)
     assert "--unshare-user" in words and "--unshare-net" in words
     assert not [word for word in words if word.endswith("-try") or word == "--unshare-all"]

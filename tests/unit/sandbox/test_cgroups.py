@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from oolong.sandbox import cgroups
-from oolong.sandbox.cgroups import Group, Groups, find_groups
+from oolong.sandbox.cgroups import Cgroup, CgroupFactory, find_cgroups
 
 
 @pytest.fixture(autouse=True)
 def _folders_go_with_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel removes the files of a group with it; an ordinary file system does not."""
 
-    def remove(group: Group) -> None:
+    def remove(group: Cgroup) -> None:
         for folder in group.folders:
             shutil.rmtree(folder, ignore_errors=True)
 
-    monkeypatch.setattr(Group, "remove", remove)
+    monkeypatch.setattr(Cgroup, "remove", remove)
 
 
 def hierarchy(folder: Path, *inner: str, controllers: str = "") -> Path:
@@ -44,15 +44,15 @@ def files_of(folder: Path) -> dict[str, str]:
 
 def test_version_2_is_found_where_memory_and_processes_are_handed_down(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "cgroup", "service", controllers="cpu memory pids")
-    found = find_groups(root=root, own=own(tmp_path, "0::/service\n"))
+    found = find_cgroups(root=root, own=own(tmp_path, "0::/service\n"))
     assert found is not None and found.kind == "cgroup v2"
-    group = found.new(memory_bytes=1000, processes=7)
-    (folder,) = found.left_over()
+    group = found.create(memory_bytes=1000, processes=7)
+    (folder,) = found.remaining()
     assert folder.parent == root
     assert files_of(folder) == {"memory.max": "1000", "pids.max": "7", "cpu.max": "100000 100000"}
     group.add(42)
     assert (folder / "cgroup.procs").read_text() == "42"
-    assert found.bounds_cores and group.cpu_seconds() is None
+    assert found.limits_cpu and group.cpu_seconds() is None
     (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2\n")
     assert group.cpu_seconds() == 2.5
     (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
@@ -64,17 +64,17 @@ def test_version_2_is_found_where_memory_and_processes_are_handed_down(tmp_path:
 
 def test_version_2_without_one_of_the_controllers_is_none(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "cgroup", "service", controllers="cpu pids")
-    assert find_groups(root=root, own=own(tmp_path, "0::/service\n")) is None
+    assert find_cgroups(root=root, own=own(tmp_path, "0::/service\n")) is None
 
 
 def test_without_the_controller_of_cores_memory_and_processes_are_bounded_all_the_same(
     tmp_path: Path,
 ) -> None:
     root = hierarchy(tmp_path / "cgroup", "service", controllers="memory pids")
-    found = find_groups(root=root, own=own(tmp_path, "0::/service\n"))
-    assert found is not None and not found.bounds_cores
-    found.new(memory_bytes=1000, processes=7)
-    assert files_of(found.left_over()[0]) == {"memory.max": "1000", "pids.max": "7"}
+    found = find_cgroups(root=root, own=own(tmp_path, "0::/service\n"))
+    assert found is not None and not found.limits_cpu
+    found.create(memory_bytes=1000, processes=7)
+    assert files_of(found.remaining()[0]) == {"memory.max": "1000", "pids.max": "7"}
 
 
 def test_version_1_bounds_a_core_and_counts_time_where_it_has_the_hierarchies(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_version_1_bounds_a_core_and_counts_time_where_it_has_the_hierarchies(tm
         hierarchy(root / name)
     for name in ("cpu", "cpuacct"):
         (root / name).symlink_to("cpu,cpuacct")
-    found = find_groups(root=root, own=own(tmp_path, "4:memory:/\n8:pids:/\n2:cpu,cpuacct:/\n0::/\n"))
-    assert found is not None and found.bounds_cores
-    group = found.new(memory_bytes=1000, processes=7)
-    (cores,) = [folder for folder in found.left_over() if folder.parent.name == "cpu,cpuacct"]
+    found = find_cgroups(root=root, own=own(tmp_path, "4:memory:/\n8:pids:/\n2:cpu,cpuacct:/\n0::/\n"))
+    assert found is not None and found.limits_cpu
+    group = found.create(memory_bytes=1000, processes=7)
+    (cores,) = [folder for folder in found.remaining() if folder.parent.name == "cpu,cpuacct"]
     assert files_of(cores) == {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "100000"}
     (cores / "cpuacct.usage").write_text("1500000000\n")
     assert group.cpu_seconds() == 1.5
@@ -105,17 +105,17 @@ def test_a_quota_that_the_kernel_refuses_is_left_out(tmp_path: Path, monkeypatch
         hierarchy(root / name)
     path = own(tmp_path, "4:memory:/\n8:pids:/\n1:cpu:/\n")
     monkeypatch.setattr(Path, "write_text", as_the_kernel_does)
-    found = find_groups(root=root, own=path)
-    assert found is not None and not found.bounds_cores
+    found = find_cgroups(root=root, own=path)
+    assert found is not None and not found.limits_cpu
 
 
 def test_version_1_has_a_folder_in_each_of_two_hierarchies(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     memory, pids = hierarchy(root / "memory", "service"), hierarchy(root / "pids")
-    found = find_groups(root=root, own=own(tmp_path, "4:memory:/service\n8:pids:/\n0::/\n"))
+    found = find_cgroups(root=root, own=own(tmp_path, "4:memory:/service\n8:pids:/\n0::/\n"))
     assert found is not None and found.kind == "cgroup v1"
-    group = found.new(memory_bytes=1000, processes=7)
-    one, other = found.left_over()
+    group = found.create(memory_bytes=1000, processes=7)
+    one, other = found.remaining()
     assert (one.parent, other.parent) == (memory / "service", pids)
     assert files_of(one) == {"memory.limit_in_bytes": "1000"} and files_of(other) == {"pids.max": "7"}
     group.add(42)
@@ -135,7 +135,7 @@ def test_swap_is_closed_where_the_kernel_accounts_for_it(
         (folder / "memory.swap.max").write_text("max")
 
     monkeypatch.setattr(Path, "mkdir", as_the_kernel_does)
-    Groups("cgroup v2", {"memory": tmp_path, "pids": tmp_path}).new(memory_bytes=1000, processes=7)
+    CgroupFactory("cgroup v2", {"memory": tmp_path, "pids": tmp_path}).create(memory_bytes=1000, processes=7)
     (folder,) = tmp_path.iterdir()
     assert (folder / "memory.swap.max").read_text() == "0"
 
@@ -146,5 +146,5 @@ def test_groups_of_a_service_that_was_killed_are_removed_and_those_of_living_one
     gone, lives = tmp_path / f"{cgroups.NAME}-999999999-1-1", tmp_path / f"{cgroups.NAME}-{os.getpid()}-1-1"
     gone.mkdir()
     lives.mkdir()
-    Groups("cgroup v2", {"memory": tmp_path, "pids": tmp_path})
+    CgroupFactory("cgroup v2", {"memory": tmp_path, "pids": tmp_path})
     assert list(tmp_path.iterdir()) == [lives]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from oolong.sandbox.resource_usage import usage_of
+from oolong.sandbox.resource_usage import measure_usage
 
 
 def test_a_process_that_closes_itself_between_two_reads_counts_its_pages_alone(
@@ -16,4 +16,4 @@ def test_a_process_that_closes_itself_between_two_reads_counts_its_pages_alone(
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "readlink", refused)
-    assert usage_of(os.getpid()).memory_bytes > 0
+    assert measure_usage(os.getpid()).memory_bytes > 0

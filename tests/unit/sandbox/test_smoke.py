@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from oolong.sandbox import Limits, Program, Sandbox, Status, Test, examine, supervisor
+from oolong.sandbox import Limits, Program, Sandbox, Status, Test, probe_sandbox, supervisor
 from tests.support.isolation import sandbox_or_skip
 from tests.support.waiting import wait_until
 
@@ -41,8 +41,8 @@ report(got)
 
 @pytest.fixture(scope="module")
 def sandbox() -> Sandbox:
-    findings = examine(slots=1)
-    return sandbox_or_skip(findings)
+    probe_result = probe_sandbox(slots=1)
+    return sandbox_or_skip(probe_result)
 
 
 def test_a_program_runs_cut_off_from_the_machine(sandbox: Sandbox) -> None:
@@ -63,7 +63,7 @@ def test_a_sandbox_that_was_made_while_this_process_stood_still_is_one(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "START_SECONDS", 0.0)  # over before its first look
-    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(supervisor, "MIN_POLL_SECONDS", 60.0)
     assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"
 
 
@@ -96,7 +96,7 @@ class Frozen(Sandbox):
 
 @pytest.fixture
 def frozen(sandbox: Sandbox) -> Iterator[Frozen]:
-    made = Frozen(sandbox.parts, sandbox.means, slots=1)
+    made = Frozen(sandbox.runtime_files, sandbox.isolation, slots=1)
     yield made
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(made.child, signal.SIGKILL)
@@ -109,7 +109,7 @@ def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_beh
 ) -> None:
     frozen.killed = killed
     monkeypatch.setattr(supervisor, "START_SECONDS", 60.0 if killed else 0.0)
-    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "MIN_POLL_SECONDS", 0.0)
     outcome = frozen.run(Program(source="pass"), LIMITS)
     assert outcome.only.status is Status.SANDBOX_ERROR
     assert ("it ended with -9" if killed else "did not make a sandbox within 0 s") in outcome.error
@@ -123,8 +123,8 @@ def test_a_service_that_may_leave_no_core_file_has_sandboxes_too(sandbox: Sandbo
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-from oolong.sandbox import examine
-capabilities = examine(slots=1).capabilities
+from oolong.sandbox import probe_sandbox
+capabilities = probe_sandbox(slots=1).capabilities
 print(capabilities.runs_code, capabilities.message)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)

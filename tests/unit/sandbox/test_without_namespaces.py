@@ -7,15 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from oolong.sandbox.kernel import WITHOUT
+from oolong.sandbox.kernel import WITHOUT_SANDBOX
 from tests.support import without_namespaces
 
 SEES = """
 from pathlib import Path
-from local_stack import preflight
-from local_stack import paths
-from oolong.sandbox import examine
-found = examine(slots=1).capabilities
+from local_stack import paths, preflight
+from oolong.sandbox import probe_sandbox
+found = probe_sandbox(slots=1).capabilities
 print(found.runs_code, found.message, found.command)
 machine = preflight.inspect_machine(paths.checkout_paths(Path(".")), device="cpu", environments_ready=True)
 print(*preflight.sandbox_note(machine))
@@ -36,7 +35,7 @@ def test_what_is_left_is_said_with_the_command_that_brings_a_sandbox(checkout: P
     assert done.returncode == 0, done.stderr
     found, note = done.stdout.splitlines()
     assert found.startswith("False ") and "seccomp=unconfined" in found
-    assert "user namespaces are refused" in note and WITHOUT in note and "seccomp=unconfined" in note
+    assert "user namespaces are refused" in note and WITHOUT_SANDBOX in note and "seccomp=unconfined" in note
 
 
 def test_tests_of_the_sandbox_are_skipped_for_the_allowed_reason(checkout: Path) -> None:

@@ -23,8 +23,8 @@ from control_plane.catalog.measuring.job import (
     lengths_of,
 )
 from control_plane.catalog.parsing.progress import ProgressFile
-from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, examine
-from oolong.sandbox.parts import reachable_packages
+from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxUnsupported, probe_sandbox
+from oolong.sandbox.runtime_files import shared_packages
 
 MEMORY_BYTES = 4 * 1024 * MEBIBYTE
 FILE_BYTES = 300 * 10**9  # a model may have to be fetched whole to find its tokenizer
@@ -82,9 +82,9 @@ def measure(job: MeasureJob, folder: Path) -> Measured:
 def run_apart(source: Path, folder: Path, progress: ProgressFile) -> dict[str, Any]:
     """In the sandbox; where there is none, not at all."""
     try:
-        sandbox = examine(slots=1).require()
-        packages = (reachable_packages("tokenizers"),)
-    except SandboxRefused as refusal:
+        sandbox = probe_sandbox(slots=1).require()
+        packages = (shared_packages("tokenizers"),)
+    except SandboxUnsupported as refusal:
         raise _Refused(f"a tokenizer is loaded only in a sandbox: {refusal}") from refusal
     program = Program(source=Path(lengths.__file__).read_text(), packages=packages, imports=("tokenizers",))
     with source.open("rb") as stdin, (folder / "printed").open("wb") as stdout, progress.reading(stdin):

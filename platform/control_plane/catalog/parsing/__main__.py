@@ -35,8 +35,8 @@ from control_plane.catalog.parsing.job import (
 from control_plane.catalog.parsing.progress import ProgressFile
 from control_plane.catalog.parsing.survey import Survey
 from control_plane.common.field_error import FieldError
-from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, Status, examine
-from oolong.sandbox.parts import reachable_packages
+from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxUnsupported, Status, probe_sandbox
+from oolong.sandbox.runtime_files import shared_packages
 
 PlaceNames = Callable[[int, int], str]  # row among all, from 0, and where its file has it
 
@@ -213,8 +213,8 @@ def decode(job: ParseJob, target: Path, progress: ProgressFile) -> tuple[str, di
     }  # fmt: skip
     needs_arrow = job.format == "parquet" or job.compression == "zstd"
     try:
-        sandbox = examine(slots=1).require()
-    except SandboxRefused as refusal:
+        sandbox = probe_sandbox(slots=1).require()
+    except SandboxUnsupported as refusal:
         if needs_arrow:
             return "none", _refused(
                 "no_sandbox", f"{job.format} {job.compression} is read only in a sandbox: {refusal}"
@@ -224,7 +224,7 @@ def decode(job: ParseJob, target: Path, progress: ProgressFile) -> tuple[str, di
     program = Program(
         source=Path(decoder.__file__).read_text(),
         common=common,
-        packages=(reachable_packages("pyarrow"),) if needs_arrow else (),
+        packages=(shared_packages("pyarrow"),) if needs_arrow else (),
         imports=("pyarrow",) if needs_arrow else (),
     )
     with Path(job.source).open("rb") as source, target.open("wb") as output, progress.reading(source):

@@ -16,7 +16,7 @@ from control_plane.catalog import archives
 from control_plane.catalog.fetched import at_hand
 from control_plane.catalog.unfolding.job import JOB_FILE, TAR_FILE, UnfoldJob
 from oolong.contracts.model_report import RESULT_FILE, ModelReport
-from oolong.model_files import Unusable, find_root, refused, report_on
+from oolong.model_validation import InvalidModel, find_root, invalid_report, validate_model
 from oolong.sandbox import MEBIBYTE
 
 MEMORY_BYTES = 2 * 1024 * MEBIBYTE
@@ -47,7 +47,7 @@ def unfold(job: UnfoldJob, folder: Path) -> ModelReport:
         with archive.open("rb") as source:
             archives.extract(source, unpacked, packed_bytes=archive.stat().st_size)
         root = find_root(unpacked)
-        report = report_on(root)
+        report = validate_model(root)
         if report.faults:
             return report
         with (folder / TAR_FILE).open("wb") as file:
@@ -56,8 +56,8 @@ def unfold(job: UnfoldJob, folder: Path) -> ModelReport:
             file.flush()
             os.fsync(file.fileno())
         return msgspec.structs.replace(report, tar_sha256=tar.digest.hexdigest(), tar_bytes=tar.bytes)
-    except Unusable as unusable:
-        return refused(str(unusable), unusable.faults)
+    except InvalidModel as error:
+        return invalid_report(str(error), error.faults)
     finally:
         shutil.rmtree(unpacked)
 

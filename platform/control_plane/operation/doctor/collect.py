@@ -28,7 +28,7 @@ from control_plane.operation.connections import examine_services
 from control_plane.operation.settings_shown import shown_settings
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, RunStatus
-from oolong.sandbox.kernel import kernel_refusal
+from oolong.sandbox.kernel import namespace_error
 
 PACKAGES = (
     "Django",
@@ -56,7 +56,7 @@ def collect(*, now: datetime, logs: Path | None) -> dict[str, Any]:
         "disk": list(_disk()),
         "dashboard": _dashboard(),
         "untrusted_proxy": _untrusted_proxy(),
-        "sandbox": kernel_refusal(),
+        "sandbox": namespace_error(),
         "logs": _logs(logs),
     }
     empty: dict[str, Any] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oolong.sandbox.capabilities import command_for_user_namespaces, in_container, read_kernel_settings
-from oolong.sandbox.kernel import WITHOUT
+from oolong.sandbox.kernel import WITHOUT_SANDBOX
 
 TICK_STALE_SECONDS = 60.0
 DISK_LOW_SHARE = 0.10
@@ -178,7 +178,11 @@ def _sandbox(refusal: str) -> list[Advice]:
     if not refusal:
         return []
     command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
-    return [Advice("warning", f"no sandbox on this machine, for {refusal}. Without one {WITHOUT}", command)]
+    return [
+        Advice(
+            "warning", f"no sandbox on this machine, for {refusal}. Without one {WITHOUT_SANDBOX}", command
+        )
+    ]
 
 
 def _settings(settings: dict[str, str]) -> list[Advice]:

@@ -21,7 +21,7 @@ from control_plane.catalog import archives, model_check_services, processes, sto
 from control_plane.catalog.model_check_services import LONGEST, MOST_TRIES, SILENCE, advance_model_checks
 from control_plane.catalog.models import BaseModel, ModelCheck
 from oolong.client.directory_tar import DirectoryTar
-from oolong.model_files import Unusable
+from oolong.model_validation import InvalidModel
 from tests.support.archives import sparse
 from tests.support.model_files import CONFIG, PARAMETERS, archive, config, files, safetensors, with_header
 from tests.unit.control_plane.conftest import _without_processes, check_models_here
@@ -252,7 +252,7 @@ def test_a_full_disk_is_not_the_archives_fault(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space left"):
         archives.extract(io.BytesIO(data), tmp_path, packed_bytes=len(data))
     number = errno.ENAMETOOLONG
-    with pytest.raises(Unusable, match="not a readable tar archive"):
+    with pytest.raises(InvalidModel, match="not a readable tar archive"):
         archives.extract(io.BytesIO(data), tmp_path, packed_bytes=len(data))
 
 
@@ -341,7 +341,7 @@ def test_the_command_waits_and_tells_every_fault(oolong: Any, tmp_path: Path) ->
     shown = oolong("model", "list").out
     assert "m@1" in shown and "INVALID" in shown
     listed = json.loads(oolong("model", "list", "--json").out)
-    (unusable,) = [model["id"] for model in listed if model["state"] == "INVALID"]
-    assert "modeling.py is code" in oolong("model", "get", unusable).out
-    assert oolong("model", "remove", unusable).code == 0
+    (invalid,) = [model["id"] for model in listed if model["state"] == "INVALID"]
+    assert "modeling.py is code" in oolong("model", "get", invalid).out
+    assert oolong("model", "remove", invalid).code == 0
     assert oolong("model", "get", "m@1").code == 0

@@ -203,7 +203,7 @@ def sandboxed(monkeypatch: pytest.MonkeyPatch, quick_validations: None) -> None:
         return SimpleNamespace(error="", only=SimpleNamespace(status=Status.OK, value=counts, stderr=b""))
 
     there = SimpleNamespace(require=lambda: SimpleNamespace(run=run))
-    monkeypatch.setattr(parsing_main, "examine", lambda **_: there)
+    monkeypatch.setattr(parsing_main, "probe_sandbox", lambda **_: there)
 
 
 @pytest.mark.parametrize("filename", PACKED)

@@ -33,7 +33,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7x\n-----END RSA PRIVATE
 def well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services answer; the tests of init ask the real ones."""
     monkeypatch.setattr(collect_module, "examine_services", lambda: iter(()))
-    monkeypatch.setattr(collect_module, "kernel_refusal", lambda: "")
+    monkeypatch.setattr(collect_module, "namespace_error", lambda: "")
 
 
 def test_no_secret_is_in_the_bundle(

@@ -22,7 +22,7 @@ from gpu_agents.rollout.workflows.user_workflow import UserWorkflow, declares_mi
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import PublishedWeights
-from oolong.sandbox import Capabilities, Findings
+from oolong.sandbox import Capabilities, ProbeResult
 from oolong.workflow import WorkflowFailed
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.fake_engine import FakeEngine
@@ -291,7 +291,9 @@ def test_without_a_sandbox_the_worker_refuses_an_uploaded_workflow_with_the_way_
         user_namespace=False, seccomp=False, memory_bound="none", process_bound="none", own_uid=False,
         message="no user namespace", command="sysctl -w user.max_user_namespaces=10000",
     )  # fmt: skip
-    monkeypatch.setattr(sandbox_launcher, "examine", lambda **_: Findings(capabilities=nothing, sandbox=None))
+    monkeypatch.setattr(
+        sandbox_launcher, "probe_sandbox", lambda **_: ProbeResult(capabilities=nothing, sandbox=None)
+    )
     source = tmp_path / "workflow.py"
     source.write_text(THREE_TURNS)
     spec = run_spec(workflow={"function": "mine@1"})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oolong.model_files import chat_template, rendering
-from oolong.model_files.chat_template import Source, rendered, source_of
-from oolong.sandbox import SandboxRefused
+from oolong.model_validation import chat_template, rendering
+from oolong.model_validation.chat_template import TemplateSource, find_template, render
+from oolong.sandbox import SandboxUnsupported
 from tests.support.model_files import TEMPLATE
 
 
@@ -17,7 +17,7 @@ def asked(template: str) -> dict[str, Any]:
 
 
 def test_a_template_makes_a_prompt_of_the_conversation() -> None:
-    found = rendered(asked("{{ bos_token }}" + TEMPLATE))
+    found = render(asked("{{ bos_token }}" + TEMPLATE))
     assert found["text"].startswith("<s><user>What is 2 + 3?<assistant>5")
     assert found["code"] == ""
 
@@ -35,7 +35,7 @@ def test_a_template_makes_a_prompt_of_the_conversation() -> None:
     ],
 )
 def test_what_a_template_does_wrong_has_a_code_and_words(template: str, code: str, said: str) -> None:
-    found = rendered(asked(template))
+    found = render(asked(template))
     assert (found["text"], found["code"]) == ("", code)
     assert said in found["message"]
 
@@ -45,10 +45,10 @@ ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% 
 
 def test_without_a_sandbox_a_process_with_limits_renders_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> Any:
-        raise SandboxRefused("there is none in this test")
+        raise SandboxUnsupported("there is none in this test")
 
-    monkeypatch.setattr(rendering, "examine", refuse)
-    preview = rendering.render_preview(Source(TEMPLATE, "chat_template.jinja", {}))
+    monkeypatch.setattr(rendering, "probe_sandbox", refuse)
+    preview = rendering.render_preview(TemplateSource(TEMPLATE, "chat_template.jinja", {}))
     assert (preview.isolation, preview.fault) == ("process", None)
     assert preview.text.endswith("<user>And twice that?<assistant>")
     for template, code, seconds in (
@@ -56,7 +56,7 @@ def test_without_a_sandbox_a_process_with_limits_renders_it(monkeypatch: pytest.
         ("{{ 'x' * 10**10 }}", "template_memory", 60),  # a slow machine takes a while to get there
     ):
         monkeypatch.setattr(rendering, "CPU_SECONDS", seconds)
-        fault = rendering.render_preview(Source(template, "chat_template.jinja", {})).fault
+        fault = rendering.render_preview(TemplateSource(template, "chat_template.jinja", {})).fault
         assert fault is not None
         assert (fault.pointer, fault.code) == ("/files/chat_template.jinja", code)
 
@@ -64,8 +64,10 @@ def test_without_a_sandbox_a_process_with_limits_renders_it(monkeypatch: pytest.
 def test_the_default_of_several_templates_is_taken(tmp_path: Any) -> None:
     several = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]
     settings = {"chat_template": several, "bos_token": {"content": "<s>"}, "eos_token": None}
-    assert source_of({}, settings) == Source("plain", "tokenizer_config.json", {"bos_token": "<s>"})
+    assert find_template({}, settings) == TemplateSource(
+        "plain", "tokenizer_config.json", {"bos_token": "<s>"}
+    )
     (tmp_path / chat_template.FILE).write_text("of the file")
-    found = source_of({chat_template.FILE: tmp_path / chat_template.FILE}, settings)
+    found = find_template({chat_template.FILE: tmp_path / chat_template.FILE}, settings)
     assert found is not None and found.text == "of the file"
-    assert source_of({}, {"chat_template": several[:1]}) is None
+    assert find_template({}, {"chat_template": several[:1]}) is None

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from oolong.contracts.model_report import Fault
-from oolong.model_files import chat_template
-from oolong.model_files.chat_template import Source
-from oolong.model_files.faults import of_file
-from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxRefused, Status, examine
-from oolong.sandbox.parts import reachable_packages
+from oolong.model_validation import chat_template
+from oolong.model_validation.chat_template import TemplateSource
+from oolong.model_validation.errors import file_fault
+from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxUnsupported, Status, probe_sandbox
+from oolong.sandbox.runtime_files import shared_packages
 
 CONVERSATION = [
     {"role": "user", "content": "What is 2 + 3?"},
@@ -41,23 +41,23 @@ class Preview(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
-def render_preview(source: Source) -> Preview:
+def render_preview(source: TemplateSource) -> Preview:
     asked = {"template": source.text, "special": source.special, "messages": CONVERSATION}
     try:
         isolation, found = "sandbox", _in_sandbox(asked)
-    except SandboxRefused:
+    except SandboxUnsupported:
         isolation, found = "process", _in_process(asked)
     if found["code"]:
         message = f"the chat template of {source.file} cannot be used: {found['message']}"
-        return Preview(isolation=isolation, fault=of_file(source.file, found["code"], message))
+        return Preview(isolation=isolation, fault=file_fault(source.file, found["code"], message))
     return Preview(text=found["text"], isolation=isolation)
 
 
 def _in_sandbox(asked: dict[str, Any]) -> dict[str, str]:
-    sandbox = examine(slots=1).require()
+    sandbox = probe_sandbox(slots=1).require()
     program = Program(
         source=Path(chat_template.__file__).read_text(), common=asked, imports=("jinja2",),
-        packages=(reachable_packages("jinja2", "markupsafe"),),
+        packages=(shared_packages("jinja2", "markupsafe"),),
     )  # fmt: skip
     limits = Limits(
         cpu_seconds=CPU_SECONDS, wall_seconds=WALL_SECONDS, total_wall_seconds=WALL_SECONDS + 20,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from oolong.model_files import ModelFacts, Unusable, check_directory, directory, safetensors_header
-from oolong.model_files.faults import MAX_MESSAGE, MAX_NAME
+from oolong.model_validation import InvalidModel, ModelFacts, check_directory, directory, safetensors_header
+from oolong.model_validation.errors import MAX_MESSAGE, MAX_NAME
 from tests.support.model_files import CONFIG, PARAMETERS, config, files, safetensors, shapes, with_header
 
 Check = Callable[[dict[str, bytes]], ModelFacts]
@@ -128,7 +128,7 @@ def header(**entry: Any) -> dict[str, bytes]:
 def test_what_is_wrong_is_told_by_file_or_tensor(
     check: Check, contents: dict[str, bytes], pointer: str, code: str, said: str
 ) -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidModel) as caught:
         check(contents)
     told = {(fault.pointer, fault.code): fault.message for fault in caught.value.faults}
     assert (pointer, code) in told, told
@@ -146,7 +146,7 @@ def test_shards_are_one_model_and_each_tensor_lies_where_the_index_says(check: C
     contents["model.safetensors.index.json"] = json.dumps({"weight_map": index}).encode()
     assert check(contents).parameters == PARAMETERS
     index["model.norm.weight"] = names[1]
-    with pytest.raises(Unusable, match=r"looks for tensor model[.]norm[.]weight in model-2"):
+    with pytest.raises(InvalidModel, match=r"looks for tensor model[.]norm[.]weight in model-2"):
         check({"model.safetensors.index.json": json.dumps({"weight_map": index}).encode()})
 
 
@@ -176,7 +176,7 @@ def test_of_another_family_the_embedding_and_the_layers_are_checked(
     if not code:
         assert check(contents).family == "gpt2"
         return
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidModel) as caught:
         check(contents)
     assert code in {fault.code for fault in caught.value.faults}
 
@@ -192,7 +192,7 @@ def test_a_link_may_lead_within_the_bounds_and_nowhere_else(check: Check, tmp_pa
     (tmp_path / "secret").write_text("{}")
     (model / "generation_config.json").symlink_to(tmp_path / "secret")
     (model / "gone").symlink_to(blobs / "nowhere")
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidModel) as caught:
         check_directory(model, within=tmp_path / "root")
     assert {fault.pointer: fault.code for fault in caught.value.faults} == {
         "/files/generation_config.json": "link_outside", "/files/gone": "not_a_file",
@@ -200,7 +200,7 @@ def test_a_link_may_lead_within_the_bounds_and_nowhere_else(check: Check, tmp_pa
 
 
 def test_thousands_of_faults_are_cut_to_some_and_their_number(check: Check) -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidModel) as caught:
         check(files(config__json=config(num_hidden_layers=1000)))
     assert len(caught.value.faults) == 51
     assert "more faults are not listed" in caught.value.faults[-1].message
@@ -219,7 +219,7 @@ def test_thousands_of_faults_are_cut_to_some_and_their_number(check: Check) -> N
     ],
 )
 def test_what_a_fault_quotes_is_cut(check: Check, contents: dict[str, bytes]) -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(InvalidModel) as caught:
         check(contents)
     for fault in caught.value.faults:
         assert len(fault.message) <= MAX_MESSAGE and len(fault.pointer) <= MAX_NAME + len("/tensors/")
@@ -229,9 +229,9 @@ def test_more_tensors_than_any_model_has_are_refused_in_one_file_and_in_all(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safetensors_header, "MAX_TENSORS", 12)
-    with pytest.raises(Unusable, match="names 13 tensors, at most 12"):
+    with pytest.raises(InvalidModel, match="names 13 tensors, at most 12"):
         check(files())
     monkeypatch.setattr(safetensors_header, "MAX_TENSORS", 13)
     monkeypatch.setattr(directory, "MAX_TENSORS", 13)
-    with pytest.raises(Unusable, match="more than 13 tensors"):
+    with pytest.raises(InvalidModel, match="more than 13 tensors"):
         check({**files(), "other.safetensors": safetensors({"w": (1,)})})

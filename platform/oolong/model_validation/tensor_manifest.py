@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oolong.contracts.model_report import Fault
-from oolong.model_files import families
-from oolong.model_files.families import ConfigFault, Shape, whole
-from oolong.model_files.faults import of_file, of_tensor
-from oolong.model_files.safetensors_header import Tensor
+from oolong.model_validation import families
+from oolong.model_validation.errors import file_fault, tensor_fault
+from oolong.model_validation.families import ConfigError, Shape, read_int
+from oolong.model_validation.safetensors_header import Tensor
 
 WEIGHTS = frozenset({"F64", "F32", "F16", "BF16"})
 IGNORED = "rotary_emb.inv_freq"  # old exports wrote these frequencies out; every loader computes them
@@ -23,23 +23,23 @@ HIDDEN, LAYER_COUNT = (
 )
 
 
-def faults_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Fault]:
+def find_faults(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Fault]:
     """Of a known family every tensor is checked; of another one the embedding and the number of layers."""
     try:
         if config.get("model_type") in families.LAYERS:
             return list(_exact(config, tensors))
         return list(_generic(config, tensors))
-    except ConfigFault as fault:
-        return [of_file("config.json", "bad_config", str(fault))]
+    except ConfigError as fault:
+        return [file_fault("config.json", "bad_config", str(fault))]
 
 
 def _exact(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator[Fault]:
     sizes = families.sizes_of(config)
-    wanted = families.expected(config, sizes)
-    known = wanted | families.allowed(sizes)
+    wanted = families.required_tensors(config, sizes)
+    known = wanted | families.optional_tensors(sizes)
     for name, shape in wanted.items():
         if name not in tensors:
-            yield of_tensor(name, "missing_tensor", f"{name} of shape {_shown(shape)} is in no file")
+            yield tensor_fault(name, "missing_tensor", f"{name} of shape {_shown(shape)} is in no file")
     for name, tensor in tensors.items():
         if name in known:
             yield from _shape_fault(tensor, known[name])
@@ -47,7 +47,7 @@ def _exact(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator
         elif not name.endswith(IGNORED):
             family = config["model_type"]
             message = f"{name} of shape {_shown(tensor.shape)} is no tensor of a {family} with this config"
-            yield of_tensor(name, "extra_tensor", message)
+            yield tensor_fault(name, "extra_tensor", message)
 
 
 def _generic(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterator[Fault]:
@@ -57,24 +57,24 @@ def _generic(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Iterat
     embedding = next((one for name, one in tensors.items() if _is_embedding(name)), None)
     if embedding is None:
         names = ", ".join(f"….{name}.weight" for name in EMBEDDINGS)
-        yield of_tensor("embedding", "missing_tensor", f"no file has a token embedding: {names}")
+        yield tensor_fault("embedding", "missing_tensor", f"no file has a token embedding: {names}")
     else:
-        yield from _shape_fault(embedding, (whole(config, "vocab_size"), hidden))
+        yield from _shape_fault(embedding, (read_int(config, "vocab_size"), hidden))
         yield from _dtype_fault(embedding)
-    layers = _first(config, LAYER_COUNT, most=families.MOST_LAYERS)
+    layers = _first(config, LAYER_COUNT, maximum=families.MAX_LAYERS)
     found = {int(match[1]) for name in tensors if (match := LAYER.search(name))}
     if missing := sorted(set(range(layers)) - found):
         message = f"the config has {layers} layers, and no file has a tensor of layer {missing[0]}"
-        yield of_tensor(f"layers.{missing[0]}", "missing_tensor", message)
-    drafting = whole(config, "num_nextn_predict_layers") if config.get("num_nextn_predict_layers") else 0
+        yield tensor_fault(f"layers.{missing[0]}", "missing_tensor", message)
+    drafting = read_int(config, "num_nextn_predict_layers") if config.get("num_nextn_predict_layers") else 0
     if extra := sorted(number for number in found if number >= layers + drafting):
         message = f"the config has {layers} layers, and the files have tensors of layer {extra[0]}"
-        yield of_tensor(f"layers.{extra[0]}", "extra_tensor", message)
+        yield tensor_fault(f"layers.{extra[0]}", "extra_tensor", message)
 
 
-def _first(config: Mapping[str, Any], names: tuple[str, ...], *, most: int = families.MOST_SIZE) -> int:
+def _first(config: Mapping[str, Any], names: tuple[str, ...], *, maximum: int = families.MAX_SIZE) -> int:
     name = next((name for name in names if config.get(name) is not None), names[0])
-    return whole(config, name, most=most)
+    return read_int(config, name, maximum=maximum)
 
 
 def _is_embedding(name: str) -> bool:
@@ -85,7 +85,7 @@ def _is_embedding(name: str) -> bool:
 def _shape_fault(tensor: Tensor, wanted: Shape) -> Iterator[Fault]:
     if tensor.shape != wanted:
         message = f"{tensor.name} has shape {_shown(tensor.shape)}, by config.json it has {_shown(wanted)}"
-        yield of_tensor(tensor.name, "wrong_shape", message)
+        yield tensor_fault(tensor.name, "wrong_shape", message)
 
 
 def _dtype_fault(tensor: Tensor) -> Iterator[Fault]:
@@ -93,7 +93,7 @@ def _dtype_fault(tensor: Tensor) -> Iterator[Fault]:
         message = (
             f"{tensor.name} is {tensor.dtype}; weights are BF16, F16, F32 or F64: take the model unquantised"
         )
-        yield of_tensor(tensor.name, "wrong_dtype", message)
+        yield tensor_fault(tensor.name, "wrong_dtype", message)
 
 
 def _shown(shape: Shape) -> str:

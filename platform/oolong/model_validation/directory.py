@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from oolong.contracts.model_report import Fault
-from oolong.model_files import chat_template, families, tensor_manifest
-from oolong.model_files.faults import Unusable, of_file, shown
-from oolong.model_files.safetensors_header import MAX_TENSORS, Tensor, read_header
+from oolong.model_validation import chat_template, families, tensor_manifest
+from oolong.model_validation.errors import InvalidModel, file_fault, printable
+from oolong.model_validation.safetensors_header import MAX_TENSORS, Tensor, read_header
 
 MAX_FILES = 2_000
 MAX_JSON_BYTES = 64 * 1024 * 1024
@@ -32,7 +32,7 @@ class ModelFacts:
     dtypes: dict[str, int] = field(default_factory=dict)  # parameters by dtype
     config: dict[str, Any] = field(default_factory=dict)
     tokens: int = 0  # ids of the tokenizer: one more than its highest
-    chat: chat_template.Source | None = None
+    chat: chat_template.TemplateSource | None = None
     files: dict[str, Path] = field(default_factory=dict)  # by name
 
 
@@ -45,7 +45,7 @@ def find_root(folder: Path) -> Path:
 
 
 def check_directory(root: Path, *, within: Path | None = None) -> ModelFacts:
-    """What the model is. Raises Unusable with all faults. Links may lead to files below `within`, else nowhere."""
+    """What the model is. Raises InvalidModel with all faults. Links may lead to files below `within`, else nowhere."""
     faults: list[Fault] = []
     facts = ModelFacts(files=_files(root, within, faults))
     documents = {
@@ -53,28 +53,28 @@ def check_directory(root: Path, *, within: Path | None = None) -> ModelFacts:
     }
     for name in ("config.json", "tokenizer.json"):
         if name not in facts.files:
-            faults.append(of_file(name, "missing_file", f"{name} is missing"))
+            faults.append(file_fault(name, "missing_file", f"{name} is missing"))
     facts.config = documents.get("config.json") or {}
     family = facts.config.get("model_type")
     facts.family = family if isinstance(family, str) else ""
     if documents.get("config.json") is not None and not facts.family:
         faults.append(
-            of_file("config.json", "no_model_type", "config.json names no model_type that is a text")
+            file_fault("config.json", "no_model_type", "config.json names no model_type that is a text")
         )
     if (tokenizer := documents.get("tokenizer.json")) is not None:
         facts.tokens = _tokens(tokenizer, facts, faults)
     _check_weights(facts, documents.get(INDEX), faults)
     if "config.json" in facts.files:
         settings = documents.get("tokenizer_config.json") or {}
-        facts.chat = chat_template.source_of(facts.files, settings)
+        facts.chat = chat_template.find_template(facts.files, settings)
         if facts.chat is None:
             message = (
                 "the model has no chat template, by which every run makes its prompts: add chat_template.jinja, or "
                 "chat_template in tokenizer_config.json"
             )
-            faults.append(of_file("chat_template.jinja", "no_chat_template", message))
+            faults.append(file_fault("chat_template.jinja", "no_chat_template", message))
     if faults:
-        raise Unusable(faults)
+        raise InvalidModel(faults)
     return facts
 
 
@@ -89,7 +89,7 @@ def _files(root: Path, within: Path | None, faults: list[Fault]) -> dict[str, Pa
             shown = str(path.relative_to(root))
             if len(found) >= MAX_FILES:
                 message = f"the directory has more than {MAX_FILES} files"
-                raise Unusable([*faults, of_file(shown, "too_many_files", message)])
+                raise InvalidModel([*faults, file_fault(shown, "too_many_files", message)])
             if fault := _file_fault(shown, path, bounds):
                 faults.append(fault)
             else:
@@ -101,30 +101,30 @@ def _file_fault(name: str, path: Path, bounds: Path) -> Fault | None:
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in PICKLED:
         message = f"{name} may run code when loaded; only *.safetensors weights are taken"
-        return of_file(name, "pickle", message)
+        return file_fault(name, "pickle", message)
     if suffix in CODE:
         message = f"{name} is code; models that need their own code are not taken"
-        return of_file(name, "code", message)
+        return file_fault(name, "code", message)
     if path.is_symlink() and not path.resolve().is_relative_to(bounds):
-        return of_file(name, "link_outside", f"{name} is a link that leads out of {bounds}")
+        return file_fault(name, "link_outside", f"{name} is a link that leads out of {bounds}")
     if not path.is_file():
-        return of_file(name, "not_a_file", f"{name} is no plain file, nor a link to one")
+        return file_fault(name, "not_a_file", f"{name} is no plain file, nor a link to one")
     return None
 
 
 def _document(name: str, path: Path, faults: list[Fault]) -> dict[str, Any] | None:
-    most = MAX_CONFIG_BYTES if name == "config.json" else MAX_JSON_BYTES
-    if (size := path.stat().st_size) > most:
-        faults.append(of_file(name, "too_large", f"{name} has {size} bytes, at most {most} are taken"))
+    maximum = MAX_CONFIG_BYTES if name == "config.json" else MAX_JSON_BYTES
+    if (size := path.stat().st_size) > maximum:
+        faults.append(file_fault(name, "too_large", f"{name} has {size} bytes, at most {maximum} are taken"))
         return None
     try:
         document = read_json(path)
     except ValueError as error:
-        faults.append(of_file(name, "not_json", f"{name}: {error}"))
+        faults.append(file_fault(name, "not_json", f"{name}: {error}"))
         return None
     if "auto_map" in document:
         message = f"{name} has auto_map, which would run code of the model; it is not taken"
-        faults.append(of_file(name, "auto_map", message))
+        faults.append(file_fault(name, "auto_map", message))
     return document
 
 
@@ -149,16 +149,16 @@ def _tokens(tokenizer: Mapping[str, Any], facts: ModelFacts, faults: list[Fault]
         named = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))[-1:]
         ids = [*named, *(token["id"] for token in added)]
         if (odd := next((one for one in ids if not _is_id(one)), None)) is not None:
-            raise TypeError(f"id {shown(repr(odd), 100)}")
+            raise TypeError(f"id {printable(repr(odd), 100)}")
         tokens = 1 + max(ids, default=-1)
     except (KeyError, TypeError) as error:
         message = f"tokenizer.json has no vocabulary with whole numbers as ids ({error!r}): save it as a fast tokenizer"
-        faults.append(of_file("tokenizer.json", "bad_tokenizer", message))
+        faults.append(file_fault("tokenizer.json", "bad_tokenizer", message))
         return 0
     rows = facts.config.get("vocab_size")
     if facts.family in families.LAYERS and isinstance(rows, int) and tokens > rows:
         message = f"tokenizer.json has ids up to {tokens - 1}, the config's vocab_size is {rows}"
-        faults.append(of_file("tokenizer.json", "too_many_tokens", message))
+        faults.append(file_fault("tokenizer.json", "too_many_tokens", message))
     return tokens
 
 
@@ -176,18 +176,18 @@ def _check_weights(facts: ModelFacts, index: Mapping[str, Any] | None, faults: l
             held = read_header(facts.files[name])
         except ValueError as error:
             code = "truncated" if str(error).startswith("truncated") else "bad_header"
-            faults.append(of_file(name, code, f"{name}: {error}"))
+            faults.append(file_fault(name, code, f"{name}: {error}"))
             continue
         if len(tensors) + len(held) > MAX_TENSORS:
             message = f"with {name} the files name more than {MAX_TENSORS} tensors"
-            raise Unusable([*faults, of_file(name, "too_many_tensors", message)])
+            raise InvalidModel([*faults, file_fault(name, "too_many_tensors", message)])
         for tensor in held:
             if tensor.name in tensors:
                 message = f"{name} has tensor {tensor.name}, which another file has too"
-                faults.append(of_file(name, "twice", message))
+                faults.append(file_fault(name, "twice", message))
             elif wanted is not None and wanted.get(tensor.name, name) != name:
                 message = f"{INDEX} looks for tensor {tensor.name} in {wanted[tensor.name]}, it is in {name}"
-                faults.append(of_file(INDEX, "wrong_shard", message))
+                faults.append(file_fault(INDEX, "wrong_shard", message))
             tensors[tensor.name] = tensor
     for tensor in tensors.values():
         facts.dtypes[tensor.dtype] = facts.dtypes.get(tensor.dtype, 0) + tensor.count
@@ -195,7 +195,7 @@ def _check_weights(facts: ModelFacts, index: Mapping[str, Any] | None, faults: l
     if (
         facts.family and len(faults) == before
     ):  # else most of them would follow from a file that cannot be read
-        faults.extend(tensor_manifest.faults_of(facts.config, tensors))
+        faults.extend(tensor_manifest.find_faults(facts.config, tensors))
 
 
 def _loaded(
@@ -203,23 +203,23 @@ def _loaded(
 ) -> dict[str, str] | None:
     """Tensor → file by the index, None without one. Every file of weights is one that a loader would take."""
     if not weights:
-        faults.append(of_file("model.safetensors", "missing_file", "no *.safetensors file is there"))
+        faults.append(file_fault("model.safetensors", "missing_file", "no *.safetensors file is there"))
     if not has_index:
         if len(weights) > 1:
             message = f"there are {len(weights)} files of weights and no {INDEX} that says what is in which"
-            faults.append(of_file(INDEX, "missing_file", message))
+            faults.append(file_fault(INDEX, "missing_file", message))
         return None
     if index is None:  # which was told: it is not JSON
         return None
     named = index.get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
-        faults.append(of_file(INDEX, "bad_index", f"{INDEX} has no weight_map from tensors to files"))
+        faults.append(file_fault(INDEX, "bad_index", f"{INDEX} has no weight_map from tensors to files"))
         return None
     for missing in sorted(set(named.values()) - set(weights)):
-        faults.append(of_file(missing, "missing_file", f"{missing} is named in {INDEX} and is not there"))
+        faults.append(file_fault(missing, "missing_file", f"{missing} is named in {INDEX} and is not there"))
     for unnamed in sorted(set(weights) - set(named.values())):
         message = (
             f"{unnamed} is not named in {INDEX}, and an engine may load it in place of the others: remove it"
         )
-        faults.append(of_file(unnamed, "unnamed_weights", message))
+        faults.append(file_fault(unnamed, "unnamed_weights", message))
     return named

@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
-MOST_BYTES = 1024 * 1024
-MOST_RENDERED = 20_000  # characters that are kept of what it makes
+MAX_BYTES = 1024 * 1024
+MAX_RENDERED = 20_000  # characters that are kept of what it makes
 
 
-class Source(NamedTuple):
+class TemplateSource(NamedTuple):
     text: str
     file: str  # of the directory that has it
     special: dict[str, str]  # bos_token and others, by name
 
 
-def source_of(files: Mapping[str, Path], settings: Mapping[str, Any]) -> Source | None:
+def find_template(files: Mapping[str, Path], settings: Mapping[str, Any]) -> TemplateSource | None:
     """The template of a model directory, by its files and its tokenizer_config.json. None where there is none."""
     special = {name: token_text(settings[name]) for name in SPECIAL_TOKENS if settings.get(name)}
     if FILE in files:
         with files[FILE].open("rb") as file:
-            return Source(file.read(MOST_BYTES).decode(errors="replace"), FILE, special)
+            return TemplateSource(file.read(MAX_BYTES).decode(errors="replace"), FILE, special)
     template = settings.get("chat_template")
     if isinstance(template, list):
         named = [
             one.get("template") for one in template if isinstance(one, dict) and one.get("name") == "default"
         ]
         template = named[-1] if named else None
-    return Source(template[:MOST_BYTES], SETTINGS_FILE, special) if isinstance(template, str) else None
+    return TemplateSource(template[:MAX_BYTES], SETTINGS_FILE, special) if isinstance(template, str) else None
 
 
 def token_text(token: Any) -> str:
@@ -74,7 +74,7 @@ def environment() -> Any:
     return made
 
 
-def rendered(asked: Mapping[str, Any]) -> dict[str, str]:
+def render(asked: Mapping[str, Any]) -> dict[str, str]:
     """`text`, or `code` and `message` of why there is none. `asked`: template, special, messages."""
     import jinja2
 
@@ -97,7 +97,7 @@ def rendered(asked: Mapping[str, Any]) -> dict[str, str]:
         return _refused(
             "template_drops_message", "what the user says last is not in the prompt that it makes"
         )
-    return {"text": text[:MOST_RENDERED], "code": "", "message": ""}
+    return {"text": text[:MAX_RENDERED], "code": "", "message": ""}
 
 
 def _refused(code: str, message: str) -> dict[str, str]:
@@ -122,6 +122,6 @@ def _strftime_now(pattern: str) -> str:
 
 
 if "report" in globals():  # given by the sandbox, with `common`
-    report(rendered(common))  # type: ignore[name-defined]  # noqa: F821
+    report(render(common))  # type: ignore[name-defined]  # noqa: F821
 elif __name__ == "__main__":
-    json.dump(rendered(json.load(sys.stdin)), sys.stdout)
+    json.dump(render(json.load(sys.stdin)), sys.stdout)

@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestOutcome:
+class TestResult:
     __test__ = False  # not a test case of pytest
 
     status: Status
@@ -35,10 +35,10 @@ class TestOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SandboxResult:
     """Of one sandbox (or of the few that a batch took, when its programs broke one)."""
 
-    tests: list[TestOutcome] = field(default_factory=list)
+    tests: list[TestResult] = field(default_factory=list)
     error: str = ""  # of the sandbox itself; every test without an outcome is then `sandbox_error`
     seconds: float = 0.0  # wall, from the first process to the last one's end
     wait_seconds: float = 0.0  # for a free slot before that
@@ -46,7 +46,7 @@ class Outcome:
     sandboxes: int = 1
 
     @property
-    def only(self) -> TestOutcome:
+    def only(self) -> TestResult:
         """Of a program: its one test."""
         (test,) = self.tests
         return test

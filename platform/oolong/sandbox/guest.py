@@ -81,7 +81,7 @@ def main() -> None:
         if limits["stop_at_first_failure"] and record["status"] != "ok":
             break
         try:
-            wipe()
+            clear_scratch()
         except (OSError, RecursionError):
             break  # a scratch folder that cannot be emptied: the tests that are left get another sandbox
     _send(result_fd, {"end": True})
@@ -117,7 +117,7 @@ def run_test(
             os.dup2(pipes["stderr"][1], 2)
             os.dup2(pipes["value"][1], 3)
             os.closerange(4, 256)
-            status = be_the_test(code, {**names, "payload": test["payload"]}, limits)
+            status = exec_test(code, {**names, "payload": test["payload"]}, limits)
         except BaseException:  # noqa: BLE001 - whatever went wrong, this process must not go on as process 1
             os._exit(99)
         os._exit(status)
@@ -130,7 +130,7 @@ def run_test(
     ended_alone = bool(select.select([watched], [], [], 0)[0])
     full = not ended_alone and not flooded and not can_fork()
     seconds = time.monotonic() - began
-    own_status, cpu_seconds = sweep(pid)
+    own_status, cpu_seconds = kill_all(pid)
     for name, ends in pipes.items():
         drain(ends[0], captured[name], limits["output_bytes"])
         os.close(ends[0])
@@ -140,7 +140,7 @@ def run_test(
     flooded = flooded or any(len(data) > limits["output_bytes"] for data in captured.values())
     record = {
         "test": index,
-        "status": judge(exit_code, number, ended_alone, flooded, full, cpu_seconds, limits),
+        "status": classify_exit(exit_code, number, ended_alone, flooded, full, cpu_seconds, limits),
         "exit": exit_code if ended_alone else None,
         "signal": number if ended_alone else 0,
         "seconds": seconds,
@@ -154,7 +154,7 @@ def run_test(
     return record, outputs
 
 
-def judge(
+def classify_exit(
     code: int | None,
     number: int,
     ended_alone: bool,
@@ -175,7 +175,7 @@ def judge(
     return by_exit.get(code if code is not None else -1, "failed")
 
 
-def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, Any]) -> int:
+def exec_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, Any]) -> int:
     """In the forked process: bounds, then the program. Returns the exit status."""
     seconds = int(-(-limits["cpu_seconds"] // 1))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -209,7 +209,7 @@ def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, A
     except MemoryError:
         status = OUT_OF_MEMORY
     except BaseException as error:  # noqa: BLE001 - a program may raise anything
-        status = NO_MORE_PROCESSES if is_refused_fork(error) else 1
+        status = NO_MORE_PROCESSES if is_fork_failure(error) else 1
         import traceback
 
         traceback.print_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
@@ -225,7 +225,7 @@ def be_the_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, A
     return status & 0xFF
 
 
-def is_refused_fork(error: BaseException) -> bool:
+def is_fork_failure(error: BaseException) -> bool:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return True
     return isinstance(error, BlockingIOError) and error.errno == errno.EAGAIN
@@ -258,7 +258,7 @@ def capture(
         left = deadline - time.monotonic()
         if left <= 0:
             asked += 1
-            more = ask_for_time(*supervisor, asked)
+            more = request_time(*supervisor, asked)
             if more <= 0:
                 return captured, False
             deadline = time.monotonic() + more
@@ -280,7 +280,7 @@ def capture(
             return captured, False
 
 
-def ask_for_time(result_fd: int, control_fd: int, number: int) -> float:
+def request_time(result_fd: int, control_fd: int, number: int) -> float:
     """The seconds that the test gets because others had its core; 0 when it gets none, or nobody answers."""
     _send(result_fd, {"late": number})
     while select.select([control_fd], [], [], ANSWER_SECONDS)[0]:
@@ -310,10 +310,10 @@ def can_fork() -> bool:
         return False
     if pid == 0:
         os._exit(0)
-    return True  # `sweep` reaps it
+    return True  # `kill_all` reaps it
 
 
-def sweep(pid: int) -> tuple[int, float]:
+def kill_all(pid: int) -> tuple[int, float]:
     """Kill every process but this one, and reap them all. Returns the test's own status and all CPU seconds."""
     own_status, cpu_seconds = 0, 0.0
     try:
@@ -330,7 +330,7 @@ def sweep(pid: int) -> tuple[int, float]:
             own_status = status
 
 
-def wipe() -> None:
+def clear_scratch() -> None:
     """Empty the scratch folder, also one that its test has locked: files of one test are not there for the next.
 
     Raises OSError when something stays.

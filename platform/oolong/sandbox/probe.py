@@ -8,22 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from oolong.sandbox import cgroups
-from oolong.sandbox.box import FIRST_UID, Sandbox
 from oolong.sandbox.capabilities import (
     Capabilities,
-    SandboxRefused,
+    SandboxUnsupported,
     command_for_user_namespaces,
     in_container,
     read_kernel_settings,
 )
+from oolong.sandbox.cgroups import find_cgroups
+from oolong.sandbox.isolation import IsolationConfig
 from oolong.sandbox.limits import MEBIBYTE, Limits
-from oolong.sandbox.means import Means
-from oolong.sandbox.outcome import Outcome, Status
-from oolong.sandbox.parts import find_parts
 from oolong.sandbox.program import Program
+from oolong.sandbox.result import SandboxResult, Status
+from oolong.sandbox.runtime_files import find_runtime_files
+from oolong.sandbox.sandbox import FIRST_UID, Sandbox
 
-_MakeSandbox = Callable[[Means], Sandbox]
+_MakeSandbox = Callable[[IsolationConfig], Sandbox]
 # Long, for a machine that is busy or stands still for a moment has a sandbox all the same.
 _LIMITS = Limits(
     cpu_seconds=10, wall_seconds=45, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=60.0
@@ -69,18 +69,18 @@ report(made)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
+class ProbeResult:
     capabilities: Capabilities
     sandbox: Sandbox | None  # None when code of users must not run here
 
     def require(self) -> Sandbox:
-        """The sandbox. Raise SandboxRefused, with the way out, where there is none."""
+        """The sandbox. Raise SandboxUnsupported, with the way out, where there is none."""
         self.capabilities.require()
         assert self.sandbox is not None
         return self.sandbox
 
 
-def examine(*, slots: int | None = None, first_uid: int = FIRST_UID) -> Findings:
+def probe_sandbox(*, slots: int | None = None, first_uid: int = FIRST_UID) -> ProbeResult:
     """Try this machine; takes about a second. `slots`: sandboxes at a time, as many as cores by default."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return _nothing(
@@ -88,35 +88,35 @@ def examine(*, slots: int | None = None, first_uid: int = FIRST_UID) -> Findings
         )
     own_uid = os.geteuid() == 0  # root inside a user namespace would still be the machine's root
     try:
-        parts = find_parts(for_other_users=own_uid)
+        runtime_files = find_runtime_files(for_other_users=own_uid)
     except (
-        SandboxRefused,
+        SandboxUnsupported,
         OSError,
     ) as error:  # a part is missing, or could not be copied to where all can read
         return _nothing(str(error))
     number = slots or len(os.sched_getaffinity(0))
 
-    def sandbox_with(means: Means) -> Sandbox:
-        return Sandbox(parts, means, slots=number, first_uid=first_uid)
+    def sandbox_with(isolation: IsolationConfig) -> Sandbox:
+        return Sandbox(runtime_files, isolation, slots=number, first_uid=first_uid)
 
-    means = Means(seccomp=False, groups=None, kernel_bounds_processes=False, own_uid=own_uid)
-    plain = _try(sandbox_with(means), _TRIVIAL)
+    isolation = IsolationConfig(seccomp=False, cgroups=None, kernel_limits_processes=False, own_uid=own_uid)
+    plain = _try(sandbox_with(isolation), _TRIVIAL)
     if plain.error or plain.only.value != b'"inside"':
         said = plain.error or plain.only.stderr.decode(errors="replace")
         return _nothing(
             f"no sandbox can be made: {said}",
             command=command_for_user_namespaces(read_kernel_settings(), in_container=in_container()),
         )
-    means = replace(means, seccomp=True)
-    filtered = _try(sandbox_with(means), _SYSTEM_CALLS)
+    isolation = replace(isolation, seccomp=True)
+    filtered = _try(sandbox_with(isolation), _SYSTEM_CALLS)
     if filtered.error or filtered.only.value != b'["EACCES", "ENOSYS"]':
         return _nothing(
             f"the kernel does not filter system calls: {filtered.error or filtered.only.value!r}",
             user_namespace=True,
             command="grep SECCOMP /boot/config-$(uname -r)",
         )
-    means, memory_bound = _memory_bound(means, sandbox_with)
-    means, process_bound = _process_bound(means, sandbox_with)
+    isolation, memory_bound = _memory_bound(isolation, sandbox_with)
+    isolation, process_bound = _process_bound(isolation, sandbox_with)
     capabilities = Capabilities(
         user_namespace=True,
         seccomp=True,
@@ -128,47 +128,47 @@ def examine(*, slots: int | None = None, first_uid: int = FIRST_UID) -> Findings
         else "memory or processes cannot be bounded",
         command="" if "none" not in (memory_bound, process_bound) else "mount -t proc proc /proc",
     )
-    return Findings(
-        capabilities=capabilities, sandbox=sandbox_with(means) if capabilities.runs_code else None
+    return ProbeResult(
+        capabilities=capabilities, sandbox=sandbox_with(isolation) if capabilities.runs_code else None
     )
 
 
 def _memory_bound(
-    means: Means, sandbox_with: _MakeSandbox
-) -> tuple[Means, Literal["cgroup v1", "cgroup v2", "supervisor", "none"]]:
-    groups = cgroups.find_groups()
-    if groups is not None:
-        with_groups = replace(means, groups=groups)
-        if _status(_try(sandbox_with(with_groups), _MEMORY)) is Status.MEMORY_LIMIT:
-            return with_groups, groups.kind
-    if _status(_try(sandbox_with(means), _MEMORY)) is Status.MEMORY_LIMIT:
-        return means, "supervisor"
-    return means, "none"
+    isolation: IsolationConfig, sandbox_with: _MakeSandbox
+) -> tuple[IsolationConfig, Literal["cgroup v1", "cgroup v2", "supervisor", "none"]]:
+    factory = find_cgroups()
+    if factory is not None:
+        with_cgroups = replace(isolation, cgroups=factory)
+        if _status(_try(sandbox_with(with_cgroups), _MEMORY)) is Status.MEMORY_LIMIT:
+            return with_cgroups, factory.kind
+    if _status(_try(sandbox_with(isolation), _MEMORY)) is Status.MEMORY_LIMIT:
+        return isolation, "supervisor"
+    return isolation, "none"
 
 
 def _process_bound(
-    means: Means, sandbox_with: _MakeSandbox
-) -> tuple[Means, Literal["kernel", "supervisor", "none"]]:
+    isolation: IsolationConfig, sandbox_with: _MakeSandbox
+) -> tuple[IsolationConfig, Literal["kernel", "supervisor", "none"]]:
     """The kernel counts processes per user namespace since Linux 5.14; before, other processes of the user
     count as well, and the bound would stop the sandbox itself."""
-    by_kernel = replace(means, kernel_bounds_processes=True)
+    by_kernel = replace(isolation, kernel_limits_processes=True)
     tried = _try(sandbox_with(by_kernel), _PROCESSES, 2.0)
     if not tried.error and tried.only.value is not None and 1 <= int(tried.only.value) <= _LIMITS.processes:
         return by_kernel, "kernel"
-    if _status(_try(sandbox_with(means), _PROCESSES, 30.0)) is Status.PROCESS_LIMIT:
-        return means, "supervisor"
-    return means, "none"
+    if _status(_try(sandbox_with(isolation), _PROCESSES, 30.0)) is Status.PROCESS_LIMIT:
+        return isolation, "supervisor"
+    return isolation, "none"
 
 
-def _try(sandbox: Sandbox, source: str, common: object = None) -> Outcome:
+def _try(sandbox: Sandbox, source: str, common: object = None) -> SandboxResult:
     return sandbox.run(Program(source=source, common=common), _LIMITS)
 
 
-def _status(outcome: Outcome) -> Status:
+def _status(outcome: SandboxResult) -> Status:
     return outcome.only.status
 
 
-def _nothing(message: str, *, user_namespace: bool = False, command: str = "") -> Findings:
+def _nothing(message: str, *, user_namespace: bool = False, command: str = "") -> ProbeResult:
     capabilities = Capabilities(
         user_namespace=user_namespace,
         seccomp=False,
@@ -178,4 +178,4 @@ def _nothing(message: str, *, user_namespace: bool = False, command: str = "") -
         message=message,
         command=command,
     )
-    return Findings(capabilities=capabilities, sandbox=None)
+    return ProbeResult(capabilities=capabilities, sandbox=None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oolong.model_files.faults import MAX_NAME, shown
+from oolong.model_validation.errors import MAX_NAME, printable
 
 MAX_HEADER_BYTES = 25_000_000
 MAX_TENSORS = 200_000
@@ -44,7 +44,7 @@ def read_header(path: Path) -> list[Tensor]:
         if 8 + length > size:
             raise ValueError(f"truncated: the header needs {8 + length} bytes, the file has {size}")
         try:
-            header = json.loads(file.read(length), object_pairs_hook=_without_twins)
+            header = json.loads(file.read(length), object_pairs_hook=_reject_duplicate_keys)
         except RecursionError as error:
             raise ValueError("the header is not JSON: nested too deeply") from error
         except ValueError as error:
@@ -54,12 +54,12 @@ def read_header(path: Path) -> list[Tensor]:
     header.pop("__metadata__", None)
     if len(header) > MAX_TENSORS:
         raise ValueError(f"the header names {len(header)} tensors, at most {MAX_TENSORS} are taken")
-    placed = [_tensor(name, entry) for name, entry in header.items()]
-    _check_places(placed, data_bytes=size - 8 - length)
-    return [tensor for tensor, _, _ in placed]
+    located = [_tensor(name, entry) for name, entry in header.items()]
+    _check_offsets(located, data_bytes=size - 8 - length)
+    return [tensor for tensor, _, _ in located]
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         seen: set[str] = set()
@@ -79,12 +79,12 @@ def _tensor(name: str, entry: Any) -> tuple[Tensor, int, int]:
         width = DTYPE_BYTES[dtype]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"the header's entry {named} is malformed ({shown(repr(error), MAX_NAME)})"
+            f"the header's entry {named} is malformed ({printable(repr(error), MAX_NAME)})"
         ) from error
     if not isinstance(shape, list) or not all(_is_size(value) for value in (*shape, first, last)):
         raise ValueError(
-            f"the header's entry {named} is malformed (shape {shown(repr(shape), 200)}, "
-            f"data_offsets {shown(repr(offsets), 200)}: whole numbers from 0)"
+            f"the header's entry {named} is malformed (shape {printable(repr(shape), 200)}, "
+            f"data_offsets {printable(repr(offsets), 200)}: whole numbers from 0)"
         )
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError(f"tensor {named} has {len(shape)} dimensions, at most {MAX_DIMENSIONS}")
@@ -100,10 +100,10 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _check_places(placed: list[tuple[Tensor, int, int]], *, data_bytes: int) -> None:
+def _check_offsets(located: list[tuple[Tensor, int, int]], *, data_bytes: int) -> None:
     """Each byte of the data belongs to one tensor."""
     end = 0
-    for tensor, first, last in sorted(placed, key=lambda one: (one[1], one[2])):
+    for tensor, first, last in sorted(located, key=lambda one: (one[1], one[2])):
         if first != end:
             how = "overlaps the one before it" if first < end else f"leaves bytes {end} to {first} to nobody"
             raise ValueError(f"tensor {tensor.name!r} begins at byte {first} and {how}")

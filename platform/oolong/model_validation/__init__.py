@@ -1,0 +1,12 @@
+"""What makes a directory a base model: one check for every door, on the control plane and on nodes, without torch.
+
+    report = validate_model(Path("/models/tiny"))     # with every fault, or with what the model is
+
+Nothing is executed or unpickled. The chat template alone is a program; it is rendered apart (`rendering`).
+"""
+
+from oolong.model_validation.directory import ModelFacts, check_directory, find_root
+from oolong.model_validation.errors import InvalidModel
+from oolong.model_validation.report import invalid_report, validate_model
+
+__all__ = ["InvalidModel", "ModelFacts", "check_directory", "find_root", "invalid_report", "validate_model"]

@@ -1,0 +1,15 @@
+"""How a service bounds its sandboxes; the probe decides it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oolong.sandbox.cgroups import CgroupFactory
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolationConfig:
+    seccomp: bool = True
+    cgroups: CgroupFactory | None = None
+    kernel_limits_processes: bool = True
+    own_uid: bool = False

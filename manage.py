@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The one door of a checkout: sets Oolong up, starts and stops it, runs its tests, and is Django's manage.py.
+"""Entry point of a checkout: set up, start, stop and test Oolong; other commands go to Django.
 
-Needs nothing but Python 3.11. Commands of our own run in whatever Python started this file; any other
-command is Django's and runs in the environment that `setup` makes. This file keeps to the syntax of old
-Pythons so that one of them can still say what is missing.
+Needs only Python 3.11. Oolong's own commands run in the Python that started this file. Any other command is
+Django's and runs in the environment that `setup` creates. The syntax stays compatible with older Python
+versions, so that those can still print what is missing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""One-time steps between the stores and the control plane: database, migrations, first team, enrollment."""
+"""Steps between starting the stores and the control plane: database, migrations, first user, join token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from local_stack.services import join_token_file
 
 
 def django(paths: Paths, variables: Mapping[str, str], *words: str, timeout_seconds: float = 300) -> str:
-    """Run one of Django's management commands and return what it printed. StackError if it fails."""
+    """Run a Django management command and return its output. Raises StackError if it fails."""
     command = [str(paths.venv_python), "-m", "django", *words]
     try:
         done = subprocess.run(
@@ -28,21 +28,21 @@ def django(paths: Paths, variables: Mapping[str, str], *words: str, timeout_seco
     except subprocess.TimeoutExpired as error:
         raise StackError(f"`manage.py {' '.join(words)}` took longer than {timeout_seconds:.0f} s") from error
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()
-        raise StackError(f"`manage.py {' '.join(words)}` failed ({done.returncode}):\n{said[-3000:]}")
+        output = (done.stdout + done.stderr).strip()
+        raise StackError(f"`manage.py {' '.join(words)}` failed ({done.returncode}):\n{output[-3000:]}")
     return done.stdout
 
 
 def prepare_database(paths: Paths, configuration: StackConfiguration, variables: Mapping[str, str]) -> None:
-    """Create the database, bring its tables up to date, create the first user, team and project."""
+    """Create the database, apply migrations, create the first user, team and project."""
     if configuration.embedded_postgres:
         build_cluster(paths, configuration).ensure_database()
     django(paths, variables, "migrate", "--no-input", "--verbosity", "0")
     django(paths, variables, "init_embedded")
 
 
-def prepare_enrollment(paths: Paths, variables: Mapping[str, str]) -> None:
-    """Give this machine's agent a single-use token unless it has enrolled already."""
+def prepare_join_token(paths: Paths, variables: Mapping[str, str]) -> None:
+    """Write a single-use join token for this machine's agent unless the agent has joined already."""
     token_file = join_token_file(paths)
     if (paths.agent_data / "node.json").exists():
         token_file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The commands of manage.py that are not Django's."""
+"""Oolong's own commands of manage.py; all others are Django's."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from oolong.variables import report_unknown
 USAGE = """\
 usage: python3 manage.py COMMAND [OPTIONS]
 
-  demo          set up, start, run the demonstration end to end; keeps serving until Ctrl-C (--exit: stops)
-  up            set up if needed, build the dashboard, start everything; prints a login link
-  down          stop everything of this clone, jobs included; data is kept
-  ps            what is running
-  url           the address of the running stack, for the command line
-  login-link    another single-use login link
-  selftest      set up and run the test suite (--lanes a,b: only these, such as faults)
-  bench         measure, write docs/benchmarks (--only KEY,KEY: these, --list: their names)
+  demo          set up, start and run the demo end to end; then serve until Ctrl-C (--exit: stop)
+  up            set up if needed, build the dashboard, start all services, print a login link
+  down          stop all services and jobs of this clone; keep its data
+  ps            list the processes of this clone
+  url           print the URL of the running stack
+  login-link    print a new single-use login link
+  selftest      set up and run the test suite (--lanes a,b: only these suites, such as faults)
+  bench         run the benchmarks, write docs/benchmarks (--only KEY,KEY, --list)
   webui         build the dashboard
-  screenshots   make the pictures of the README from a real run
-  preflight     check this machine, say what is missing
-  setup         make the environments only
-  node-python   the path of the node environment's Python, for an agent that is started by hand
-  init          make this a production installation: settings, secrets, tables, first user (--help)
-  backup DIR    back up rows and blobs, while everything runs
+  screenshots   take the README screenshot from the last demo run
+  preflight     check this machine, list what is missing
+  setup         create the Python environments only
+  node-python   print the path of the node environment's Python, to start an agent manually
+  init          set up a production installation: settings, secrets, tables, first user (--help)
+  backup DIR    back up rows and blobs of a running installation
   restore DIR   restore a backup into an empty installation
-  verify        compare every row with the bytes that it names (--backup DIR: of a backup)
-  doctor        look for faults, say what to do; --out FILE: a bundle without secrets
-  clean         delete this clone's data, after naming its size and asking (--yes, --all)
+  verify        check that all blobs exist and are intact (--backup DIR: in a backup)
+  doctor        diagnose problems and suggest fixes; --out FILE: bundle without secrets
+  clean         list and delete this clone's data after confirmation (--yes, --all)
 
-Any other command is Django's, run in .venv against the services of this clone (`up` first).
+Any other command is Django's, run in .venv against the services of this clone (run `up` first).
 Environment: DEVICE=cpu|cuda, OOLONG_HOME, OOLONG_SLOTS, OOLONG_SLOTS_PER_GPU, OOLONG_WEB_PORT, OOLONG_WEB_PROCESSES,
 OOLONG_WORKER_PROCESSES, DATABASE_URL, REDIS_URL.
 """
 
 
 def main(root: str, arguments: list[str]) -> int:
-    """Run one command; the exit status is 0 for success, 1 for a failure, 2 for wrong usage."""
+    """Run one command. Exit status: 0 success, 1 failure, 2 wrong usage."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     paths = checkout_paths(Path(root))
     if not arguments or (arguments[0] in ("help", "-h", "--help") and len(arguments) == 1):
@@ -68,12 +68,12 @@ def main(root: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except PermissionError as error:
         print(
-            f"\n{name}: {error}\nA file belongs to another user: was this checkout used as root before?",
+            f"\n{name}: {error}\nA file belongs to another user. Did root use this checkout before?",
             file=sys.stderr,
         )
         return 1
@@ -89,13 +89,13 @@ def _preflight(paths: Paths, rest: list[str]) -> int:
     options = _parser("preflight").parse_args(rest)
     ready = environments.node_environment(paths, device=options.device).is_ready()
     preflight.check(paths, device=options.device, environments_ready=ready, echo=print)
-    print("This machine is fit for Oolong.")
+    print("This machine meets the requirements.")
     return 0
 
 
 def _setup(paths: Paths, rest: list[str]) -> int:
     stack.set_up(paths, device=_parser("setup").parse_args(rest).device, echo=print)
-    print("Set up. Next: python3 manage.py up, or python3 manage.py demo")
+    print("Setup complete. Next: python3 manage.py up, or python3 manage.py demo")
     return 0
 
 
@@ -138,15 +138,15 @@ def _ps(paths: Paths, rest: list[str]) -> int:
 
 def _clean(paths: Paths, rest: list[str]) -> int:
     parser = _parser("clean")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--all", action="store_true", help="the environments too")
+    parser.add_argument("--yes", action="store_true", help="delete without confirmation")
+    parser.add_argument("--all", action="store_true", help="also delete the environments")
     options = parser.parse_args(rest)
 
     def confirmed(question: str) -> bool:
         if options.yes:
             return True
         if not sys.stdin.isatty():
-            print(question + " There is no terminal to ask on: give --yes.")
+            print(question + " There is no terminal for the question: pass --yes.")
             return False
         return input(question + " [y/N] ").strip().lower() in ("y", "yes")
 
@@ -155,11 +155,11 @@ def _clean(paths: Paths, rest: list[str]) -> int:
 
 
 def _url(paths: Paths, rest: list[str]) -> int:
-    """Print one line and nothing else, for use in `$(…)`. StackError: nothing is running."""
+    """Print only the URL, for use in `$(…)`. Raises StackError if the stack is not running."""
     _parser("url").parse_args(rest)
     chosen = configuration.read_configuration(paths)
     if chosen is None or not stack.is_running(paths):
-        raise StackError("no stack is running: python3 manage.py up")
+        raise StackError("the stack is not running: python3 manage.py up")
     print(chosen.url)
     return 0
 
@@ -171,21 +171,19 @@ def _login_link(paths: Paths, rest: list[str]) -> int:
 
 
 def _node_python(paths: Paths, rest: list[str]) -> int:
-    """Print one line and nothing else, for use in `$(…)`. StackError: the environment is not made yet."""
+    """Print only the path, for use in `$(…)`. Raises StackError if the environment does not exist."""
     device = _parser("node-python").parse_args(rest).device
     node = environments.node_environment(paths, device=device)
     if not node.is_ready():
-        raise StackError(
-            f"{node.path} is not made yet, or from older lists: python3 manage.py setup --device {device}"
-        )
+        raise StackError(f"{node.path} is missing or outdated: python3 manage.py setup --device {device}")
     print(node.python)
     return 0
 
 
 def _demo(paths: Paths, rest: list[str]) -> int:
-    """Run the demonstration; afterwards serve until Ctrl-C on a terminal, else stop what was started."""
+    """Run the demo. On a terminal, serve until Ctrl-C; else stop the stack if this command started it."""
     parser = _parser("demo")
-    parser.add_argument("--exit", action="store_true", help="stop everything at the end, on a terminal too")
+    parser.add_argument("--exit", action="store_true", help="stop everything at the end, also on a terminal")
     options, for_demo = parser.parse_known_args(rest)
     stays = sys.stdin.isatty() and sys.stdout.isatty() and not options.exit
     began = time.time()
@@ -195,7 +193,7 @@ def _demo(paths: Paths, rest: list[str]) -> int:
         _print_access(paths, started.url)
         code = _run_demo(paths, options.device, began, for_demo)
         if stays:
-            print(f"\nStill serving at {started.url}. Ctrl-C stops everything.")
+            print(f"\nStill serving at {started.url}. Press Ctrl-C to stop.")
             while stack.is_running(paths):
                 time.sleep(0.5)
         return code
@@ -212,7 +210,7 @@ def _demo(paths: Paths, rest: list[str]) -> int:
 
 
 def _stop_on_signals() -> None:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that the finally clauses run."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that finally clauses run."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -246,8 +244,10 @@ def _run_demo(paths: Paths, device: str, began: float, more: list[str]) -> int:
 
 def _selftest(paths: Paths, rest: list[str]) -> int:
     parser = _parser("selftest")
-    parser.add_argument("--lanes", default="", help="comma-separated; default: all that make up the suite")
-    parser.add_argument("--no-setup", action="store_true", help="trust that the environments are there")
+    parser.add_argument(
+        "--lanes", default="", help="test suites, comma-separated; default: all that run by default"
+    )
+    parser.add_argument("--no-setup", action="store_true", help="skip setup; the environments must exist")
     options, for_pytest = parser.parse_known_args(rest)
     if not options.no_setup:
         stack.set_up(paths, device=options.device, echo=print, quiet_preflight=True)
@@ -256,7 +256,7 @@ def _selftest(paths: Paths, rest: list[str]) -> int:
 
 
 def _bench(paths: Paths, rest: list[str]) -> int:
-    """Hand over to tests/bench, with the words after the command as they are."""
+    """Run tests/bench with the given arguments."""
     stack.set_up(paths, device="cpu", echo=print, quiet_preflight=True)
     environment = configuration.child_environment(paths, {})
     environment["OOLONG_NODE_PYTHON"] = str(environments.node_environment(paths).python)
@@ -288,32 +288,32 @@ def _screenshots(paths: Paths, rest: list[str]) -> int:
     return 0
 
 
-# Django's commands that people type: without a database they would wait long and end in a traceback.
+# Django commands that users run: without a database they would wait and end in a traceback.
 NEED_DATABASE = frozenset(
     {"create_token", "login_link", "join_token", "pool", "dbshell", "backup", "restore", "verify"}
 )
 
 
-# What a caller's environment says goes before var/stack.env.
+# The caller's environment overrides var/stack.env for these variables.
 CALLER_SETTINGS = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STORAGE_URL", "ALLOWED_HOSTS")
 
 
 def run_django(paths: Paths, arguments: list[str]) -> int:
-    """Django's own command line, in the environment of this clone's stack. Does not return."""
+    """Replace this process by Django's command line in the environment of this clone's stack."""
     if not paths.venv_python.exists():
         print(
-            f"`{arguments[0]}` is Django's, and .venv is not there yet: python3 manage.py setup",
+            f"`{arguments[0]}` is a Django command and needs .venv: run python3 manage.py setup",
             file=sys.stderr,
         )
         return 1
     chosen = configuration.read_configuration(paths)
-    production = os.environ.get("OOLONG_ENV") == "production"  # then the environment says everything
+    production = os.environ.get("OOLONG_ENV") == "production"  # then the environment has all settings
     embedded = (
         not production and "DATABASE_URL" not in os.environ and (chosen is None or chosen.embedded_postgres)
     )
     if arguments[0] in NEED_DATABASE and embedded and not stack.is_running(paths):
         print(
-            f"{arguments[0]}: nothing of this clone is running. Start it: python3 manage.py up",
+            f"{arguments[0]}: the stack of this clone is not running. Start it: python3 manage.py up",
             file=sys.stderr,
         )
         return 1

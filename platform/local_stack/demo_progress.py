@@ -1,4 +1,4 @@
-"""What the demo shows while a run goes: progress bars on a terminal, a line now and then without one."""
+"""Print the demo's progress and summary: progress bars on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE_SECONDS = 10.0
 
 
 class RunProgress:
-    """Follows one run to its end through the API."""
+    """Follows one run through the API until it ends."""
 
     def __init__(self, client: Client, run_id: str, console: Console) -> None:
         self.client, self.run_id, self.console = client, run_id, console
@@ -74,7 +74,7 @@ class RunProgress:
 
 
 def describe(run: Run) -> str:
-    """Live reward and staleness, or why the run waits."""
+    """Current reward and staleness, or the reason why the run is queued."""
     if run.status == "QUEUED":
         return run.pending_reason
     parts = []
@@ -89,15 +89,17 @@ def describe(run: Run) -> str:
 
 
 def print_summary(console: Console, summary: dict[str, Any], path: Path, page: str) -> None:
-    """The summary for people, and what it does and does not show."""
+    """Print the summary, its explanation and the failed checks."""
     console.print()
     for name, value in _rows(summary):
         console.print(f"  {name:<14} {value}", markup=False)
     console.print(f"  {'page':<14} {page}\n  {'summary':<14} {path}\n", markup=False)
-    faults = failed_checks(summary)
-    console.print(fill(summary_text(summary, whole=not faults), width=min(console.width, 100)), markup=False)
-    for fault in faults:
-        console.print(f"[bold red]Not shown:[/] {fault}.")
+    failures = failed_checks(summary)
+    console.print(
+        fill(summary_text(summary, passed=not failures), width=min(console.width, 100)), markup=False
+    )
+    for failure in failures:
+        console.print(f"[bold red]Failed:[/] {failure}.")
 
 
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -110,7 +112,7 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "reward",
             f"{_number(reward['first_10_steps_mean'])} → {_number(reward['last_10_steps_mean'])}, "
-            f"means of the first and the last ten steps: rise {_number(reward_gain(summary))}",
+            f"means of the first and the last ten steps: gain {_number(reward_gain(summary))}",
         ),
         (
             "held-out",
@@ -129,11 +131,11 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{summary['trajectories_spanning_versions']} trajectories span policy versions",
         ),
         ("ledger", _ledger(summary["ledger"])),
-        ("idle", f"trainer {_share(idle['trainer'])}, rollout {_share(idle['rollout'])}"),
+        ("idle", f"trainer {_percent(idle['trainer'])}, rollout {_percent(idle['rollout'])}"),
         (
             "weight sync",
-            f"trainer blocked {_share(sync['trainer_blocked_frac'])}, engines paused "
-            f"{_share(sync['engine_paused_frac'])} of the time, {sync['acks']} acknowledgements",
+            f"trainer blocked {_percent(sync['trainer_blocked_frac'])}, engines paused "
+            f"{_percent(sync['engine_paused_frac'])} of the time, {sync['acks']} acknowledgements",
         ),
         (
             "mismatch",
@@ -144,38 +146,38 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def summary_text(summary: dict[str, Any], *, whole: bool) -> str:
-    """One paragraph, by what was measured; `whole` if nothing of it is missing."""
+def summary_text(summary: dict[str, Any], *, passed: bool) -> str:
+    """Explain the measurements in one paragraph. `passed`: all checks of the demo passed."""
     before, after = summary["eval"]["before"] or {}, summary["eval"]["after"] or {}
     staleness = summary["staleness"] or {}
-    if whole:
-        shown = (
-            "What this showed: the whole loop with its real parts, on this machine. SGLang sampled while the FSDP2 "
+    if passed:
+        result = (
+            "This demo ran the complete asynchronous RL loop on this machine. SGLang sampled while the FSDP2 "
             f"trainer updated the weights {summary['train_steps']} times; {summary['interruptions']} requests were "
-            "interrupted by new weights and continued; decoupled PPO trained on the mixture. What it trained on was "
-            f"{_number(staleness.get('mean'))} versions old on average and {staleness.get('max')} at most, where "
-            f"{staleness.get('max_configured')} were allowed."
+            "interrupted by new weights and continued; decoupled PPO trained on the mixture. The training data was "
+            f"{_number(staleness.get('mean'))} versions old on average and {staleness.get('max')} at most "
+            f"(configured maximum: {staleness.get('max_configured')})."
         )
     else:
-        shown = "This run did not show all that it is there to show; what is missing stands below."
+        result = "This run failed at least one check of the demo; see below."
     return (
-        f"{shown} On held-out prompts sampled accuracy went from {_number(before.get('sampled'))} to "
+        f"{result} On held-out prompts sampled accuracy went from {_number(before.get('sampled'))} to "
         f"{_number(after.get('sampled'))} and greedy accuracy from {_number(before.get('greedy'))} to "
-        f"{_number(after.get('greedy'))}: the warm start learned from demonstrations with planted slips, and RL "
-        "is there to remove those slips from what is sampled, not to teach a new skill. It shows nothing about "
-        "speed: on two processor cores generation and training compete for the same cores, so being asynchronous "
-        "cannot save wall time here, and a model of 116 thousand parameters says nothing about learning at scale."
+        f"{_number(after.get('greedy'))}: the warm start learned from demonstrations with deliberate errors, and RL "
+        "removes those errors from the samples; it teaches no new skill. The demo does not measure speed: on two "
+        "CPU cores, generation and training compete for the same cores, so asynchrony saves no wall time, and a "
+        "model of 116 thousand parameters says nothing about learning at scale."
     )
 
 
 def _ledger(ledger: dict[str, Any]) -> str:
-    paths = ("drawn", "trained", "dropped_by_reason", "waiting", "running", "buffered", "taken")
-    return ", ".join(f"{place.removesuffix('_by_reason')} {ledger.get(place) or 0}" for place in paths)
+    states = ("drawn", "trained", "dropped_by_reason", "waiting", "running", "buffered", "taken")
+    return ", ".join(f"{state.removesuffix('_by_reason')} {ledger.get(state) or 0}" for state in states)
 
 
 def _number(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.3f}"
 
 
-def _share(value: float | None) -> str:
+def _percent(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.1%}"

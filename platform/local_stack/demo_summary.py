@@ -1,4 +1,4 @@
-"""The demo's summary: what the run measured, read back through the API."""
+"""Summarize the demo's run from its records, read through the API."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from oolong.client import Client
 from oolong.client.models import Run
 
 MIN_REWARD_GAIN = 0.2
-MAX_ENGINE_MISMATCH = 1e-4  # float32 engine and trainer at the same weights
+MAX_ENGINE_MISMATCH = 1e-4  # engine and trainer in float32 with the same weights
 MIN_MISMATCH_TOKENS = 1000
 
 
 def summarize(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, Any]:
-    """Everything that `var/demo-summary.json` holds; None where nothing was measured."""
+    """Build the content of `var/demo-summary.json`. Values that were not measured are None."""
     trainer = run.summary.get("trainer", {})
     controller = run.summary.get("controller", {})
     evaluation = run.summary.get("evaluation", {})
@@ -68,40 +68,40 @@ def summarize(client: Client, run: Run, seconds: dict[str, float]) -> dict[str, 
 
 
 def reward_gain(summary: dict[str, Any]) -> float | None:
-    """Mean reward of the last ten train steps less that of the first ten."""
+    """Mean reward of the last ten train steps minus that of the first ten."""
     reward = summary["reward"]
     first, last = reward["first_10_steps_mean"], reward["last_10_steps_mean"]
     return None if first is None or last is None else last - first
 
 
 def failed_checks(summary: dict[str, Any]) -> list[str]:
-    """Why the demo did not show what it is there to show; empty when it did."""
+    """Describe each failed acceptance check of the demo; empty if all passed."""
     found = []
-    rise = reward_gain(summary)
+    gain = reward_gain(summary)
     if summary["status"] != "SUCCEEDED":
         found.append(f"the run ended {summary['status']}")
-    if rise is None or not rise > MIN_REWARD_GAIN:  # a NaN is not above anything
+    if gain is None or not gain > MIN_REWARD_GAIN:  # also fails for NaN
         found.append(
-            f"the reward rose by {rise if rise is None else round(rise, 3)}, not by more than {MIN_REWARD_GAIN}"
+            f"the reward rose by {gain if gain is None else round(gain, 3)}, required: more than {MIN_REWARD_GAIN}"
         )
     if not summary["trajectories_spanning_versions"]:
         found.append(
-            "no trajectory spans two policy versions: no generation was continued across a weight update"
+            "no trajectory spans two policy versions: no generation continued across a weight update"
         )
     mismatch = summary["engine_mismatch"] or {"tokens_compared": 0, "max": None}
     tokens, largest = mismatch["tokens_compared"], mismatch["max"]
     if tokens <= MIN_MISMATCH_TOKENS or largest is None or not largest < MAX_ENGINE_MISMATCH:
         found.append(
             f"engine and trainer differ by {largest} over {tokens} tokens; "
-            f"wanted less than {MAX_ENGINE_MISMATCH} over more than {MIN_MISMATCH_TOKENS}"
+            f"required: less than {MAX_ENGINE_MISMATCH} over more than {MIN_MISMATCH_TOKENS}"
         )
     if not summary["ledger_balances"]:
-        found.append("the ledger of groups does not balance")
+        found.append("the group ledger does not balance")
     return found
 
 
 def _reward(client: Client, run_id: str) -> dict[str, float | None]:
-    """From the stored series itself, not from what a job says of it."""
+    """Mean rewards from the stored metric series, not from a job's summary."""
     by_step: dict[float, float] = {}
     for series in client.runs.metrics(run_id, names=["reward/mean"], axis="step").series:
         measured = zip(series.x, series.value, strict=True)
@@ -121,8 +121,8 @@ def _scores(measured: dict[str, Any] | None) -> dict[str, float | None] | None:
 def _balances(ledger: dict[str, Any]) -> bool:
     if not ledger:
         return False
-    paths = sum(ledger[place] for place in ("trained", "waiting", "running", "buffered", "taken"))
-    return bool(ledger["drawn"] == paths + sum(ledger["dropped_by_reason"].values()))
+    states = sum(ledger[state] for state in ("trained", "waiting", "running", "buffered", "taken"))
+    return bool(ledger["drawn"] == states + sum(ledger["dropped_by_reason"].values()))
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The two Python environments: `.venv` of the checkout and the node environment that clones share."""
+"""Create the two Python environments: the checkout's `.venv` and the node environment that clones share."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from local_stack.paths import Paths
 
 Echo = Callable[[str], None]
 READY = ".oolong-ready.json"
-# With less than this free, pip keeps no second copy of what it downloads.
+# With less free disk space, pip runs without its cache.
 PIP_CACHE_MIN_FREE_BYTES = 16 * 10**9
-NO_MATCHING_FILE = r"No matching distribution found|Could not find a version"  # of what pip says
+NO_MATCHING_FILE = r"No matching distribution found|Could not find a version"  # pip's messages
 
 
 @dataclass(frozen=True)
 class Install:
-    """One call of pip: a list of pinned files with their hashes, complete with what they depend on."""
+    """One pip call: a list of pinned packages with hashes, including all dependencies."""
 
     requirements: Path
-    alternatives: tuple[Install, ...] = ()  # where the package index has no file of this list
+    alternatives: tuple[Install, ...] = ()  # installed if the package index lacks a file of this list
 
     def arguments(self) -> list[str]:
         words = ["install", "--no-input", "--progress-bar", "off", "--require-hashes", "--no-deps"]
@@ -43,12 +43,12 @@ class Install:
 
 @dataclass(frozen=True)
 class Environment:
-    """What an environment is made from. Two with the same `key` have the same packages."""
+    """An environment and its package lists. Environments with the same `key` have the same packages."""
 
     name: str
     path: Path
     installs: tuple[Install, ...]
-    size: str  # measured, for the reader who waits
+    size: str  # measured; shown before the download
     needs_cuda: bool = False  # torch must be a CUDA build
 
     @property
@@ -60,13 +60,13 @@ class Environment:
         return environment_key(self.installs)
 
     def is_ready(self) -> bool:
-        """Whether it was finished, from the lists as they are now, and its Python is still there."""
+        """Whether it was created completely from the current lists and its Python still exists."""
         marker = read_json(self.path / READY)
         return marker.get("key") == self.key and os.access(self.python, os.X_OK)
 
 
 def environment_key(installs: tuple[Install, ...]) -> str:
-    """Hash of the lists and of how they are read, with the Python that reads them."""
+    """Hash of the package lists and the Python version."""
     digest = hashlib.sha256(f"{sys.version_info[0]}.{sys.version_info[1]}".encode())
     for install in installs:
         for file in install.files():
@@ -75,7 +75,7 @@ def environment_key(installs: tuple[Install, ...]) -> str:
 
 
 def platform_environment(paths: Paths) -> Environment:
-    """Control plane, agent, command line, tests: everything but torch."""
+    """Environment of the control plane, the agent, the CLI and the tests: everything but torch."""
     return Environment(
         name="platform",
         path=paths.venv,
@@ -85,7 +85,7 @@ def platform_environment(paths: Paths) -> Environment:
 
 
 def node_environment(paths: Paths, *, device: str = "cpu") -> Environment:
-    """Trainer and engine. `device` is `cpu` or `cuda`; only the latter carries SGLang's CUDA packages."""
+    """Environment of trainer and engine. `device` is `cpu` or `cuda`; only `cuda` has SGLang's CUDA packages."""
     lists = paths.constraints
     if device == "cuda":
         installs: tuple[Install, ...] = (
@@ -109,10 +109,10 @@ def node_environment(paths: Paths, *, device: str = "cpu") -> Environment:
 
 
 def ensure(environment: Environment, *, paths: Paths, echo: Echo) -> None:
-    """Make the environment if it is not ready; a second call takes milliseconds.
+    """Create the environment unless it is ready. A second call takes milliseconds.
 
     It is built in place, because a virtual environment cannot be moved; the marker is written last. An
-    interrupted build goes on where it was: what pip has already downloaded and installed is kept.
+    interrupted build resumes: what pip has already downloaded and installed is reused.
     """
     if environment.is_ready():
         return
@@ -120,13 +120,11 @@ def ensure(environment: Environment, *, paths: Paths, echo: Echo) -> None:
     if environment.path == paths.venv:
         lock = paths.run / "venv.lock"
     log = paths.logs / f"setup-{environment.name.split()[0]}.log"
-    with file_lock(
-        lock, waiting=lambda: echo(f"  Another process is making {environment.path}; waiting for it.")
-    ):
+    with file_lock(lock, on_wait=lambda: echo(f"  Another process is creating {environment.path}; waiting.")):
         if environment.is_ready():
             return
         began = time.monotonic()
-        echo(f"Making the {environment.name} environment in {environment.path}: {environment.size}.")
+        echo(f"Creating the {environment.name} environment in {environment.path}: {environment.size}.")
         echo(f"  Log: {log}")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("")
@@ -142,7 +140,7 @@ def ensure(environment: Environment, *, paths: Paths, echo: Echo) -> None:
 
 
 def torch_cuda_version(python: Path) -> str:
-    """The CUDA version that the installed torch was built for; "" of a CPU-only build."""
+    """The CUDA version of the installed torch; "" for a CPU-only build."""
     script = (
         "import importlib.util, pathlib, runpy; "
         "file = pathlib.Path(importlib.util.find_spec('torch').origin).with_name('version.py'); "
@@ -150,17 +148,17 @@ def torch_cuda_version(python: Path) -> str:
     )
     done = subprocess.run([str(python), "-c", script], capture_output=True, text=True)
     if done.returncode != 0:
-        raise StackError(f"torch is not installed as it should be: {done.stderr.strip()[-500:]}")
+        raise StackError(f"torch is not installed correctly: {done.stderr.strip()[-500:]}")
     return done.stdout.strip()
 
 
 def require_cuda_torch(environment: Environment) -> None:
-    """A CPU-only torch would leave the GPU unused, or fail at the first kernel. Raises StackError."""
+    """Raise StackError for a CPU-only torch, which leaves the GPU unused or fails at the first kernel."""
     if not torch_cuda_version(environment.python):
         raise StackError(
-            f"torch in {environment.path} is a CPU-only build, and the device is cuda. Remove that folder, take the "
-            "source of the CPU-only wheel out of pip's configuration (`python3 -m pip config list`: find-links, "
-            "extra-index-url), and type the command again."
+            f"torch in {environment.path} is a CPU-only build, and the device is cuda. Remove that folder, remove "
+            "the source of the CPU-only wheel from pip's configuration (`python3 -m pip config list`: find-links, "
+            "extra-index-url), and run the command again."
         )
 
 
@@ -169,7 +167,7 @@ def _elapsed(began: float) -> float:
 
 
 def _make_venv(path: Path) -> None:
-    """Create the virtual environment unless a usable one from an earlier attempt is there."""
+    """Create the virtual environment unless an earlier attempt left a usable one."""
     python = path / "bin" / "python"
     if python.exists():
         asked = [str(python), "-c", "import pip, sys; print(sys.version_info[:2])"]
@@ -195,15 +193,15 @@ def _pip(environment: Environment, install: Install, *, log: Path, echo: Echo) -
         before = log.stat().st_size
         if _run_pip(environment, install.arguments(), log=log, wanted=wanted) == 0:
             break
-        said = log.read_bytes()[before:].decode(errors="replace")
-        broke = is_connection_error(said)
-        if install.alternatives and not broke and re.search(NO_MATCHING_FILE, said):
+        output = log.read_bytes()[before:].decode(errors="replace")
+        broke = is_connection_error(output)
+        if install.alternatives and not broke and re.search(NO_MATCHING_FILE, output):
             for other in install.alternatives:
                 _pip(environment, other, log=log, echo=echo)
             return
         if attempt == ATTEMPTS or not broke:
             raise StackError(explain_pip_failure(log, what=install.requirements.name))
-        echo(f"  The connection to the package index broke; going on (attempt {attempt + 1} of {ATTEMPTS}).")
+        echo(f"  The connection to the package index broke; resuming (attempt {attempt + 1} of {ATTEMPTS}).")
     echo(f"  {install.requirements.name}: {wanted} package(s) in {time.monotonic() - began:.0f} s")
 
 
@@ -214,8 +212,8 @@ def _install_checkout(environment: Environment, *, paths: Paths, log: Path) -> N
 
 
 def _run_pip(environment: Environment, words: list[str], *, log: Path, wanted: int) -> int:
-    """Run pip with its output in the log, counting along on a terminal."""
-    # Large downloads must not fill a /tmp that is kept in memory.
+    """Run pip with its output in the log. On a terminal, print the progress."""
+    # Large downloads must not fill a /tmp that is in memory.
     scratch = environment.path.with_name(f"{environment.path.name}.tmp")
     scratch.mkdir(parents=True, exist_ok=True)
     variables = {**os.environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
@@ -266,34 +264,34 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"DO NOT MATCH THE HASHES",
-        "A file differs from the pinned one. The package index in use serves other files than the public one: "
-        "point pip at another (PIP_INDEX_URL), leave out what else serves it (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL), "
-        "or clear its cache: .venv/bin/python -m pip cache purge",
+        "A file differs from the pinned one: the package index serves other files than the public one. "
+        "Set another index (PIP_INDEX_URL), remove additional sources (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL), "
+        "or clear pip's cache: .venv/bin/python -m pip cache purge",
     ),
     (
         UNREACHABLE + "|SSLError|CERTIFICATE_VERIFY_FAILED",
-        "The package index could not be reached. Check the network (HTTPS_PROXY, PIP_CERT), then type the same "
-        "command again; it goes on where it stopped. A mirror is named by PIP_INDEX_URL.",
+        "The package index could not be reached. Check the network (HTTPS_PROXY, PIP_CERT), then run the "
+        "command again; it resumes. To use a mirror, set PIP_INDEX_URL.",
     ),
     (
         NO_MATCHING_FILE,
-        "The package index in use has no such file for this machine. Is a mirror set in pip's configuration "
-        "that lacks it? `python3 -m pip config list` shows it.",
+        "The package index has no such file for this machine. Check whether pip's configuration names a mirror that "
+        "lacks it: `python3 -m pip config list`.",
     ),
-    (r"Permission denied", "A folder is not writable for this user; was set-up first run as another user?"),
+    (r"Permission denied", "A folder is not writable for this user. Did another user run setup first?"),
     (
         r"MemoryError|Killed",
-        "The machine ran out of memory: close other programs and type the command again.",
+        "The machine ran out of memory: close other programs and run the command again.",
     ),
 )
 
 
 def explain_pip_failure(log: Path, *, what: str) -> str:
-    """Echo what pip could not do, in its own last words, and what to do about it."""
+    """Explain a pip failure: its last error messages and how to fix it."""
     text = tail(log, lines=400)
     errors = [line for line in text.splitlines() if line.startswith(("ERROR", "error", "WARNING: Retrying"))]
     advice = next(
-        (way for pattern, way in _ADVICE if re.search(pattern, text)), "The whole output is in the log."
+        (fix for pattern, fix in _ADVICE if re.search(pattern, text)), "The log has the full output."
     )
-    said = "\n".join(errors[-4:]) or "\n".join(text.splitlines()[-6:])
-    return f"pip could not install {what}.\n{said}\n{advice}\nLog: {log}"
+    output = "\n".join(errors[-4:]) or "\n".join(text.splitlines()[-6:])
+    return f"pip could not install {what}.\n{output}\n{advice}\nLog: {log}"

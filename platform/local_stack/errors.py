@@ -1,7 +1,7 @@
-"""What can go wrong on the way to a running stack, said so that the reader knows what to type."""
+"""Errors of the local stack."""
 
 from __future__ import annotations
 
 
 class StackError(Exception):
-    """A step failed; the message says which, with the value, and what to do."""
+    """A step failed. The message names the step, the value and the fix."""

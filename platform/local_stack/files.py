@@ -1,4 +1,4 @@
-"""Small file operations that must not leave half a file behind."""
+"""Atomic file writes, file locks, log tails and sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from local_stack.errors import StackError
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace `path` by `text` in one step, so that a reader sees the old or the new content."""
+    """Replace the content of `path` atomically: readers see the old or the new text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -32,7 +32,7 @@ def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in `path`; empty when there is no such file or a crash cut it short."""
+    """Read the JSON object in `path`. Empty if the file is missing or truncated by a crash."""
     try:
         value = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
@@ -45,18 +45,18 @@ def file_lock(
     path: Path,
     *,
     timeout_seconds: float | None = None,
-    waiting: Callable[[], None] | None = None,
+    on_wait: Callable[[], None] | None = None,
     busy: str = "",
 ) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; the kernel frees it when the holder dies.
+    """Hold an exclusive lock on `path`; the kernel releases it when the process exits.
 
-    `waiting` is called once when another process holds it. StackError(`busy`) after `timeout_seconds`.
+    `on_wait` is called once if another process holds the lock. Raises StackError(`busy`) after `timeout_seconds`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        told = False
+        notified = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,9 +66,9 @@ def file_lock(
                     raise StackError(
                         busy or f"{path} is locked by another process; try again later"
                     ) from error
-            if not told and waiting is not None:
-                waiting()
-                told = True
+            if not notified and on_wait is not None:
+                on_wait()
+                notified = True
             time.sleep(0.1)
         yield
     finally:
@@ -76,7 +76,7 @@ def file_lock(
 
 
 def tail(path: Path, *, lines: int = 15) -> str:
-    """The last lines of a log, for an error message; empty when there is none."""
+    """The last lines of a log; empty if the file does not exist."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
@@ -88,7 +88,7 @@ def tail(path: Path, *, lines: int = 15) -> str:
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes on disk below `path`, hard links counted once."""
+    """Bytes on disk below `path`; hard links count once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for folder, _, names in os.walk(path, onerror=lambda _: None):
@@ -104,7 +104,7 @@ def disk_usage(path: Path) -> int:
 
 
 def format_bytes(size: int) -> str:
-    """Bytes for people: `1.2 GB`, decimal units."""
+    """Format bytes in decimal units: `1.2 GB`."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:

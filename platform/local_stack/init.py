@@ -1,7 +1,7 @@
-"""`manage.py init`: the settings file of a production installation, and everything behind it made ready.
+"""`manage.py init`: write the settings file of a production installation and initialize its database.
 
-Idempotent. What the file says stays: a secret is never made anew, and a value that the command line contradicts is
-an error and not a change.
+Idempotent. Values in the file are never changed: existing secrets stay, and a flag that contradicts the file is an
+error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Prompt = Callable[[str, str], str]  # question, default -> answer
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable of the file: what to ask for, and an example."""
+    """One variable of the settings file with its prompt and an example."""
 
     name: str
     flag: str
@@ -46,7 +46,7 @@ SETTINGS = (
     Setting("REDIS_URL", "--redis-url", "Valkey or Redis", "redis://:password@127.0.0.1:6379/0"),
     Setting("OOLONG_DATA_DIR", "--data-dir", "Folder for uploads", "/var/lib/oolong/store", "/var/lib/oolong/store"),
     Setting(
-        "STORAGE_URL", "--storage-url", "Where blobs are kept; empty: in that folder",
+        "STORAGE_URL", "--storage-url", "Blob storage; empty: in that folder",
         "s3://bucket/prefix?endpoint=https://s3.example.org", required=False,
     ),
 )  # fmt: skip
@@ -65,10 +65,10 @@ def main(paths: Paths, rest: list[str]) -> int:
     if values != known:
         write_settings(file, values)
         made = [name for name in GENERATED if name not in known]
-        print(f"{file}: {'made' if not known else 'completed'}, readable by its owner only", end="")
+        print(f"{file}: {'created' if not known else 'completed'}, readable by its owner only", end="")
         print(f"; new secrets: {', '.join(made)}" if made else "")
     else:
-        print(f"{file}: nothing to change")
+        print(f"{file}: no changes")
     environment = {
         **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
         **child_environment(paths, values),
@@ -81,7 +81,7 @@ def main(paths: Paths, rest: list[str]) -> int:
         [str(paths.venv_python), "-m", "django", *words], env=environment, cwd=paths.root
     ).returncode
     if status == 0 and not options.check_only:
-        print(advice(values, file))
+        print(next_steps(values, file))
     return status
 
 
@@ -91,18 +91,20 @@ def parser() -> argparse.ArgumentParser:
         "--env-file", type=Path, default=Path("/etc/oolong/oolong.env"), help="default: %(default)s"
     )
     for setting in SETTINGS:
-        found.add_argument(setting.flag, dest=_attribute(setting), default="", help=f"say {setting.example}")
+        found.add_argument(
+            setting.flag, dest=_attribute(setting), default="", help=f"example: {setting.example}"
+        )
     found.add_argument("--admin", default="admin", help="name of the first user (default: admin)")
     found.add_argument(
         "--password",
         action="store_true",
-        help="ask for the admin's password; otherwise a single-use login link",
+        help="ask for the admin's password; otherwise print a single-use login link",
     )
     found.add_argument(
-        "--check-only", action="store_true", help="check settings and services, change nothing there"
+        "--check-only", action="store_true", help="check settings and services without changes"
     )
     found.add_argument(
-        "--no-input", action="store_true", help="ask nothing: every value by a flag or the file"
+        "--no-input", action="store_true", help="do not prompt: flags or the file provide each value"
     )
     return found
 
@@ -110,27 +112,29 @@ def parser() -> argparse.ArgumentParser:
 def resolve_settings(
     known: Mapping[str, str], given: Mapping[str, str], *, ask: Prompt | None
 ) -> dict[str, str]:
-    """The values of the file. Raises StackError for one that is missing, or that the file contradicts."""
+    """Resolve the values of the file. Raises StackError for a missing value or one that contradicts the file."""
     values = dict(known)
     for setting in SETTINGS:
         if setting.name in known and given.get(setting.name, known[setting.name]) != known[setting.name]:
             raise StackError(
-                f"the file has another {setting.name} than {setting.flag}: init never overwrites. Edit the file if the "
-                "new value is meant"
+                f"{setting.flag} differs from {setting.name} in the file: init never overwrites a value. Edit "
+                "the file to change it."
             )
         if setting.name in known:
             continue
         value = given.get(setting.name, "")
         if not value and ask is not None:
-            value = ask(f"{setting.question}, say {setting.example}", setting.default)
+            value = ask(f"{setting.question}, for example {setting.example}", setting.default)
         value = value or setting.default
         if not value and setting.required:
-            raise StackError(f"{setting.flag} is missing, say {setting.flag} {shlex.quote(setting.example)}")
+            raise StackError(
+                f"{setting.flag} is missing, for example {setting.flag} {shlex.quote(setting.example)}"
+            )
         values[setting.name] = value
     host = urlsplit(values["OOLONG_PUBLIC_URL"]).hostname
     if not host:
         raise StackError(
-            f"--public-url {values['OOLONG_PUBLIC_URL']!r} is no address; say https://oolong.example.org"
+            f"--public-url {values['OOLONG_PUBLIC_URL']!r} is not a URL; for example https://oolong.example.org"
         )
     values.setdefault("OOLONG_ENV", "production")
     values.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
@@ -142,7 +146,7 @@ def resolve_settings(
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """NAME=value lines, as systemd's EnvironmentFile and a shell read them; nothing when there is no file."""
+    """Read NAME=value lines, as systemd's EnvironmentFile and shells do; empty if the file is missing."""
     try:
         text = file.read_text()
     except FileNotFoundError:
@@ -157,30 +161,30 @@ def read_settings(file: Path) -> dict[str, str]:
 
 def write_settings(file: Path, values: Mapping[str, str]) -> None:
     lines = [
-        "# Settings of Oolong; made by `manage.py init`. Holds secrets: SECRET_KEY signs sessions and links,"
+        "# Settings of Oolong, written by `manage.py init`. Contains secrets: SECRET_KEY signs sessions and links,"
     ]
-    lines += ["# OOLONG_SECRETS_KEYS opens project secrets. Keep a copy apart from the backups."]
+    lines += ["# OOLONG_SECRETS_KEYS decrypts project secrets. Keep a copy separate from the backups."]
     lines += [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, "\n".join(lines) + "\n", mode=0o600)
 
 
-def advice(values: Mapping[str, str], file: Path) -> str:
+def next_steps(values: Mapping[str, str], file: Path) -> str:
     host = urlsplit(values["OOLONG_PUBLIC_URL"]).hostname or ""
     return f"""
 Next:
-  Start the processes with this file, under systemd or by hand:
+  Start the processes with this file, with systemd or manually:
     set -a; . {shlex.quote(str(file))}; set +a
     web     python -m uvicorn control_plane.asgi:application --host 127.0.0.1 --port 8400 --lifespan off
     worker  python -m celery --app control_plane worker --queues celery --concurrency 2
     webhooks  python -m celery --app control_plane worker --queues webhooks --pool solo --hostname webhooks@%h
     beat    python -m celery --app control_plane beat
-  TLS: browsers and nodes must come by https. With Caddy two lines do, and it fetches the certificate itself:
+  TLS: browsers and nodes must use https. With Caddy, which also obtains the certificate:
     {host} {{
       reverse_proxy 127.0.0.1:8400
     }}
-  An agent refuses plain HTTP to anything but its own machine.
-  docs/how-to/operate.md has the rest: containers, several processes, metrics, backup."""
+  An agent accepts plain HTTP only to its own machine.
+  See docs/how-to/operate.md for containers, multiple processes, metrics and backups."""
 
 
 def _attribute(setting: Setting) -> str:

@@ -1,4 +1,4 @@
-"""Jobs that an agent left running under their supervisors: result and ending them without the agent."""
+"""Find and terminate jobs that still run under their job supervisors, without the agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from local_stack.services import agent_environment
 
 @dataclass(frozen=True)
 class SupervisedJob:
-    """A live job as its supervisor's file tells it."""
+    """A live job, read from the file of its job supervisor."""
 
     job_id: str
     directory: str
@@ -26,7 +26,7 @@ class SupervisedJob:
 
 
 def live_jobs(agent_data: Path) -> list[SupervisedJob]:
-    """Jobs whose supervisor is alive."""
+    """Jobs whose job supervisor is alive."""
     found = []
     folder = agent_data / "supervisors"
     for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
@@ -46,7 +46,7 @@ def live_jobs(agent_data: Path) -> list[SupervisedJob]:
 
 
 def _supervisor(record: dict[str, object]) -> ProcessHandle | None:
-    """The live process of a supervisor's file; a pid that was reused since does not count."""
+    """The live process named in the file, or None, also if its pid was reused."""
     pid, ticks = record.get("pid"), record.get("start_time")
     if not isinstance(pid, int):
         return None
@@ -57,10 +57,10 @@ def _supervisor(record: dict[str, object]) -> ProcessHandle | None:
 
 
 def terminate_all(paths: Paths, *, grace_seconds: float = 5.0) -> int:
-    """End every job of this clone: gracefully by the agent's own command, then by force. Returns how many.
+    """Terminate all jobs of this clone and return how many ran.
 
-    The agent's command also finds processes whose supervisor was killed. It takes up to five seconds more
-    than the grace, for those that do not listen.
+    Calls the agent's `end-jobs`, which also finds processes whose job supervisor was killed, then kills what
+    remains. `end-jobs` may take five seconds longer than the grace period.
     """
     folder = paths.agent_data / "supervisors"
     if not folder.is_dir() or not any(folder.glob("*.json")):

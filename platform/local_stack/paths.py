@@ -1,4 +1,4 @@
-"""Where things lie: one frozen object computed from the checkout, the user and the environment."""
+"""The paths of a clone, computed from the checkout, the user and the environment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Paths:
-    """Folders of one clone, and those that all clones of a user share."""
+    """Folders of one clone and folders that all clones of a user share."""
 
     root: Path  # the checkout
-    home: Path  # shared between clones: environments, programs, the register of ports
-    data: Path  # this clone's databases, store and agent; survives `down`
-    clone_id: str  # of the checkout's path
+    home: Path  # shared by clones: environments, programs, port registry
+    data: Path  # databases, blob store and agent of this clone; survives `down`
+    clone_id: str  # hash of the checkout path
     as_root: bool
 
     @property
@@ -69,10 +69,10 @@ class Paths:
 
 
 def resolve_paths(root: Path, *, environ: Mapping[str, str], uid: int, user_home: Path) -> Paths:
-    """Decide where a clone's things go.
+    """Compute the paths of a clone.
 
-    Root keeps data below /var/lib because PostgreSQL refuses to run as root and the user it runs as must
-    reach its files, which it cannot below a home of mode 700. `OOLONG_HOME` moves shared things and data.
+    As root, data is in /var/lib: PostgreSQL refuses to run as root, and its user cannot reach files below a home
+    folder with mode 700. `OOLONG_HOME` overrides the location of shared folders and data.
     """
     root = root.resolve()
     clone_id = hashlib.sha256(str(root).encode()).hexdigest()[:12]
@@ -91,6 +91,6 @@ def resolve_paths(root: Path, *, environ: Mapping[str, str], uid: int, user_home
 
 
 def checkout_paths(root: Path) -> Paths:
-    """The paths of `root` for the user who runs this process."""
+    """Paths of the checkout `root` for the current user."""
     home = Path(os.environ.get("HOME") or os.path.expanduser("~"))
     return resolve_paths(root, environ=os.environ, uid=os.geteuid(), user_home=home)

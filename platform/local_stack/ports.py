@@ -1,4 +1,4 @@
-"""Ports on the loopback: the preferred one, else the next free; the same again at the next start."""
+"""Allocate loopback ports: the one of the last start, else the preferred one, else the next free one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from local_stack.errors import StackError
 from local_stack.files import file_lock, read_json, write_json
 
 PREFERRED: dict[str, int] = {"web": 8400, "postgres": 8432, "valkey": 8479}
-PORTS_TRIED = 200  # ports after the preferred one
+PORTS_TRIED = 200  # number of ports tried from the preferred one on
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on 127.0.0.1:`port` now."""
+    """Whether 127.0.0.1:`port` can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -32,9 +32,9 @@ def allocate(
     used_by_other_clones: set[int],
     usable: Callable[[int], bool],
 ) -> dict[str, int]:
-    """Give each service a port: the one it had before if usable, else the first usable from the preferred on.
+    """Give each service its previous port if usable, else the first usable port from the preferred one on.
 
-    Raises StackError when 200 ports in a row are taken.
+    Raises StackError if 200 consecutive ports are in use.
     """
     chosen: dict[str, int] = {}
     for name, first in preferred.items():
@@ -46,8 +46,8 @@ def allocate(
                 break
         else:
             raise StackError(
-                f"no free port for {name}: {first} to {first + PORTS_TRIED - 1} are all taken. "
-                f"Free one, or name another: OOLONG_{name.upper()}_PORT=…"
+                f"no free port for {name}: {first} to {first + PORTS_TRIED - 1} are all in use. "
+                f"Free one, or set another port: OOLONG_{name.upper()}_PORT=…"
             )
     return chosen
 
@@ -56,11 +56,11 @@ def allocate(
 def reserve(
     register: Path, *, clone_root: Path, before: Mapping[str, int], environ: Mapping[str, str], own: set[int]
 ) -> Iterator[dict[str, int]]:
-    """Choose ports and keep other clones off them until the services have had time to open them.
+    """Allocate ports and reserve them until the services have opened them.
 
-    `own` are ports that live services of this clone hold: they count as usable. Clones of one user know each
-    other by the register, also while they are down. Those of different users that start in the same moment
-    are kept apart by a claim that the kernel drops when its holder ends.
+    `own` are ports of live services of this clone: they count as usable. The registry holds the ports of all
+    clones of one user, running or not. Clones of different users that start at the same time are separated by a
+    claim on an abstract socket, which the kernel releases when its process exits.
     """
     preferred, before = with_overrides(PREFERRED, before, environ)
     claims: dict[int, socket.socket] = {}
@@ -95,7 +95,7 @@ def reserve(
 def with_overrides(
     preferred: Mapping[str, int], before: Mapping[str, int], environ: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Put OOLONG_WEB_PORT and the like in the place of the preferred port and of the last one."""
+    """Let OOLONG_WEB_PORT and similar variables override the preferred and the previous port."""
     new_preferred, new_before = dict(preferred), dict(before)
     for name in preferred:
         variable = f"OOLONG_{name.upper()}_PORT"
@@ -110,7 +110,7 @@ def with_overrides(
 
 
 def _claim(port: int) -> socket.socket | None:
-    """Hold a name that all users of this machine can see and only one process can have."""
+    """Bind an abstract socket name, unique across all users of this machine; None if another process has it."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         claim.bind(f"\0oolong-port-{port}")

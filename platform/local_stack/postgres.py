@@ -1,7 +1,7 @@
-"""Embedded PostgreSQL: binaries from a wheel, started by us, on the loopback with a password.
+"""Embedded PostgreSQL: binaries from a wheel, on the loopback, with a password.
 
-PostgreSQL refuses to run as root. As root it therefore runs as `nobody`, from a copy of its binaries that
-this user can reach: the wheel may lie below a home of mode 700, whose permissions are nobody else's business.
+PostgreSQL refuses to run as root. As root it runs as `nobody`, from a copy of its binaries that this user can
+read: the wheel may be below a home folder with mode 700, whose permissions stay unchanged.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ BINARIES = "pginstall18"
 
 @dataclass(frozen=True)
 class RunAs:
-    """The user that a service runs as; empty means this process's own."""
+    """The user and group that a service runs as."""
 
     uid: int
     gid: int
 
     def popen_arguments(self) -> dict[str, object]:
-        """What subprocess.Popen is told to drop root's rights."""
+        """Arguments of subprocess.Popen that drop root privileges."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
 def service_user() -> RunAs | None:
-    """Who embedded services run as: `nobody` when we are root, else ourselves (None)."""
+    """User of the embedded services: `nobody` for root, else None (the current user)."""
     if os.geteuid() != 0:
         return None
     try:
@@ -44,7 +44,7 @@ def service_user() -> RunAs | None:
     except KeyError as error:
         raise StackError(
             "PostgreSQL does not run as root and there is no user `nobody` to run it as. "
-            "Run as a normal user, or name an external one: DATABASE_URL=postgresql://…"
+            "Run as a normal user, or use an external PostgreSQL: DATABASE_URL=postgresql://…"
         ) from error
     return RunAs(uid=record.pw_uid, gid=record.pw_gid)
 
@@ -54,10 +54,10 @@ def site_packages(venv: Path) -> Path:
 
 
 def binaries(venv: Path, *, shared: Path) -> Path:
-    """The folder with `postgres` and `initdb` that the service user can run.
+    """Folder with `postgres` and `initdb` that the service user can run.
 
-    As root: copied below `shared` once, with the sibling folder of libraries to which their relative
-    library path leads.
+    As root, copies them into `shared` once, with the sibling folder of libraries that their relative library
+    path names.
     """
     packages = site_packages(venv)
     source = packages / PACKAGE / BINARIES
@@ -76,12 +76,12 @@ def binaries(venv: Path, *, shared: Path) -> Path:
             _make_world_readable(target)
             (target / "ready").touch()
     for folder in (shared, shared / "programs"):
-        folder.chmod(0o755)  # our own folders; nothing above them is touched
+        folder.chmod(0o755)  # folders of Oolong; their parents stay unchanged
     return target / PACKAGE / BINARIES / "bin"
 
 
 def _make_world_readable(top: Path) -> None:
-    """Undo a strict umask: everybody may read and enter what we copied."""
+    """Undo a strict umask: all users can read the copied files."""
     for folder, _, names in os.walk(top):
         os.chmod(folder, 0o755)
         for name in names:
@@ -92,14 +92,14 @@ def _make_world_readable(top: Path) -> None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One PostgreSQL data directory and how to run it."""
+    """One PostgreSQL data directory and its server."""
 
     bin: Path
-    data: Path  # absolute; its parent must be enterable for the service user
+    data: Path  # absolute; the service user must be able to traverse its parent
     port: int
     password: str = field(repr=False)
     user: str = "oolong"
-    durable: bool = True  # False only for tests: no fsync
+    durable: bool = True  # False only in tests: no fsync
     run_as: RunAs | None = None
 
     @property
@@ -107,7 +107,7 @@ class Cluster:
         return f"postgresql://{self.user}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
 
     def argv(self) -> list[str]:
-        """The server in the foreground. Loopback only and no socket file: its path could be too long."""
+        """Command line of the server in the foreground. Loopback only; no Unix socket, whose path could be too long."""
         options = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -128,7 +128,7 @@ class Cluster:
         return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PGTZ": "UTC", "TZ": "UTC"}
 
     def initialize(self) -> bool:
-        """Make the data directory if it is not there; True if it was made. Safe to repeat after a crash."""
+        """Create the data directory if missing and return whether it was created. Repeatable after a crash."""
         if (self.data / "PG_VERSION").exists():
             return False
         shutil.rmtree(self.data, ignore_errors=True)
@@ -136,7 +136,7 @@ class Cluster:
         if self.run_as is not None:
             os.chown(self.data, self.run_as.uid, self.run_as.gid)
         os.chmod(self.data, 0o700)
-        # initdb wants an empty directory: it works beside it, and the rename makes the result whole.
+        # initdb needs an empty directory; the rename makes the result atomic.
         building = self.data / "building"
         handle, password_file = tempfile.mkstemp(prefix="oolong-pw-", dir=self.data)
         with os.fdopen(handle, "w") as stream:
@@ -145,7 +145,7 @@ class Cluster:
                 os.fchown(stream.fileno(), self.run_as.uid, self.run_as.gid)
             stream.write(self.password + "\n")
         words = [str(self.bin / "initdb"), "-D", str(building), "-U", self.user, "--encoding=UTF8"]
-        # PostgreSQL's own C.UTF-8, which needs no locale of the system.
+        # PostgreSQL's built-in C.UTF-8 needs no system locale.
         words += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         words += ["--auth=scram-sha-256", f"--pwfile={password_file}"]
         if not self.durable:
@@ -167,9 +167,9 @@ class Cluster:
         return True
 
     def remove_stale_lock(self) -> None:
-        """Remove postmaster.pid when the pid in it now belongs to a process that is not this server.
+        """Remove postmaster.pid if its pid belongs to a process other than this server.
 
-        PostgreSQL only looks whether the number is in use, which after a restart of a container it often is.
+        PostgreSQL only checks whether the pid is in use, which is common after a container restart.
         """
         lock = self.data / "postmaster.pid"
         try:
@@ -181,11 +181,11 @@ class Cluster:
             lock.unlink(missing_ok=True)
 
     def is_ready(self) -> bool:
-        """Whether the server accepts connections and knows our password."""
+        """Whether the server accepts connections with the password."""
         return self._query("SELECT 1", database="postgres") is not None
 
     def ensure_database(self, name: str = DATABASE) -> None:
-        """Create the database if it is not there."""
+        """Create the database if it does not exist."""
         if self._query(f"SELECT 1 FROM pg_database WHERE datname = '{name}'", database="postgres") == "1":
             return
         done = self._psql(f'CREATE DATABASE "{name}"', database="postgres")
@@ -225,6 +225,6 @@ class Cluster:
         if self.run_as is None:
             return ""
         return (
-            f"As root PostgreSQL runs as the user `nobody`, who must be able to reach {self.bin} and {self.data}. "
-            "If OOLONG_HOME is set, name a folder below which everybody may enter; permissions are not changed for you."
+            f"As root, PostgreSQL runs as the user `nobody`, who needs access to {self.bin} and {self.data}. "
+            "If OOLONG_HOME is set, choose a folder that all users can traverse; its permissions stay unchanged."
         )

@@ -1,4 +1,4 @@
-"""What the machine must have: every check runs, and all that fail are reported at once with a way out."""
+"""Check the requirements of the machine and report all failures at once, each with a fix."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from oolong.sandbox.capabilities import command_for_user_namespaces, in_containe
 from oolong.sandbox.kernel import WITHOUT_SANDBOX, namespace_error
 
 GIGABYTE = 10**9
-# A machine sold with 8 GB shows less: firmware and kernel keep some. Measured need of the demo is below this.
+# An 8 GB machine shows less: firmware and kernel reserve some. The demo was measured to need less than this.
 MIN_MEMORY_BYTES = int(7.2 * GIGABYTE)
 RECOMMENDED_FREE_MEMORY_BYTES = 4 * GIGABYTE
 MIN_DISK_BYTES = 10 * GIGABYTE
-# Of the pinned CUDA packages 4 GB lie beside the 9 GB that they unpack to, while pip installs them.
+# During installation, 4 GB of downloaded CUDA packages need space in addition to the 9 GB unpacked.
 MIN_DISK_CUDA_BYTES = 16 * GIGABYTE
 MIN_DISK_AFTER_SETUP_BYTES = 2 * GIGABYTE
 MIN_GLIBC = (2, 34)  # SGLang's wheel is built for manylinux_2_34
@@ -38,12 +38,12 @@ class CheckResult:
     name: str
     ok: bool
     detail: str
-    way_out: str = ""  # the line to type when not ok
+    fix: str = ""  # the command or action when not ok
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Facts about the machine, read once, so that the decisions are testable without it."""
+    """Facts about the machine, read once, so that the checks are pure functions."""
 
     python: tuple[int, int]
     has_venv: bool
@@ -53,22 +53,22 @@ class Machine:
     memory_total_bytes: int
     memory_available_bytes: int
     root_path: str
-    disk_free_bytes: dict[str, int]  # by what is kept there
+    disk_free_bytes: dict[str, int]  # by content of the folder
     disk_no_exec: bool
     environments_ready: bool
-    loopback_error: str  # empty when a port could be opened
+    loopback_error: str  # empty if a port could be opened
     shared_memory_writable: bool
     has_lscpu: bool
     is_root: bool
     has_apt: bool
-    system_python: tuple[int, int] | None  # what /usr/bin/python3 is
+    system_python: tuple[int, int] | None  # version of /usr/bin/python3
     gpus: tuple[str, ...]
-    namespace_refusal: str = ""  # what the kernel refuses a sandbox
-    cuda: cuda_host.CudaHost | None = None  # read only where CUDA is asked for
+    namespace_refusal: str = ""  # why the kernel refuses a sandbox; empty if it allows one
+    cuda: cuda_host.CudaHost | None = None  # None unless the device is cuda
 
 
 def inspect_machine(paths: Paths, *, device: str, environments_ready: bool) -> Machine:
-    """Read the facts; never fails, a fact that cannot be read counts as missing."""
+    """Read the facts. Never fails: a fact that cannot be read counts as missing."""
     memory = _memory()
     return Machine(
         python=sys.version_info[:2],
@@ -99,14 +99,14 @@ def inspect_machine(paths: Paths, *, device: str, environments_ready: bool) -> M
 
 
 def run_checks(machine: Machine) -> list[CheckResult]:
-    """Judge the facts; every check, in the order in which a reader would act on them."""
+    """Run all checks, in the order in which a user would fix them."""
     return [
-        _python(machine),
-        _venv(machine),
-        _platform(machine),
-        _memory_finding(machine),
-        _disk(machine),
-        _path(machine),
+        _check_python(machine),
+        _check_venv(machine),
+        _check_platform(machine),
+        _check_memory(machine),
+        _check_disk(machine),
+        _check_path(machine),
         CheckResult(
             "loopback",
             not machine.loopback_error,
@@ -122,15 +122,15 @@ def run_checks(machine: Machine) -> list[CheckResult]:
         CheckResult(
             "lscpu",
             machine.has_lscpu,
-            "found" if machine.has_lscpu else "not on PATH; the engine asks it for the processor's layout",
+            "found" if machine.has_lscpu else "not on PATH; the engine uses it to read the CPU topology",
             "" if machine.has_lscpu else "apt-get install util-linux",
         ),
-        *_cuda(machine),
+        *_check_cuda(machine),
     ]
 
 
 def check(paths: Paths, *, device: str, environments_ready: bool, echo: Callable[[str], None]) -> Machine:
-    """Report every check; install python3-venv where that is possible; StackError if something is missing."""
+    """Report all checks, installing python3-venv if possible. Raises StackError if a check fails."""
     machine = inspect_machine(paths, device=device, environments_ready=environments_ready)
     if not machine.has_venv and machine.is_root and machine.has_apt:
         _install_venv(machine, echo)
@@ -139,8 +139,8 @@ def check(paths: Paths, *, device: str, environments_ready: bool, echo: Callable
     failed = [result for result in results if not result.ok]
     for result in results:
         echo(f"  {'ok  ' if result.ok else 'FAIL'} {result.name}: {result.detail}")
-        if result.way_out and not result.ok:
-            echo(f"       type: {result.way_out}")
+        if result.fix and not result.ok:
+            echo(f"       fix: {result.fix}")
     if machine.memory_available_bytes < RECOMMENDED_FREE_MEMORY_BYTES:
         echo(
             f"  note memory: only {format_bytes(machine.memory_available_bytes)} is free now; the demo uses about "
@@ -151,28 +151,28 @@ def check(paths: Paths, *, device: str, environments_ready: bool, echo: Callable
     for gpu in machine.gpus:
         echo(f"  note GPU: {gpu}")
     if machine.gpus and machine.cuda is None:
-        echo("       It is not used unless you ask for it: make demo DEVICE=cuda")
+        echo("       Oolong uses it only with DEVICE=cuda: make demo DEVICE=cuda")
     if failed:
         names = ", ".join(result.name for result in failed)
         raise StackError(
-            f"{len(failed)} of {len(results)} checks failed ({names}). Type the lines above, then try again."
+            f"{len(failed)} of {len(results)} checks failed ({names}). Apply the fixes above, then try again."
         )
     return machine
 
 
 def sandbox_note(machine: Machine) -> list[str]:
-    """What a machine without a sandbox can still do, and the line that brings one."""
+    """Describe what works without a sandbox and how to enable one."""
     if not machine.namespace_refusal:
         return []
     command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
     return [
-        f"  note sandbox: none on this machine, for {machine.namespace_refusal}. Without one {WITHOUT_SANDBOX}.",
-        f"       For a sandbox type: {command}",
+        f"  note sandbox: not available: {machine.namespace_refusal}. Without one {WITHOUT_SANDBOX}.",
+        f"       To enable it: {command}",
     ]
 
 
 def gpus() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs that this machine shows, without loading any library."""
+    """Names of the NVIDIA GPUs, read without loading a library."""
     folder = Path("/proc/driver/nvidia/gpus")
     names = []
     for information in sorted(folder.glob("*/information")) if folder.is_dir() else []:
@@ -184,7 +184,7 @@ def gpus() -> tuple[str, ...]:
     return tuple(names)
 
 
-def _python(machine: Machine) -> CheckResult:
+def _check_python(machine: Machine) -> CheckResult:
     found = f"Python {machine.python[0]}.{machine.python[1]}"
     return CheckResult(
         "python",
@@ -195,21 +195,21 @@ def _python(machine: Machine) -> CheckResult:
 
 
 def venv_package(machine: Machine) -> str:
-    """The Debian package that brings venv and ensurepip for the Python in use."""
+    """Debian package with venv and ensurepip for the current Python."""
     if machine.system_python == machine.python:
         return "python3-venv"
     return f"python{machine.python[0]}.{machine.python[1]}-venv"
 
 
-def _venv(machine: Machine) -> CheckResult:
+def _check_venv(machine: Machine) -> CheckResult:
     if machine.has_venv:
-        return CheckResult("venv", True, "modules venv, ensurepip and ssl are there")
+        return CheckResult("venv", True, "modules venv, ensurepip and ssl are available")
     return CheckResult(
         "venv", False, "this Python lacks venv, ensurepip or ssl", f"apt-get install {venv_package(machine)}"
     )
 
 
-def _platform(machine: Machine) -> CheckResult:
+def _check_platform(machine: Machine) -> CheckResult:
     glibc = ".".join(map(str, machine.glibc)) if machine.glibc else "none"
     detail = f"{machine.system} {machine.architecture}, glibc {glibc}"
     ok = machine.system == "Linux" and machine.architecture == "x86_64"
@@ -219,17 +219,17 @@ def _platform(machine: Machine) -> CheckResult:
     return CheckResult("platform", ok, detail, "use Debian 12, Ubuntu 22.04 or newer on x86-64")
 
 
-def _memory_finding(machine: Machine) -> CheckResult:
+def _check_memory(machine: Machine) -> CheckResult:
     ok = machine.memory_total_bytes >= MIN_MEMORY_BYTES
     detail = f"{format_bytes(machine.memory_total_bytes)}, {format_bytes(machine.memory_available_bytes)} of it free"
     if not ok:
-        detail += "; a machine of 8 GB is needed"
+        detail += "; 8 GB are needed"
     return CheckResult(
         "memory", ok, detail, "use a larger machine, or raise the container's memory limit to 8g"
     )
 
 
-def _disk(machine: Machine) -> CheckResult:
+def _check_disk(machine: Machine) -> CheckResult:
     if machine.environments_ready:
         needed = MIN_DISK_AFTER_SETUP_BYTES
     else:
@@ -239,7 +239,7 @@ def _disk(machine: Machine) -> CheckResult:
         return CheckResult(
             "disk",
             False,
-            "programs may not run from this file system (noexec)",
+            "the file system is mounted noexec",
             "OOLONG_HOME=/path/on/another/disk python3 manage.py preflight",
         )
     least = min(machine.disk_free_bytes.values())
@@ -251,7 +251,7 @@ def _disk(machine: Machine) -> CheckResult:
     )
 
 
-def _cuda(machine: Machine) -> list[CheckResult]:
+def _check_cuda(machine: Machine) -> list[CheckResult]:
     if machine.cuda is None:
         return []
     missing = cuda_host.missing(machine.cuda)
@@ -260,19 +260,19 @@ def _cuda(machine: Machine) -> list[CheckResult]:
     return [CheckResult("cuda", False, lack.what, lack.way_out) for lack in missing]
 
 
-def _path(machine: Machine) -> CheckResult:
+def _check_path(machine: Machine) -> CheckResult:
     ok = ":" not in machine.root_path and "\n" not in machine.root_path
     return CheckResult(
         "checkout path",
         ok,
-        machine.root_path if ok else f"{machine.root_path!r} has a colon, which PATH cannot carry",
+        machine.root_path if ok else f"{machine.root_path!r} contains a colon, which PATH does not allow",
         "move the checkout to a folder without a colon",
     )
 
 
 def _install_venv(machine: Machine, echo: Callable[[str], None]) -> None:
     package = venv_package(machine)
-    echo(f"  This Python has no venv module. You are root and apt is here: installing {package}.")
+    echo(f"  This Python has no venv module. Installing {package} with apt.")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", package]):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -299,7 +299,7 @@ def _glibc() -> tuple[int, int] | None:
 
 
 def _memory() -> tuple[int, int]:
-    """Total and available bytes, the smaller of the machine's and the container's."""
+    """Total and available bytes: the lower limit of machine and container."""
     values: dict[str, int] = {}
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

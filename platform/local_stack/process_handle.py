@@ -1,4 +1,4 @@
-"""Who a process is: a pid alone may belong to somebody else after a restart of the machine."""
+"""Process handles that stay valid when a pid is reused, for example after a reboot."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 from local_stack.files import read_json, write_json
 
-KILL_WAIT_SECONDS = 10.0  # what was killed keeps its ports until it gets the processor once more
+KILL_WAIT_SECONDS = 10.0  # a killed process holds its ports until the kernel schedules it again
 
 
 @dataclass(frozen=True)
 class ProcessHandle:
-    """One process, told apart from later ones with the same pid."""
+    """One process, distinguished from later ones with the same pid by its start time."""
 
     pid: int
     start_ticks: int  # field 22 of /proc/<pid>/stat, clock ticks since boot
     boot_id: str
 
     def is_alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Whether this process still runs. A zombie does not count."""
         return find_process(self.pid) == self
 
     def signal(self, number: int) -> None:
@@ -45,7 +45,7 @@ class ProcessHandle:
 
 
 def find_process(pid: int) -> ProcessHandle | None:
-    """The handle of a live process; None when there is none, or only its zombie."""
+    """Return a handle of the live process, or None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -59,7 +59,7 @@ def find_process(pid: int) -> ProcessHandle | None:
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # hidden in some containers; the start time still tells processes apart
+    except OSError:  # hidden in some containers; the start time still distinguishes processes
         return ""
 
 
@@ -69,7 +69,7 @@ def write_pid_file(path: Path, handle: ProcessHandle, **more: Any) -> None:
 
 
 def read_pid_file(path: Path) -> ProcessHandle | None:
-    """The process a pid file names, if it is alive."""
+    """Return the process of a pid file if it is alive."""
     record = read_json(path)
     try:
         handle = ProcessHandle(
@@ -81,7 +81,7 @@ def read_pid_file(path: Path) -> ProcessHandle | None:
 
 
 def wait_exited(handles: Iterable[ProcessHandle], *, timeout_seconds: float) -> list[ProcessHandle]:
-    """Wait until the processes are gone; return those that are still there."""
+    """Wait until the processes exit; return those still running at the timeout."""
     deadline = time.monotonic() + timeout_seconds
     left = [handle for handle in handles if handle.is_alive()]
     while left and time.monotonic() < deadline:
@@ -91,9 +91,9 @@ def wait_exited(handles: Iterable[ProcessHandle], *, timeout_seconds: float) -> 
 
 
 def terminate_group(handle: ProcessHandle, *, grace_seconds: float, first: int = signal.SIGTERM) -> None:
-    """Ask a process group to stop, and kill what is left of it after the grace. Its leader is gone then.
+    """Signal a process group, then kill what remains of it after the grace period.
 
-    Nothing happens when its leader is gone: the number may by now belong to somebody else.
+    Does nothing if the leader has exited: its pid may have been reused.
     """
     if not handle.is_alive():
         return

@@ -1,4 +1,4 @@
-"""The test suites, one after the other, with one closing line over all of them."""
+"""Run the test suites one after the other and print the totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from local_stack.test_suites import AUDITS, CHECK_UNAVAILABLE, CHECKERS, NOTHING
 
 @dataclass
 class SuiteResult:
-    """Counts of a suite; what a suite could not even start counts as one failure."""
+    """Counts of a suite. A suite that cannot start counts as one failure."""
 
     passed: int = 0
     failed: int = 0
@@ -37,7 +37,7 @@ class SuiteResult:
 
 
 def run_suites(paths: Paths, *, names: list[str], device: str, pytest_args: list[str]) -> int:
-    """Run the suites and print the closing line; 0 only if nothing failed and no skip was out of order."""
+    """Run the suites and print the totals. Return 0 if nothing failed and, in CI, no skip was disallowed."""
     known = {suite.name: suite for suite in SUITES}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -58,7 +58,7 @@ def run_suites(paths: Paths, *, names: list[str], device: str, pytest_args: list
             outcome = run_suite(paths, suite, results=results, device=device, pytest_args=pytest_args)
         ahead.result()
         for left in subreaper.terminate_descendants():
-            print(f"still running after {suite.name}, ended now: {left}", flush=True)
+            print(f"still running after {suite.name}, terminated: {left}", flush=True)
         seconds[suite.name] = time.monotonic() - suite_began
         total.add(outcome)
         print(
@@ -86,7 +86,7 @@ def run_suite(
 
 
 def prefetch(paths: Paths, later: Sequence[Suite]) -> None:
-    """What these suites need from the network. Each asks for it again, and fails if it is still not there."""
+    """Fetch what later suites need from the network. Each suite repeats the step and fails if it fails again."""
     if any(suite.needs_browser for suite in later):
         problem = prepare_browser(paths)
         if problem:
@@ -96,26 +96,26 @@ def prefetch(paths: Paths, later: Sequence[Suite]) -> None:
 
 
 def _print_totals(
-    total: SuiteResult, refused: list[tuple[str, str]], seconds: dict[str, float], all_: float
+    total: SuiteResult, refused: list[tuple[str, str]], seconds: dict[str, float], total_seconds: float
 ) -> None:
     print("\n===== all suites")
-    for name, taken in seconds.items():
-        print(f"  {taken:6.0f} s  {name}")
-    print(f"  {all_:6.0f} s  in all")
+    for name, elapsed in seconds.items():
+        print(f"  {elapsed:6.0f} s  {name}")
+    print(f"  {total_seconds:6.0f} s  total")
     for problem in total.problems:
         print(f"failed: {problem}")
     for test, reason in total.skipped:
         print(f"skipped: {test}: {reason}")
     for test, _ in refused:
-        print(f"this skip is not in tests/allowed_skips.txt and fails the run: {test}")
+        print(f"disallowed skip (not in tests/allowed_skips.txt): {test}")
     failed = total.failed + len(refused)
     print(f"{total.passed} passed, {failed} failed, {len(total.skipped) - len(refused)} skipped", flush=True)
 
 
 def run_checkers(paths: Paths, checkers: Mapping[str, list[str]]) -> SuiteResult:
-    """Each checker counts as one test."""
+    """Run the checkers; each counts as one test."""
     outcome = SuiteResult()
-    # Settings as in production, for Django's own check and for mypy's plugin; nothing opens a connection.
+    # Production settings for Django's check and mypy's plugin; nothing opens a connection.
     settings = {
         "SECRET_KEY": "".join(f"{number:02d}" for number in range(32)),
         "DATABASE_URL": "postgresql://a@b/c",
@@ -137,9 +137,9 @@ def run_checkers(paths: Paths, checkers: Mapping[str, list[str]]) -> SuiteResult
             outcome.passed += 1
             print(f"{name}: ok", flush=True)
         elif done.returncode == CHECK_UNAVAILABLE:
-            reason = (done.stdout.strip().splitlines() or ["it says nothing"])[-1]
+            reason = (done.stdout.strip().splitlines() or ["no output"])[-1]
             outcome.skipped.append((name, reason))
-            print(f"{name}: NOT MADE: {reason}", flush=True)
+            print(f"{name}: SKIPPED: {reason}", flush=True)
         else:
             outcome.failed += 1
             outcome.problems.append(name)
@@ -148,7 +148,7 @@ def run_checkers(paths: Paths, checkers: Mapping[str, list[str]]) -> SuiteResult
 
 
 def run_web_tests(paths: Paths, suite: Suite, *, report: Path) -> SuiteResult:
-    """Build the dashboard, which checks its types, and run its unit tests with the wheel's Node."""
+    """Build the dashboard, including its type check, and run its unit tests with the wheel's Node."""
     if not (paths.webui / "package.json").exists():
         print("no webui/")
         return SuiteResult()
@@ -179,7 +179,7 @@ def run_web_tests(paths: Paths, suite: Suite, *, report: Path) -> SuiteResult:
 
 
 def prepare_browser(paths: Paths) -> str:
-    """Build the dashboard and fetch the browser, whose downloads no test's limit could allow for; what went wrong."""
+    """Build the dashboard and download the browser outside any test's timeout. Return the error, empty on success."""
     if not dashboard.build_if_needed(paths, echo=print):
         return "the dashboard was not built"
     words = [str(paths.venv_python), "-m", "tests.support.browser"]
@@ -192,7 +192,7 @@ def prepare_browser(paths: Paths) -> str:
 def run_pytest(
     paths: Paths, suite: Suite, *, results: Path, device: str, pytest_args: list[str]
 ) -> SuiteResult:
-    """Run one suite in its own pytest, or its parts side by side; the counts come from the report files."""
+    """Run one suite in its own pytest, or its parts concurrently. The counts come from the report files."""
     test_paths = [
         path
         for path in suite.paths
@@ -243,7 +243,7 @@ def run_pytest(
     finally:
         for process, output in processes:
             _stop_pytest(process)
-            if output is not None:  # shown whole, so that the parts do not mix
+            if output is not None:  # print the parts one after the other
                 output.seek(0)
                 print(output.read(), end="", flush=True)
                 output.close()
@@ -251,18 +251,18 @@ def run_pytest(
     for code, report in zip(codes, reports, strict=True):
         part = read_report(report)
         if code == NOTHING_COLLECTED and pytest_args and set(codes) != {NOTHING_COLLECTED}:
-            continue  # what was asked for with -k is in another part
+            continue  # the tests selected by -k are in another part
         if code != 0 and not part.failed:
-            # Collection errors and crashes leave a report without failures, or none.
+            # Collection errors and crashes leave a report without failures, or no report.
             part.failed += 1
-            ended = "no test fits" if code == NOTHING_COLLECTED else f"pytest ended with status {code}"
+            ended = "no test selected" if code == NOTHING_COLLECTED else f"pytest ended with status {code}"
             part.problems.append(f"{report.stem}: {ended}")
         outcome.add(part)
     return outcome
 
 
 def _stop_pytest(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
-    """End a pytest that still runs: it may clean up, for a while."""
+    """Interrupt a running pytest so that it can clean up; kill it after 10 seconds."""
     if process.poll() is not None:
         return
     os.killpg(process.pid, signal.SIGINT)
@@ -275,7 +275,7 @@ def _stop_pytest(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> No
 
 def _environment(paths: Paths, node: Path | None) -> dict[str, str]:
     environment = child_environment(paths, {})
-    wanted = (
+    passed = (
         "CI",
         "TERM",
         "CUDA_HOME",
@@ -283,16 +283,16 @@ def _environment(paths: Paths, node: Path | None) -> dict[str, str]:
         "OOLONG_TEST_REDIS_URL",
         "PYTEST_ADDOPTS",
     )
-    environment |= {name: os.environ[name] for name in wanted if name in os.environ}
+    environment |= {name: os.environ[name] for name in passed if name in os.environ}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("OOLONG_GPU_")}
-    # The browser is fetched by a test's set-up, through the proxy and with the certificates of this machine.
-    environment |= {name: value for name, value in os.environ.items() if _is_about_the_network(name.lower())}
+    # A test's setup downloads the browser through the proxy and with the certificates of this machine.
+    environment |= {name: value for name, value in os.environ.items() if _is_network_variable(name.lower())}
     if node is not None:
         environment["OOLONG_NODE_PYTHON"] = str(node)
     return environment
 
 
-def _is_about_the_network(name: str) -> bool:
+def _is_network_variable(name: str) -> bool:
     return name in (
         "node_extra_ca_certs",
         "ssl_cert_dir",
@@ -305,7 +305,7 @@ def _is_about_the_network(name: str) -> bool:
 
 
 def read_report(report: Path) -> SuiteResult:
-    """Counts of a JUnit report; an absent or broken one counts as nothing (pytest's status tells)."""
+    """Read the counts of a JUnit report; zero if it is missing or broken (pytest's exit status reports that)."""
     outcome = SuiteResult()
     try:
         root = ElementTree.parse(report).getroot()
@@ -330,7 +330,7 @@ def allowed_skips(file: Path) -> list[str]:
 
 
 def disallowed_skips(skipped: list[tuple[str, str]], allowed: list[str]) -> list[tuple[str, str]]:
-    """Skips that no line of the list covers, by test id or by reason."""
+    """Skips whose test id and reason match no line of the list."""
     return [
         (test, reason)
         for test, reason in skipped

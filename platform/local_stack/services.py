@@ -1,4 +1,4 @@
-"""The processes of a stack, in the order in which they start."""
+"""The services of a stack, in start order."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CONTROL_PLANE_ONLY = frozenset(
     }
 )
 
-# Starting: stores first; then migrations; then the control plane; then the agent, which needs its API.
+# Start order: stores, migrations, control plane, then the agent, which needs the API.
 STORES, CONTROL_PLANE, NODE = "stores", "control plane", "node"
 
 
 @dataclass(frozen=True)
 class Service:
-    """One long-running process and how to look after it."""
+    """One long-running process: how to start it, check it and stop it."""
 
     name: str
     stage: str
@@ -54,7 +54,7 @@ class Service:
 def build_services(
     paths: Paths, configuration: StackConfiguration, variables: Mapping[str, str]
 ) -> list[Service]:
-    """All services of the configuration."""
+    """Build all services of the configuration."""
     python = str(paths.venv_python)
     environment = child_environment(paths, variables)
     services: list[Service] = []
@@ -75,7 +75,7 @@ def build_services(
                 is_ready=cluster.is_ready,
                 before_start=before_postgres,
                 run_as=cluster.run_as,
-                stop_signal=signal.SIGINT,  # "fast": connections are ended, the log is written out
+                stop_signal=signal.SIGINT,  # "fast" shutdown: closes connections and writes the log
             )
         )
     if configuration.embedded_valkey:
@@ -92,20 +92,20 @@ def build_services(
                 run_as=broker.run_as,
             )
         )
-    # One web process answers /metrics for all of them.
+    # Any web process answers /metrics for all of them.
     metrics = paths.run / "metrics"
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)} if configuration.web_processes > 1 else {}
     web = ["-m", "uvicorn", "control_plane.asgi:application", "--host", "127.0.0.1"]
     web += ["--port", str(configuration.ports["web"]), "--lifespan", "off", "--no-access-log"]
     web += ["--no-proxy-headers"]  # common.forwarded believes named proxies alone
-    web += ["--timeout-graceful-shutdown", "2"]  # streams to browsers stay open for ever
+    web += ["--timeout-graceful-shutdown", "2"]  # browser streams never close on their own
     if configuration.web_processes > 1:
         web += ["--workers", str(configuration.web_processes)]
     celery = ["-m", "celery", "--app", "control_plane", "--workdir", str(paths.root / "platform")]
     alone = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
     worker = [*celery, "worker", "--queues", "celery", "--concurrency", str(configuration.worker_processes)]
     worker += [*alone, "--hostname", "oolong@localhost"]
-    # What goes to receivers that may be slow, by a process of its own: one thread of ticks, no child.
+    # Webhook receivers may be slow, so deliveries have their own worker with a single thread.
     webhooks = [*celery, "worker", "--queues", "webhooks", "--pool", "solo", *alone]
     webhooks += ["--hostname", "webhooks@localhost"]
     beat = [*celery, "beat", "--loglevel", "WARNING", "--pidfile", ""]
@@ -159,7 +159,7 @@ def join_token_file(paths: Paths) -> Path:
 
 
 def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The agent gets none of the control plane's secrets: it has a credential of its own."""
+    """Remove the control plane's secrets: the agent authenticates with its own credential."""
     return {name: value for name, value in environment.items() if name not in CONTROL_PLANE_ONLY}
 
 
@@ -173,7 +173,7 @@ def always_ready() -> bool:
 
 
 def responds_ok(url: str) -> bool:
-    """Whether a GET gives 200. Proxies of the environment are not asked: it is our own loopback."""
+    """Whether GET returns 200. Ignores proxy variables because the URL is on the loopback."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=2) as response:

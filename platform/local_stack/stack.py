@@ -1,4 +1,4 @@
-"""Set-up, start, stop, state and removal of one clone's stack."""
+"""Set up, start, stop, inspect and delete the stack of one clone."""
 
 from __future__ import annotations
 
@@ -18,33 +18,30 @@ from local_stack.files import disk_usage, file_lock, format_bytes, read_json, ta
 from local_stack.paths import Paths
 from local_stack.process_handle import ProcessHandle, read_pid_file, terminate_group, wait_exited
 
-Echo = Callable[[str], None]
 UP_TIMEOUT_SECONDS = 240.0
 DOWN_TIMEOUT_SECONDS = 24.0
-SERVICE_NAMES = (  # in the order of stopping
+SERVICE_NAMES = (  # in stop order
     "agent", "beat", "webhooks", "worker", "web", "valkey", "postgres",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class UpResult:
-    """What `up` found or made."""
+    """Result of `up`."""
 
     url: str
     was_running: bool
 
 
-def set_up(paths: Paths, *, device: str, echo: Echo, quiet_preflight: bool = False) -> None:
-    """Preflight and environments; a second call takes well under a second."""
+def set_up(paths: Paths, *, device: str, echo: environments.Echo, quiet_preflight: bool = False) -> None:
+    """Run the preflight checks and create the environments. A second call takes well under a second."""
     wanted = [
         environments.platform_environment(paths),
         environments.node_environment(paths, device=device),
     ]
     ready = all(environment.is_ready() for environment in wanted)
     if device == "cuda" and not preflight.gpus():
-        raise StackError(
-            "DEVICE=cuda, but no NVIDIA driver shows a GPU here; leave DEVICE away to use the CPU"
-        )
+        raise StackError("DEVICE=cuda, but the NVIDIA driver shows no GPU. Unset DEVICE to use the CPU.")
     if ready and quiet_preflight:
         return
     echo("Checking this machine …")
@@ -53,18 +50,20 @@ def set_up(paths: Paths, *, device: str, echo: Echo, quiet_preflight: bool = Fal
         environments.ensure(environment, paths=paths, echo=echo)
 
 
-def up(paths: Paths, *, device: str, echo: Echo) -> UpResult:
-    """Bring the stack up, or find it up. Raises StackError with the reason and the end of the log."""
+def up(paths: Paths, *, device: str, echo: environments.Echo) -> UpResult:
+    """Start the stack unless it is running. Raises StackError with the reason and the end of the log."""
     set_up(paths, device=device, echo=echo, quiet_preflight=True)
-    busy = "another `up` or `down` of this checkout is at work; try again when it has finished"
+    busy = "another `up` or `down` of this checkout is running; try again when it has finished"
     with file_lock(paths.run / "up.lock", timeout_seconds=UP_TIMEOUT_SECONDS, busy=busy):
         dashboard.build_if_needed(paths, echo=echo)
         before = configuration.read_configuration(paths)
         if is_running(paths) and before is not None:
             if before.code != configuration.code_digest(paths):
-                echo("The code has changed since this stack was started: `manage.py down` and `up` load it.")
+                echo(
+                    "The code has changed since this stack started. Run `manage.py down` and `up` to load it."
+                )
             return UpResult(url=before.url, was_running=True)
-        _stop_supervisor(paths)  # one that failed or is half way down
+        _stop_supervisor(paths)  # it may have failed or be shutting down
         configuration.prepare_data_folder(paths)
         held = before.ports if before else {}
         own = {port for name, port in held.items() if read_pid_file(paths.run / f"{name}.json") is not None}
@@ -79,7 +78,7 @@ def up(paths: Paths, *, device: str, echo: Echo) -> UpResult:
             supervisor = _start_supervisor(paths)
             try:
                 _wait_until_up(paths, supervisor)
-            except BaseException:  # interrupted, or it failed: leave nothing half up
+            except BaseException:  # interrupted or failed: do not leave a partial stack
                 supervisor.terminate()
                 supervisor.wait(timeout=DOWN_TIMEOUT_SECONDS)
                 raise
@@ -87,7 +86,7 @@ def up(paths: Paths, *, device: str, echo: Echo) -> UpResult:
 
 
 def is_running(paths: Paths) -> bool:
-    """Whether the supervisor lives and has brought everything up."""
+    """Whether the supervisor is alive and has started all services."""
     supervisor = read_pid_file(paths.run / "supervisor.json")
     return supervisor is not None and read_json(paths.run / "status.json").get("phase") == "running"
 
@@ -102,7 +101,7 @@ def _summary(chosen: configuration.StackConfiguration) -> str:
         )
         if not embedded
     ]
-    return ", ".join(named + [f"{name} as given" for name in external])
+    return ", ".join(named + [f"external {name}" for name in external])
 
 
 def _start_supervisor(paths: Paths) -> subprocess.Popen[bytes]:
@@ -131,15 +130,15 @@ def _start_supervisor(paths: Paths) -> subprocess.Popen[bytes]:
 def _wait_until_up(paths: Paths, supervisor: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + UP_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        ended = supervisor.poll() is not None  # asked first: what it said at its end is read after it
+        exited = supervisor.poll() is not None  # poll first, so that the final status is read after the exit
         status = read_json(paths.run / "status.json")
         phase = status.get("phase")
         if phase == "running":
             return
         if phase in ("failed", "stopped"):
             raise StackError(f"the stack did not start: {status.get('error') or phase}")
-        if ended:
-            raise StackError(f"the supervisor ended at once:\n{tail(paths.logs / 'supervisor.log')}")
+        if exited:
+            raise StackError(f"the supervisor exited:\n{tail(paths.logs / 'supervisor.log')}")
         time.sleep(0.1)
     raise StackError(
         f"the stack was not up within {UP_TIMEOUT_SECONDS:.0f} s; see {paths.logs}, then "
@@ -156,11 +155,11 @@ def _stop_supervisor(paths: Paths) -> None:
         terminate_group(supervisor, grace_seconds=0.0, first=signal.SIGKILL)
 
 
-def down(paths: Paths, *, echo: Echo) -> int:
-    """Stop everything of this clone, whoever started it; returns how many processes were ended."""
+def down(paths: Paths, *, echo: environments.Echo) -> int:
+    """Stop all processes of this clone and return how many were stopped."""
     count = len(live_services(paths)) + len(jobs.live_jobs(paths.agent_data))
     _stop_supervisor(paths)
-    # What a killed supervisor left behind: the agent first, so that it starts nothing, its jobs, then the rest.
+    # Processes that a killed supervisor left: the agent first, so that it starts no jobs, then its jobs, then the rest.
     left = live_services(paths)
     if "agent" in left:
         terminate_group(left["agent"], grace_seconds=4.0)
@@ -174,13 +173,15 @@ def down(paths: Paths, *, echo: Echo) -> int:
             terminate_group(left[name], grace_seconds=4.0, first=stop_signal)
         (paths.run / f"{name}.json").unlink(missing_ok=True)
     echo(
-        "Nothing of this clone was running." if count == 0 else f"Stopped {count} process(es); data is kept."
+        "This clone had no running processes."
+        if count == 0
+        else f"Stopped {count} process(es); data is kept."
     )
     return count
 
 
 def live_services(paths: Paths) -> dict[str, ProcessHandle]:
-    """Services of this clone that are alive, by name."""
+    """Live services of this clone by name."""
     found = {}
     for name in SERVICE_NAMES:
         handle = read_pid_file(paths.run / f"{name}.json")
@@ -190,7 +191,7 @@ def live_services(paths: Paths) -> dict[str, ProcessHandle]:
 
 
 def process_rows(paths: Paths) -> list[tuple[str, str, str, str, str]]:
-    """For `ps`: name, state, pid, address, remark."""
+    """Rows for `ps`: name, state, pid, address, note."""
     chosen = configuration.read_configuration(paths)
     status = read_json(paths.run / "status.json")
     live = live_services(paths)
@@ -208,7 +209,7 @@ def process_rows(paths: Paths) -> list[tuple[str, str, str, str, str]]:
     for name in reversed(SERVICE_NAMES):
         port = chosen.ports.get(name) if chosen else None
         if chosen and name in ("postgres", "valkey") and port is None:
-            rows.append((name, "external", "", "", "named by its URL"))
+            rows.append((name, "external", "", "", "configured by its URL"))
             continue
         restarts = known.get(name, {}).get("restarts", 0)
         rows.append(
@@ -226,7 +227,7 @@ def process_rows(paths: Paths) -> list[tuple[str, str, str, str, str]]:
 
 
 def login_link(paths: Paths) -> str:
-    """A new single-use link that logs the first user in."""
+    """Create a single-use link that logs in the first user."""
     chosen = configuration.read_configuration(paths)
     if chosen is None or not is_running(paths):
         raise StackError("the stack is not running: `python3 manage.py up`")
@@ -235,7 +236,7 @@ def login_link(paths: Paths) -> str:
 
 
 def ssh_forward_command(url: str, environ: dict[str, str], *, user: str, host: str) -> str:
-    """Over SSH: what to type at home to reach the dashboard here; empty otherwise."""
+    """SSH command that forwards the dashboard to the user's machine; empty outside an SSH session."""
     if not environ.get("SSH_CONNECTION"):
         return ""
     port = url.rpartition(":")[2]
@@ -244,7 +245,7 @@ def ssh_forward_command(url: str, environ: dict[str, str], *, user: str, host: s
 
 
 def clean_targets(paths: Paths, *, everything: bool) -> list[tuple[Path, str, int]]:
-    """What `clean` would delete: path, what it is, bytes."""
+    """What `clean` deletes: path, description, bytes."""
     wanted = [
         (paths.data, "databases, uploads, checkpoints, jobs of this clone"),
         (paths.var, "logs, state"),
@@ -252,21 +253,23 @@ def clean_targets(paths: Paths, *, everything: bool) -> list[tuple[Path, str, in
     if everything:
         wanted += [
             (paths.venv, "platform environment"),
-            (paths.webui / "node_modules", "the dashboard's packages"),
-            (paths.webui / "dist", "the built dashboard"),
+            (paths.webui / "node_modules", "dashboard packages"),
+            (paths.webui / "dist", "dashboard build"),
             (paths.environments, "node environments, shared by all clones of this user"),
-            (paths.home / "programs", "copies of the databases' programs, shared"),
+            (paths.home / "programs", "copies of the database programs, shared by all clones of this user"),
         ]
     present = [(path, what) for path, what in wanted if path.exists()]
     outside = [(p, w) for p, w in present if not any(p != q and p.is_relative_to(q) for q, _ in present)]
     return [(path, what, disk_usage(path)) for path, what in outside]
 
 
-def clean(paths: Paths, *, everything: bool, confirmed: Callable[[str], bool], echo: Echo) -> bool:
-    """Name what would be deleted with its size, ask, stop the stack, delete. False if not confirmed."""
+def clean(
+    paths: Paths, *, everything: bool, confirmed: Callable[[str], bool], echo: environments.Echo
+) -> bool:
+    """List what to delete with sizes, ask for confirmation, stop the stack, delete. False if not confirmed."""
     found = clean_targets(paths, everything=everything)
     if not found:
-        echo("There is nothing to delete.")
+        echo("Nothing to delete.")
         return True
     for path, what, size in found:
         echo(f"  {format_bytes(size):>9}  {path}  ({what})")

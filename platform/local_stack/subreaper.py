@@ -1,7 +1,7 @@
-"""What a test lane leaves running: servers of its fixtures, agents, engines, in sessions of their own.
+"""Terminate what a test suite leaves running: fixture servers, agents and engines in their own sessions.
 
-The process that runs the lanes is made the reaper of everything below it. So whatever a lane started, daemons
-included, stays a descendant of this process when its own parent dies, and is found by descent, never by a name.
+The process that runs the suites becomes a subreaper: daemons whose parent exits stay its descendants, so that
+they are found by descent and never by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GRACE_SECONDS = 10.0
 
 
 def become_subreaper() -> None:
-    """From now on, orphaned descendants become children of this process."""
+    """Make orphaned descendants children of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
@@ -26,10 +26,10 @@ def become_subreaper() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Living children, grandchildren and so on of a process."""
+    """Pids of the live descendants of a process."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has exited
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             if state not in ("Z", "X"):
                 children.setdefault(int(parent), []).append(int(folder.name))
@@ -43,25 +43,25 @@ def descendants(pid: int) -> list[int]:
 
 
 def terminate_descendants(*, grace: float = GRACE_SECONDS) -> list[str]:
-    """End all that is left below this process, after `grace` seconds by force; what it was, in words.
+    """Terminate all descendants, with SIGKILL after `grace` seconds. Return the pid and command of each.
 
-    To be called when every child that somebody waits for has been waited for.
+    Reaps children: call it only when no other code waits for a child.
     """
     _reap()
-    ended = [f"{pid} {_command(pid)}" for pid in descendants(os.getpid())]
+    terminated = [f"{pid} {_command(pid)}" for pid in descendants(os.getpid())]
     deadline = time.monotonic() + grace
-    asked: set[int] = set()
+    signaled: set[int] = set()
     while left := descendants(os.getpid()):
-        late = time.monotonic() > deadline
+        expired = time.monotonic() > deadline
         for pid in left:
-            if late or pid not in asked:
-                asked.add(pid)
+            if expired or pid not in signaled:
+                signaled.add(pid)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+                    os.kill(pid, signal.SIGKILL if expired else signal.SIGTERM)
         time.sleep(0.05)
         _reap()
     _reap()
-    return ended
+    return terminated
 
 
 def _reap() -> None:

@@ -1,7 +1,7 @@
-"""The supervisor: one detached process per clone that starts the services in order and restarts those that die.
+"""Start the services of one clone in order and restart those that exit. One detached process per clone.
 
-It is told to stop by SIGTERM. After a SIGKILL the services live on; the next supervisor finds them by their
-pid files and looks after them again. Its state is var/run/status.json, which `up` and `ps` read.
+SIGTERM stops the supervisor and its services. After a SIGKILL the services keep running; the next supervisor
+finds them by their pid files and adopts them. `up` and `ps` read its state from var/run/status.json.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from local_stack.process_handle import (
 from local_stack.services import CONTROL_PLANE, NODE, STORES, Service, build_services
 
 FIRST_RESTART_DELAY_SECONDS, MAX_RESTART_DELAY_SECONDS = 0.5, 30.0
-STABLE_SECONDS = 60.0  # a service that lived this long starts again without delay
+STABLE_SECONDS = 60.0  # after this uptime, the restart delay resets
 LOG_ROTATE_BYTES = 20_000_000
 POLL_SECONDS = 0.25
 
 
 @dataclass
 class ManagedProcess:
-    """A service with what the supervisor knows of its process."""
+    """A service and the state of its process."""
 
     service: Service
     handle: ProcessHandle | None = None
-    popen: subprocess.Popen[bytes] | None = None  # None for one that an earlier supervisor started
+    popen: subprocess.Popen[bytes] | None = None  # None for an adopted process
     started_at: float = 0.0  # monotonic
     restarts: int = 0
     delay_seconds: float = 0.0
@@ -56,7 +56,7 @@ class ManagedProcess:
 
 
 class Supervisor:
-    """Starts, watches and stops the services of one clone."""
+    """Starts, monitors and stops the services of one clone."""
 
     def __init__(
         self, paths: Paths, services: list[Service], *, before_stage: dict[str, Callable[[], None]]
@@ -68,7 +68,7 @@ class Supervisor:
         self.phase = "starting"
 
     def run(self) -> int:
-        """Bring everything up, then watch until told to stop. The exit status says whether it came up."""
+        """Start all services and monitor them until a stop signal. Return 0, or 1 if the start failed."""
         signal.signal(signal.SIGTERM, self._on_stop_signal)
         signal.signal(signal.SIGINT, self._on_stop_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -104,7 +104,7 @@ class Supervisor:
                 self._wait_ready(managed)
 
     def _adopt_or_start(self, managed: ManagedProcess) -> None:
-        """Take over the live process of an earlier supervisor, if it is what would be started now."""
+        """Adopt the live process of an earlier supervisor if its command line is unchanged; else start a new one."""
         pid_file = self._pid_file(managed)
         found = read_pid_file(pid_file)
         if found is not None:
@@ -139,7 +139,7 @@ class Supervisor:
             write_pid_file(self._pid_file(managed), managed.handle, name=service.name, argv=service.argv)
 
     def _wait_ready(self, managed: ManagedProcess) -> None:
-        """Wait for a service's first answer; restart it meanwhile, as PostgreSQL may need after a crash."""
+        """Wait until the service is ready. Restart it if it exits: PostgreSQL may need this after a crash."""
         deadline = time.monotonic() + managed.service.ready_timeout_seconds
         while not self.stopping:
             self._restart_dead()
@@ -154,11 +154,11 @@ class Supervisor:
             time.sleep(0.1)
 
     def _restart_dead(self) -> None:
-        """Start again what has died, later and later while it keeps dying."""
+        """Restart exited services, with exponential backoff."""
         now = time.monotonic()
         for managed in self.processes:
             if managed.handle is None and managed.popen is None:
-                continue  # its stage has not begun
+                continue  # its stage has not started
             if managed.is_alive():
                 continue
             if managed.next_start_at == 0.0:
@@ -169,8 +169,8 @@ class Supervisor:
                     MAX_RESTART_DELAY_SECONDS, max(FIRST_RESTART_DELAY_SECONDS, 2 * managed.delay_seconds)
                 )
                 code = "" if managed.popen is None else f" with status {managed.popen.returncode}"
-                managed.last_error = f"ended{code}"
-                print(f"{managed.service.name} ended{code}; starting it again", flush=True)
+                managed.last_error = f"exited{code}"
+                print(f"{managed.service.name} exited{code}; restarting it", flush=True)
             if now >= managed.next_start_at:
                 managed.next_start_at = 0.0
                 managed.restarts += 1
@@ -178,7 +178,7 @@ class Supervisor:
                 self._write_status(self.phase)
 
     def _stop_all(self) -> None:
-        """Stop in the opposite order, each stage at once, within 20 s in all."""
+        """Stop the stages in reverse order, the services of a stage concurrently; at most 20 s in total."""
         self._stop_stage(NODE)
         jobs.terminate_all(self.paths)
         self._stop_stage(CONTROL_PLANE)
@@ -222,28 +222,28 @@ class Supervisor:
 
 
 def _rotate_log(log: Path) -> None:
-    """Put a large log aside when its writer restarts; one older log remains."""
+    """Move a large log to `.log.1` before its writer restarts, replacing the previous one."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_ROTATE_BYTES:
         log.replace(log.with_suffix(".log.1"))
 
 
 def build_supervisor(paths: Paths) -> Supervisor:
-    """The supervisor of what the last `up` has decided."""
+    """Build the supervisor from the configuration that the last `up` wrote."""
     chosen = configuration.read_configuration(paths)
     if chosen is None:
-        raise StackError(f"{paths.stack_file} is missing: start with `python3 manage.py up`")
+        raise StackError(f"{paths.stack_file} is missing: run `python3 manage.py up`")
     variables = configuration.read_env_file(paths)
     before_stage: dict[str, Callable[[], None]] = {
         CONTROL_PLANE: lambda: bootstrap.prepare_database(paths, chosen, variables)
     }
     if chosen.agent:
-        before_stage[NODE] = lambda: bootstrap.prepare_enrollment(paths, variables)
+        before_stage[NODE] = lambda: bootstrap.prepare_join_token(paths, variables)
     return Supervisor(paths, build_services(paths, chosen, variables), before_stage=before_stage)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Keeps the services of one checkout running.")
+    parser = argparse.ArgumentParser(description="Run and restart the services of one checkout.")
     parser.add_argument("--root", type=Path, required=True)
     paths = checkout_paths(parser.parse_args().root)
     busy = "another supervisor of this checkout is running"

@@ -1,4 +1,4 @@
-"""What the suites of the suite are: their tests, the environment they run in, what they need before."""
+"""The test suites (`--lanes`): their tests, environment and prerequisites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Suite:
-    """A part of the suite: pytest in one of the environments, the checkers (`static`) or Node's tests (`web`)."""
+    """One test suite: pytest in one environment, the static checkers (`static`) or Node's tests (`web`)."""
 
     name: str
     paths: tuple[str, ...] = ()
@@ -15,29 +15,27 @@ class Suite:
     parallel_parts: tuple[
         tuple[str, ...], ...
     ] = ()  # paths that each run in their own pytest, alongside the rest
-    marker: str = ""  # which tests of the paths, as pytest's -m takes it; "": all
+    marker: str = ""  # pytest's -m expression; "" for all tests
     in_node_environment: bool = False
     runs_by_default: bool = True
     needs_browser: bool = False
     needs_dashboard: bool = False
-    prefetches_next: bool = (
-        False  # what later suites of the run need from the network comes while this one computes
-    )
-    # Both only end what hangs: half the speed, and ten times the load, must not reach them.
+    prefetches_next: bool = False  # fetch what later suites need from the network while this one runs
+    # Limits for hanging tests, generous enough for a slow or busy machine.
     timeout_seconds: int = 7200
-    test_timeout_seconds: int = 600  # of one test that names no limit of its own
+    test_timeout_seconds: int = 600  # of a test without its own timeout
 
 
-NOTHING_COLLECTED = 5  # what pytest ends with when no test fits
+NOTHING_COLLECTED = 5  # exit status of pytest
 
 SUITES = (
     Suite("static"),
-    # The unit tests are two suites: tests/conftest.py marks what asks for a PostgreSQL or a Valkey.
+    # The unit tests form two suites: tests/conftest.py marks those that use PostgreSQL or Valkey as `database`.
     Suite(
         "unit",
         paths=("tests/unit", "tests/api/test_core.py"),
         ignored_paths=("tests/unit/trainers",),
-        # Half of what these tests do is waiting, for processes and timers: these parts keep two cores busy.
+        # These tests wait half of the time for processes and timers: the parts keep two cores busy.
         parallel_parts=(
             ("tests/unit/rollout",),
             ("tests/unit/agent", "tests/unit/cli", "tests/unit/rewards"),
@@ -63,7 +61,7 @@ SUITES = (
         "integration",
         paths=("tests/integration",),
         ignored_paths=("tests/integration/trainers",),
-        # Whoever waits for an engine leaves a core to these, which start none and so need little memory.
+        # These start no engine and need little memory: they run while the others wait for one.
         parallel_parts=(
             (
                 "tests/integration/agent",
@@ -75,13 +73,13 @@ SUITES = (
         ),
     ),
     Suite("trainer-integration", paths=("tests/integration/trainers",), in_node_environment=True),
-    # Below two minutes: no change of the sandbox is merged without it.
+    # Runs in under two minutes: required for each change of the sandbox.
     Suite("attacks", paths=("tests/sandbox",), marker="core"),
     Suite("e2e", paths=("tests/e2e",), needs_browser=True, needs_dashboard=True),
     Suite("api", paths=("tests/api",), runs_by_default=False),
     Suite("docs", paths=("tests/docs",), runs_by_default=False),
     Suite("faults", paths=("tests/faults",), runs_by_default=False),
-    # All of `attacks`, and what takes longer.
+    # All of `attacks` and the longer tests.
     Suite("sandbox", paths=("tests/sandbox",), runs_by_default=False),
     Suite("sim", paths=("tests/unit/rollout", "tests/sim"), runs_by_default=False),
     Suite("gpu", paths=("tests/gpu",), in_node_environment=True, runs_by_default=False),
@@ -102,6 +100,6 @@ CHECKERS: dict[str, list[str]] = {
     "django check --deploy": ["python", "-m", "django", "check", "--deploy", "--fail-level", "WARNING"],
 }
 
-# Asks the package index, so it is a suite of its own. Status 77: it could not, and the last line says why.
+# Needs the package index, so it is a separate suite. Exit status 77: unavailable; the last line has the reason.
 AUDITS: dict[str, list[str]] = {"pip-audit": ["python", "tests/tools/security_checks.py", "packages"]}
 CHECK_UNAVAILABLE = 77

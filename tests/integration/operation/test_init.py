@@ -48,7 +48,7 @@ def test_an_installation_is_made_backed_up_and_examined(
     settings = read_settings(file)
     assert settings["SECRET_KEY"] not in made.stdout and file.stat().st_mode & 0o777 == 0o600
     again = manage(*init)
-    assert again.returncode == 0 and "nothing to change" in again.stdout and "/login/" not in again.stdout
+    assert again.returncode == 0 and "no changes" in again.stdout and "/login/" not in again.stdout
     assert read_settings(file) == settings
     backup = manage("backup", str(tmp_path / "backup"), environ=settings)
     assert backup.returncode == 0, backup.stdout + backup.stderr

@@ -1,4 +1,4 @@
-"""manage.py's own commands: what is printed, and with which exit status."""
+"""Output and exit status of manage.py's own commands."""
 
 import json
 from pathlib import Path
@@ -14,14 +14,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """This checkout's lists, with a home for environments that is empty."""
+    """This checkout's package lists with an empty environments folder."""
     (tmp_path / "constraints").symlink_to(checkout_paths(ROOT).constraints)
     return resolve_paths(
         tmp_path, environ={"OOLONG_HOME": str(tmp_path / "home")}, uid=1000, user_home=tmp_path
     )
 
 
-def test_node_python_prints_the_path_and_nothing_else(paths, capsys):
+def test_node_python_prints_only_the_path(paths, capsys):
     node = environments.node_environment(paths)
     node.python.parent.mkdir(parents=True)
     node.python.write_text("#!/bin/sh\n")
@@ -31,18 +31,18 @@ def test_node_python_prints_the_path_and_nothing_else(paths, capsys):
     assert capsys.readouterr().out == f"{node.python}\n"
 
 
-def test_node_python_without_the_environment_names_the_way_out(paths, capsys):
+def test_node_python_without_the_environment_names_the_setup_command(paths, capsys):
     with pytest.raises(commands.StackError, match=r"manage\.py setup --device cuda"):
         commands.COMMANDS["node-python"](paths, ["--device", "cuda"])
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", sorted(commands.COMMANDS))
-def test_every_command_has_its_line_in_the_usage(name):
+def test_every_command_is_in_the_usage(name):
     assert f"\n  {name} " in commands.USAGE
 
 
-def test_a_token_is_refused_at_once_while_nothing_runs(paths, capsys, monkeypatch):
+def test_create_token_fails_while_the_stack_is_down(paths, capsys, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
     paths.venv_python.parent.mkdir(parents=True)
     paths.venv_python.write_text("")

@@ -1,4 +1,4 @@
-"""The dashboard is built when its sources changed; where it cannot be, that is said and nothing else fails."""
+"""The dashboard is built when its sources change; a failed build is reported and nothing else fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ exit 0
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    """A checkout with a dashboard's sources, and no Node in its .venv."""
+    """A checkout with dashboard sources and no Node in .venv."""
     root = tmp_path / "checkout"
     (root / "webui" / "src").mkdir(parents=True)
     for name in ("package.json", "package-lock.json", "src/main.tsx"):
@@ -30,12 +30,12 @@ def paths(tmp_path: Path) -> Paths:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the npm on PATH writes down how it was called."""
+    """File in which the npm on PATH records its calls."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return tmp_path / "calls"
 
 
-def put_on_path(calls: Path, *, version: str = "v24.1.0", ci: str = "true") -> None:
+def install_fake_npm(calls: Path, *, version: str = "v24.1.0", ci: str = "true") -> None:
     tools = calls.parent / "bin"
     tools.mkdir(exist_ok=True)
     for name, text in (("node", f"#!/bin/sh\necho {version}\n"), ("npm", NPM.format(calls=calls, ci=ci))):
@@ -43,18 +43,18 @@ def put_on_path(calls: Path, *, version: str = "v24.1.0", ci: str = "true") -> N
         (tools / name).chmod(0o755)
 
 
-def test_it_is_built_once_for_the_same_sources(paths: Paths, calls: Path) -> None:
-    put_on_path(calls)
-    said: list[str] = []
-    assert dashboard.build_if_needed(paths, echo=said.append)
+def test_unchanged_sources_are_built_once(paths: Paths, calls: Path) -> None:
+    install_fake_npm(calls)
+    output: list[str] = []
+    assert dashboard.build_if_needed(paths, echo=output.append)
     assert (paths.webui / "dist" / "index.html").exists()
-    assert dashboard.build_if_needed(paths, echo=said.append)
+    assert dashboard.build_if_needed(paths, echo=output.append)
     assert calls.read_text().splitlines() == ["ci --no-audit --no-fund", "run build"]
-    assert "download" in said[0]
+    assert "download" in output[0]
 
 
-def test_changed_sources_are_built_again_and_packages_only_with_their_list(paths: Paths, calls: Path) -> None:
-    put_on_path(calls)
+def test_changed_sources_rebuild_and_changed_lock_reinstalls(paths: Paths, calls: Path) -> None:
+    install_fake_npm(calls)
     dashboard.build_if_needed(paths, echo=str)
     (paths.webui / "src" / "main.tsx").write_text("changed")
     assert dashboard.build_if_needed(paths, echo=str)
@@ -64,28 +64,30 @@ def test_changed_sources_are_built_again_and_packages_only_with_their_list(paths
     assert names == ["ci", "run", "run", "ci", "run"]
 
 
-def test_without_a_registry_it_says_so_and_the_rest_goes_on(paths: Paths, calls: Path) -> None:
-    put_on_path(calls, ci="echo ENOTFOUND registry; exit 1")
-    said: list[str] = []
-    assert not dashboard.build_if_needed(paths, echo=said.append)
-    text = "\n".join(said)
-    assert "could not be built (npm ci" in text and "All else goes on" in text and "ENOTFOUND" in text
+def test_unreachable_registry_is_reported_and_not_fatal(paths: Paths, calls: Path) -> None:
+    install_fake_npm(calls, ci="echo ENOTFOUND registry; exit 1")
+    output: list[str] = []
+    assert not dashboard.build_if_needed(paths, echo=output.append)
+    text = "\n".join(output)
+    assert "could not be built (npm ci" in text and "Everything else works" in text and "ENOTFOUND" in text
     assert not (paths.webui / "dist").exists()
-    put_on_path(calls)
-    assert dashboard.build_if_needed(paths, echo=said.append), "the registry is back"
+    install_fake_npm(calls)
+    assert dashboard.build_if_needed(paths, echo=output.append), "the registry is back"
 
 
-def test_a_connection_that_breaks_while_packages_come_is_tried_again(paths: Paths, calls: Path) -> None:
-    put_on_path(calls, ci="test -e ../tried || { touch ../tried; echo npm error code ECONNRESET; exit 1; }")
-    said: list[str] = []
-    assert dashboard.build_if_needed(paths, echo=said.append)
-    assert "attempt 2 of 4" in said[1]
+def test_broken_connection_is_retried(paths: Paths, calls: Path) -> None:
+    install_fake_npm(
+        calls, ci="test -e ../tried || { touch ../tried; echo npm error code ECONNRESET; exit 1; }"
+    )
+    output: list[str] = []
+    assert dashboard.build_if_needed(paths, echo=output.append)
+    assert "attempt 2 of 4" in output[1]
     assert [line.split()[0] for line in calls.read_text().splitlines()] == ["ci", "ci", "run"]
 
 
-def test_an_old_node_is_no_node(paths: Paths, calls: Path) -> None:
-    put_on_path(calls, version="v18.20.0")
-    said: list[str] = []
-    assert not dashboard.build_if_needed(paths, echo=said.append)
-    assert "no Node 20.19 or newer" in said[0]
+def test_old_node_is_not_used(paths: Paths, calls: Path) -> None:
+    install_fake_npm(calls, version="v18.20.0")
+    output: list[str] = []
+    assert not dashboard.build_if_needed(paths, echo=output.append)
+    assert "no Node 20.19 or newer" in output[0]
     assert not calls.exists()

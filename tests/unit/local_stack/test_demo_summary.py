@@ -1,4 +1,4 @@
-"""The demo's summary holds what the run's own records say, and its verdict names whatever is missing."""
+"""The demo's summary matches the run's records, and its checks report what failed."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ RECORDS = {
     "rollout-0": {"idle": {"rollout": 0.2}, "engine_paused_frac": 0.01, "mean_seconds": {"load": 0.1, "paused": 0.2}},
     "rollout-1": {"idle": {"rollout": 0.4}, "engine_paused_frac": 0.03, "mean_seconds": {"load": 0.3, "paused": 0.4}},
 }  # fmt: skip
-Summarise = Callable[[dict[str, Any], list[float]], dict[str, Any]]
+Summarize = Callable[[dict[str, Any], list[float]], dict[str, Any]]
 
 
 @pytest.fixture
-def summary_of() -> Summarise:
-    """The summary of a run whose jobs left these records and whose stored rewards are these."""
+def summary_of() -> Summarize:
+    """Build the summary of a run with these job records and stored rewards."""
 
     def make(records: dict[str, Any], rewards: list[float]) -> dict[str, Any]:
         series = {
             "name": "reward/mean", "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
             "x": list(range(1, len(rewards) + 1)), "value": rewards,
         }  # fmt: skip
-        shown = run("SUCCEEDED", policy_version=21, summary=records)
+        record = run("SUCCEEDED", policy_version=21, summary=records)
         script = {
-            "GET runs/run_1": Answer(shown),
+            "GET runs/run_1": Answer(record),
             "GET runs/run_1/metrics": Answer({"series": [series], "seq": 1}),
             "GET checkpoints": Answer(page(stored(10, "STORED"), stored(20, "STORED"), stored(21, "LOCAL"))),
         }
@@ -80,7 +80,7 @@ def stored(step: int, state: str) -> dict[str, Any]:
 RISING = [0.4 + 0.02 * step for step in range(21)]
 
 
-def test_every_value_is_the_one_that_was_recorded(summary_of: Summarise) -> None:
+def test_summary_matches_the_records(summary_of: Summarize) -> None:
     mean_of_first = pytest.approx(sum(RISING[:10]) / 10)
     mean_of_last = pytest.approx(sum(RISING[-10:]) / 10)
     assert summary_of(RECORDS, RISING) == {
@@ -116,7 +116,7 @@ def test_every_value_is_the_one_that_was_recorded(summary_of: Summarise) -> None
     }  # fmt: skip
 
 
-def test_what_was_not_measured_is_none_and_the_demo_has_failed(summary_of: Summarise) -> None:
+def test_unmeasured_values_are_none_and_fail_the_demo(summary_of: Summarize) -> None:
     summary = summary_of({}, [])
     assert summary["reward"] == {"first_10_steps_mean": None, "last_10_steps_mean": None}
     assert summary["eval"] == {"prompts": None, "before": None, "after": None}
@@ -126,7 +126,7 @@ def test_what_was_not_measured_is_none_and_the_demo_has_failed(summary_of: Summa
     assert len(failed_checks(summary)) == 4
 
 
-def test_a_run_that_showed_everything_has_no_shortcoming(summary_of: Summarise) -> None:
+def test_successful_run_passes_all_checks(summary_of: Summarize) -> None:
     summary = summary_of(RECORDS, RISING)
     assert reward_gain(summary) == pytest.approx(0.22)
     assert failed_checks(summary) == []
@@ -147,29 +147,29 @@ def test_a_run_that_showed_everything_has_no_shortcoming(summary_of: Summarise) 
         (("ledger_balances",), False, "does not balance"),
     ],
 )
-def test_each_shortcoming_is_named(
-    summary_of: Summarise, path: tuple[str, ...], value: Any, named: str
+def test_each_failed_check_is_reported(
+    summary_of: Summarize, path: tuple[str, ...], value: Any, named: str
 ) -> None:
     summary = copy.deepcopy(summary_of(RECORDS, RISING))
     *folders, last = path
-    place = summary
+    target = summary
     for folder in folders:
-        place = place[folder]
-    place[last] = value
+        target = target[folder]
+    target[last] = value
     (found,) = failed_checks(summary)
     assert named in found
 
 
-def test_a_group_that_is_nowhere_is_noticed(summary_of: Summarise) -> None:
+def test_lost_group_unbalances_the_ledger(summary_of: Summarize) -> None:
     lost = {**RECORDS, "controller": {**RECORDS["controller"], "ledger": {**LEDGER, "running": 2}}}
     assert not summary_of(lost, RISING)["ledger_balances"]
 
 
-def test_the_closing_paragraph_speaks_of_this_run_and_claims_nothing_that_failed(
-    summary_of: Summarise,
+def test_summary_text_describes_this_run_and_claims_nothing_that_failed(
+    summary_of: Summarize,
 ) -> None:
     summary = summary_of(RECORDS, RISING)
-    text = summary_text(summary, whole=True)
-    assert "1.250 versions old on average and 5 at most, where 4 were allowed" in text
+    text = summary_text(summary, passed=True)
+    assert "1.250 versions old on average and 5 at most (configured maximum: 4)" in text
     assert "41 requests were interrupted" in text and "greedy accuracy from 0.910 to 0.930" in text
-    assert "interrupted" not in summary_text(summary, whole=False)
+    assert "interrupted" not in summary_text(summary, passed=False)

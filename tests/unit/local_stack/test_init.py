@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_stack.errors import StackError
-from local_stack.init import GENERATED, advice, read_settings, resolve_settings, write_settings
+from local_stack.init import GENERATED, next_steps, read_settings, resolve_settings, write_settings
 
 GIVEN = {
     "OOLONG_PUBLIC_URL": "https://oolong.example.org",
@@ -16,7 +16,7 @@ GIVEN = {
 }
 
 
-def test_a_new_file_has_secrets_of_its_own_and_a_host(tmp_path: Path) -> None:
+def test_new_file_gets_generated_secrets_and_allowed_hosts(tmp_path: Path) -> None:
     first, second = resolve_settings({}, GIVEN, ask=None), resolve_settings({}, GIVEN, ask=None)
     assert all(len(first[name]) == 64 and first[name] != second[name] for name in GENERATED)
     assert len({first[name] for name in GENERATED}) == len(GENERATED)
@@ -27,33 +27,35 @@ def test_a_new_file_has_secrets_of_its_own_and_a_host(tmp_path: Path) -> None:
     assert read_settings(tmp_path / "deep" / "oolong.env") == first, "quotes and dollars survive"
 
 
-def test_a_second_time_changes_nothing() -> None:
+def test_second_init_changes_nothing() -> None:
     first = resolve_settings({}, GIVEN, ask=None)
     assert resolve_settings(first, GIVEN, ask=None) == first
     assert resolve_settings(first, {}, ask=None) == first
 
 
-def test_a_secret_that_the_operator_made_stays() -> None:
+def test_operator_secret_is_preserved() -> None:
     assert resolve_settings({"SECRET_KEY": "mine"}, GIVEN, ask=None)["SECRET_KEY"] == "mine"
 
 
-def test_a_flag_that_contradicts_the_file_is_an_error() -> None:
+def test_flag_that_contradicts_the_file_is_rejected() -> None:
     first = resolve_settings({}, GIVEN, ask=None)
     with pytest.raises(
-        StackError, match="another DATABASE_URL than --database-url: init never overwrites"
+        StackError, match="--database-url differs from DATABASE_URL in the file: init never overwrites"
     ) as error:
         resolve_settings(first, {"DATABASE_URL": "postgresql://new:hunter2@db/x"}, ask=None)
     assert "hunter2" not in str(error.value)
 
 
-def test_what_is_missing_is_named_with_an_example() -> None:
-    with pytest.raises(StackError, match="--database-url is missing, say --database-url postgresql://"):
+def test_missing_value_error_names_flag_and_example() -> None:
+    with pytest.raises(
+        StackError, match="--database-url is missing, for example --database-url postgresql://"
+    ):
         resolve_settings({}, {"OOLONG_PUBLIC_URL": "https://oolong.example.org"}, ask=None)
-    with pytest.raises(StackError, match="is no address; say https://"):
+    with pytest.raises(StackError, match="is not a URL; for example https://"):
         resolve_settings({}, {**GIVEN, "OOLONG_PUBLIC_URL": "oolong.example.org"}, ask=None)
 
 
-def test_at_a_terminal_it_asks_for_what_is_missing() -> None:
+def test_missing_values_are_prompted_for() -> None:
     asked: list[str] = []
 
     def ask(question: str, default: str) -> str:
@@ -61,12 +63,12 @@ def test_at_a_terminal_it_asks_for_what_is_missing() -> None:
         return default or ("postgresql://x@db/x" if question.startswith("PostgreSQL") else "")
 
     found = resolve_settings({}, {name: GIVEN[name] for name in ("OOLONG_PUBLIC_URL", "REDIS_URL")}, ask=ask)
-    assert asked == ["PostgreSQL", "Folder for uploads", "Where blobs are kept; empty: in that folder"]
+    assert asked == ["PostgreSQL", "Folder for uploads", "Blob storage; empty: in that folder"]
     assert found["DATABASE_URL"] == "postgresql://x@db/x" and found["STORAGE_URL"] == ""
 
 
-def test_the_advice_names_the_host_and_no_secret() -> None:
+def test_next_steps_name_the_host_and_no_secret() -> None:
     values = resolve_settings({}, GIVEN, ask=None)
-    text = advice(values, Path("/etc/oolong/oolong.env"))
+    text = next_steps(values, Path("/etc/oolong/oolong.env"))
     assert "oolong.example.org {\n      reverse_proxy 127.0.0.1:8400" in text
     assert not any(values[name] in text for name in GENERATED)

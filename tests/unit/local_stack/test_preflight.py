@@ -1,4 +1,4 @@
-"""Preflight: all failures at once, each with the line to type."""
+"""Preflight reports all failures at once, each with a fix."""
 
 from dataclasses import replace
 
@@ -34,11 +34,11 @@ def _failed(machine: Machine) -> dict[str, preflight.CheckResult]:
     return {result.name: result for result in run_checks(machine) if not result.ok}
 
 
-def test_a_fit_machine_passes_every_check():
+def test_suitable_machine_passes_every_check():
     assert not _failed(HEALTHY)
 
 
-def test_all_failures_are_found_at_once_and_each_has_a_way_out():
+def test_all_failures_are_reported_at_once_with_a_fix():
     bad = replace(
         HEALTHY,
         python=(3, 12),
@@ -53,27 +53,27 @@ def test_all_failures_are_found_at_once_and_each_has_a_way_out():
     )
     failed = _failed(bad)
     assert set(failed) == {result.name for result in run_checks(HEALTHY)}
-    assert all(result.way_out for result in failed.values())
+    assert all(result.fix for result in failed.values())
 
 
-def test_a_machine_sold_with_8_gb_shows_less_and_is_accepted():
+def test_8_gb_machine_with_reserved_memory_is_accepted():
     assert not _failed(replace(HEALTHY, memory_total_bytes=int(7.3 * GIGABYTE)))
     assert "memory" in _failed(replace(HEALTHY, memory_total_bytes=int(6.9 * GIGABYTE)))
 
 
-def test_less_disk_is_needed_once_the_environments_are_there():
+def test_less_disk_is_required_after_setup():
     little = {"environments": 3 * GIGABYTE, "checkout": 3 * GIGABYTE, "data": 3 * GIGABYTE}
     assert "disk" in _failed(replace(HEALTHY, disk_free_bytes=little))
     assert not _failed(replace(HEALTHY, disk_free_bytes=little, environments_ready=True))
 
 
-def test_the_cuda_packages_need_more_disk():
+def test_cuda_packages_require_more_disk():
     disk = {"environments": 12 * GIGABYTE, "checkout": 12 * GIGABYTE, "data": 12 * GIGABYTE}
     assert "disk" not in _failed(replace(HEALTHY, disk_free_bytes=disk))
     assert "disk" in _failed(replace(HEALTHY, disk_free_bytes=disk, cuda=cuda_host.inspect_cuda({})))
 
 
-def test_only_the_full_disk_is_named():
+def test_only_the_full_disk_is_reported():
     disks = {"environments": GIGABYTE, "checkout": 50 * GIGABYTE, "data": 50 * GIGABYTE}
     assert _failed(replace(HEALTHY, disk_free_bytes=disks))["disk"].detail.endswith("for environments")
 
@@ -81,20 +81,20 @@ def test_only_the_full_disk_is_named():
 @pytest.mark.parametrize(
     ("system_python", "package"), [((3, 11), "python3-venv"), ((3, 12), "python3.11-venv")]
 )
-def test_the_venv_package_is_that_of_the_python_in_use(system_python, package):
+def test_venv_package_matches_the_running_python(system_python, package):
     machine = replace(HEALTHY, has_venv=False, system_python=system_python)
-    assert _failed(machine)["venv"].way_out == f"apt-get install {package}"
+    assert _failed(machine)["venv"].fix == f"apt-get install {package}"
 
 
 @pytest.mark.parametrize("glibc", [None, (2, 31)])
-def test_an_old_or_missing_glibc_is_refused(glibc):
+def test_old_or_missing_glibc_is_rejected(glibc):
     assert "glibc 2.34" in _failed(replace(HEALTHY, glibc=glibc))["platform"].detail
 
 
-def test_a_machine_without_a_sandbox_says_what_works_without_one_and_fails_no_check():
+def test_machine_without_a_sandbox_passes_with_a_note():
     bare = replace(HEALTHY, namespace_refusal="user namespaces are refused: No space left on device")
     assert not _failed(bare)
     note, command = preflight.sandbox_note(bare)
     assert "user namespaces are refused" in note and "exact_match" in note and "code reward" in note
-    assert command.strip().startswith("For a sandbox type: ")
+    assert command.strip().startswith("To enable it: ")
     assert preflight.sandbox_note(HEALTHY) == []

@@ -34,7 +34,7 @@ sys.exit(selftest.run_suites(SimpleNamespace(var=Path.cwd()), names=["unit"], de
 """
 
 
-def test_what_a_lane_leaves_running_is_named_and_ended(tmp_path: Path, checkout: Path) -> None:
+def test_processes_left_by_a_suite_are_reported_and_terminated(tmp_path: Path, checkout: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DRIVER],
         cwd=tmp_path, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "platform")},
@@ -42,5 +42,5 @@ def test_what_a_lane_leaves_running_is_named_and_ended(tmp_path: Path, checkout:
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     for pid in (tmp_path / "started").read_text().split():
-        assert f"still running after unit, ended now: {pid} " in done.stdout
+        assert f"still running after unit, terminated: {pid} " in done.stdout
         assert not Path(f"/proc/{pid}").exists()

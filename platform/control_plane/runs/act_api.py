@@ -110,9 +110,10 @@ class ChangesView(ApiView):
         Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
         """
         caller = caller_of(request)
+        asked = selectors.run_for(caller, run_id)
         fields = body_of(ChangeSerializer, request)
         run = live_changes.change_run(
-            selectors.run_for(caller, run_id).pk, changes=fields.get("changes", {}),
+            asked.pk, changes=fields.get("changes", {}),
             checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
             now=clock.now(),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The embedded databases against kill -9, and the supervisor against the death of its services and its own."""
+"""The embedded databases survive kill -9; the supervisor restarts and adopts services."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def paths(checkout: Path) -> Iterator[Paths]:
-    """A clone of nothing in a folder that the services' user can enter."""
+    """Paths of an empty clone in a folder that the service user can traverse."""
     with tempfile.TemporaryDirectory(prefix="oolong-test-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -81,14 +81,14 @@ def _watch_until(supervisor: Supervisor, holds: Callable[[], bool]) -> None:
         supervisor._restart_dead()
         return holds()
 
-    wait_until(step, "what the supervisor was to do")
+    wait_until(step, "the supervisor restarted the service")
 
 
 def _pid(paths: Paths, name: str) -> int:
     return int(read_json(paths.run / f"{name}.json")["pid"])
 
 
-def test_committed_rows_survive_kill_9_of_postgres_which_the_supervisor_starts_again(paths, cluster):
+def test_committed_rows_survive_kill_9_and_the_supervisor_restarts_postgres(paths, cluster):
     supervisor = _start_all(paths, _postgres_service(cluster))
     try:
         with psycopg.connect(cluster.url.removesuffix("oolong") + "postgres", autocommit=True) as connection:
@@ -104,7 +104,7 @@ def test_committed_rows_survive_kill_9_of_postgres_which_the_supervisor_starts_a
     assert not cluster.is_ready()
 
 
-def test_postgres_refuses_a_wrong_password(paths, cluster):
+def test_postgres_rejects_a_wrong_password(paths, cluster):
     supervisor = _start_all(paths, _postgres_service(cluster))
     try:
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
@@ -115,7 +115,7 @@ def test_postgres_refuses_a_wrong_password(paths, cluster):
         supervisor._stop_all()
 
 
-def test_a_lock_file_that_names_a_stranger_does_not_keep_postgres_down(paths, cluster):
+def test_stale_postmaster_lock_is_removed(paths, cluster):
     cluster.initialize()
     lock = cluster.data / "postmaster.pid"
     lock.write_text(f"{os.getpid()}\n{cluster.data}\n")
@@ -123,7 +123,7 @@ def test_a_lock_file_that_names_a_stranger_does_not_keep_postgres_down(paths, cl
     assert not lock.exists()
 
 
-def test_an_interrupted_initdb_is_begun_again(paths, cluster):
+def test_interrupted_initdb_is_repeated(paths, cluster):
     cluster.data.mkdir()
     (cluster.data / "building").mkdir()
     (cluster.data / "building" / "half").write_text("x")
@@ -132,7 +132,7 @@ def test_an_interrupted_initdb_is_begun_again(paths, cluster):
     assert not cluster.initialize()
 
 
-def test_the_password_is_in_no_argument_and_in_no_file_others_can_read(paths, cluster):
+def test_password_is_in_no_argument_and_no_file_readable_by_others(paths, cluster):
     cluster.initialize()
     broker = _broker(paths)
     broker.prepare()
@@ -152,7 +152,7 @@ def _broker(paths: Paths) -> valkey.Broker:
     )
 
 
-def test_what_valkey_was_told_survives_kill_9(paths):
+def test_valkey_data_survives_kill_9(paths):
     broker = _broker(paths)
     service = Service(
         name="valkey",
@@ -195,7 +195,7 @@ def _sleeper(
     )
 
 
-def test_a_dead_service_is_started_again_and_later_each_time(paths, monkeypatch):
+def test_dead_service_is_restarted_with_backoff(paths, monkeypatch):
     supervisor = _start_all(paths, _sleeper(paths))
     now = time.monotonic()
     try:
@@ -218,7 +218,7 @@ def test_a_dead_service_is_started_again_and_later_each_time(paths, monkeypatch)
         supervisor._stop_all()
 
 
-def test_the_next_supervisor_adopts_what_a_killed_one_left(paths):
+def test_next_supervisor_adopts_services_of_a_killed_one(paths):
     first = _start_all(paths, _sleeper(paths))
     pid = _pid(paths, "web")
     second = _start_all(paths, _sleeper(paths))
@@ -227,7 +227,7 @@ def test_the_next_supervisor_adopts_what_a_killed_one_left(paths):
     assert first.processes[0].popen.wait(timeout=60) == -signal.SIGTERM
 
 
-def test_a_service_with_another_command_line_is_replaced_not_adopted(paths):
+def test_service_with_another_command_line_is_replaced(paths):
     first = _start_all(paths, _sleeper(paths))
     pid = _pid(paths, "web")
     second = _start_all(paths, _sleeper(paths, code="import time; time.sleep(601)"))
@@ -236,7 +236,7 @@ def test_a_service_with_another_command_line_is_replaced_not_adopted(paths):
     assert first.processes[0].popen.poll() is not None
 
 
-def test_a_service_that_ignores_the_stop_signal_is_killed_after_its_grace(paths):
+def test_service_that_ignores_the_stop_signal_is_killed_after_the_grace_period(paths):
     code = (
         "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         "pathlib.Path('deaf').touch(); time.sleep(600)"
@@ -247,7 +247,7 @@ def test_a_service_that_ignores_the_stop_signal_is_killed_after_its_grace(paths)
     assert supervisor.processes[0].popen.wait(timeout=60) == -signal.SIGKILL
 
 
-def test_the_servers_children_are_gone_after_a_stop(paths, cluster):
+def test_server_children_exit_after_a_stop(paths, cluster):
     supervisor = _start_all(paths, _postgres_service(cluster))
     supervisor._stop_all()
     left = [path for path in Path("/proc").glob("[0-9]*/cwd") if _reads_as(path, cluster.data)]

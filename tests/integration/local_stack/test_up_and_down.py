@@ -1,4 +1,4 @@
-"""`manage.py up`, `ps` and `down` as a person calls them, with the real control plane and agent."""
+"""`manage.py up`, `ps` and `down` with the real control plane and agent."""
 
 import json
 import os
@@ -57,13 +57,13 @@ def test_a_second_up_starts_nothing(clone: Clone) -> None:
     assert clone.pids() == before
 
 
-def test_the_environment_of_the_agent_holds_no_secret_of_the_control_plane(clone: Clone) -> None:
+def test_agent_process_has_no_control_plane_secret(clone: Clone) -> None:
     environment = Path(f"/proc/{clone.pids()['agent']}/environ").read_bytes()
     for name in (b"SECRET_KEY", b"DATABASE_URL", b"REDIS_URL"):
         assert name not in environment
 
 
-def test_after_kill_9_of_the_supervisor_the_next_up_adopts_everything(clone: Clone) -> None:
+def test_up_adopts_all_services_after_kill_9_of_the_supervisor(clone: Clone) -> None:
     before = clone.pids()
     _kill(before.pop("supervisor"))
     clone.manage("up")
@@ -72,7 +72,7 @@ def test_after_kill_9_of_the_supervisor_the_next_up_adopts_everything(clone: Clo
     assert after == before
 
 
-def test_after_kill_9_of_the_supervisor_down_ends_services_and_jobs(clone: Clone) -> None:
+def test_down_stops_services_and_jobs_after_kill_9_of_the_supervisor(clone: Clone) -> None:
     services = clone.pids()
     _kill(services["supervisor"])
     supervisors = clone.agent_data() / "supervisors"
@@ -102,7 +102,7 @@ def test_after_kill_9_of_the_supervisor_down_ends_services_and_jobs(clone: Clone
     assert "running" not in clone.manage("ps")
 
 
-def test_data_survives_and_the_ports_stay(clone: Clone) -> None:
+def test_data_and_ports_survive_a_restart(clone: Clone) -> None:
     before = json.loads((clone.root / "var" / "stack.json").read_text())["ports"]
     clone.manage("up")
     assert json.loads((clone.root / "var" / "stack.json").read_text())["ports"] == before

@@ -1,4 +1,4 @@
-"""Environments: named by what is in them, ready only when finished, failures told readably."""
+"""Environments: keyed by their package lists, ready only when complete, with readable failures."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def _finish(environment: Environment, key: str) -> None:
     (environment.path / READY).write_text(json.dumps({"key": key}))
 
 
-def test_the_key_changes_with_a_list_and_with_how_it_is_read(tmp_path):
+def test_key_changes_with_a_list_and_its_alternatives(tmp_path):
     lists = tmp_path / "list.txt"
     lists.write_text("a==1\n")
     first = environment_key((Install(lists),))
@@ -39,7 +39,7 @@ def test_the_key_changes_with_a_list_and_with_how_it_is_read(tmp_path):
     assert environment_key((Install(lists),)) != first
 
 
-def test_an_environment_without_its_marker_is_not_ready(environment):
+def test_environment_without_marker_is_not_ready(environment):
     assert not environment.is_ready()
     _finish(environment, environment.key)
     assert environment.is_ready()
@@ -47,12 +47,12 @@ def test_an_environment_without_its_marker_is_not_ready(environment):
     assert not environment.is_ready()
 
 
-def test_an_environment_of_an_older_list_is_not_ready(environment):
+def test_environment_of_an_older_list_is_not_ready(environment):
     _finish(environment, "0" * 16)
     assert not environment.is_ready()
 
 
-def test_an_environment_whose_python_has_gone_is_not_ready(environment):
+def test_environment_without_its_python_is_not_ready(environment):
     _finish(environment, environment.key)
     os.unlink(environment.python)
     assert not environment.is_ready()
@@ -67,7 +67,7 @@ def test_an_environment_whose_python_has_gone_is_not_ready(environment):
         ("ERROR: No matching distribution found for torch==2.13.0", "has no such file"),
     ],
 )
-def test_a_failure_of_pip_is_told_with_its_own_words_and_what_to_do(tmp_path, output, advice):
+def test_pip_failure_is_explained_with_its_output_and_a_fix(tmp_path, output, advice):
     log = tmp_path / "setup.log"
     log.write_text(f"Collecting things\n{output}\n")
     message = explain_pip_failure(log, what="node.txt")
@@ -76,8 +76,8 @@ def test_a_failure_of_pip_is_told_with_its_own_words_and_what_to_do(tmp_path, ou
     assert str(log) in message
 
 
-def _pip_that_says(environment: Environment, *outputs: str) -> None:
-    """A pip that fails with each of these words in turn, and then succeeds."""
+def _fake_pip(environment: Environment, *outputs: str) -> None:
+    """A fake pip that fails with each output in turn, then succeeds."""
     environment.python.parent.mkdir(parents=True)
     said = environment.path / "said"
     said.mkdir()
@@ -97,30 +97,30 @@ def _pip_that_says(environment: Environment, *outputs: str) -> None:
         "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
     ],
 )
-def test_a_download_that_breaks_off_is_gone_on_with(environment, tmp_path, output):
-    log, told = tmp_path / "setup.log", []
+def test_broken_download_is_resumed(environment, tmp_path, output):
+    log, messages = tmp_path / "setup.log", []
     log.write_text("")
-    _pip_that_says(environment, output, output)
-    environments._pip(environment, environment.installs[0], log=log, echo=told.append)
-    assert [line.endswith(f"(attempt {number} of 4).") for number, line in enumerate(told[:2], 2)] == [
+    _fake_pip(environment, output, output)
+    environments._pip(environment, environment.installs[0], log=log, echo=messages.append)
+    assert [line.endswith(f"(attempt {number} of 4).") for number, line in enumerate(messages[:2], 2)] == [
         True
     ] * 2
 
 
-def test_a_download_that_always_breaks_off_and_another_fault_end_set_up(environment, tmp_path):
-    log, told = tmp_path / "setup.log", []
+def test_repeatedly_broken_download_and_other_errors_end_setup(environment, tmp_path):
+    log, messages = tmp_path / "setup.log", []
     log.write_text("")
-    _pip_that_says(environment, *["ReadTimeoutError: Read timed out"] * 4)
+    _fake_pip(environment, *["ReadTimeoutError: Read timed out"] * 4)
     with pytest.raises(environments.StackError, match="could not be reached"):
-        environments._pip(environment, environment.installs[0], log=log, echo=told.append)
-    assert len(told) == 3
+        environments._pip(environment, environment.installs[0], log=log, echo=messages.append)
+    assert len(messages) == 3
     (environment.path / "said" / "0").write_text("ERROR: No space left on device\n")
     with pytest.raises(environments.StackError, match="disk is full"):
-        environments._pip(environment, environment.installs[0], log=log, echo=told.append)
-    assert len(told) == 3, "a full disk is not tried again"
+        environments._pip(environment, environment.installs[0], log=log, echo=messages.append)
+    assert len(messages) == 3, "a full disk is not retried"
 
 
-def test_the_pinned_lists_name_no_index_and_pin_every_package(checkout):
+def test_lists_name_no_index_and_pin_every_package(checkout):
     for file in sorted((checkout / "constraints").glob("*.txt")):
         for line in file.read_text().splitlines():
             assert "://" not in line, f"{file.name}: {line}"
@@ -128,14 +128,14 @@ def test_the_pinned_lists_name_no_index_and_pin_every_package(checkout):
                 assert "==" in line, f"{file.name}: {line}"
 
 
-def test_what_venv_brings_is_pinned_too(checkout):
-    """It would be years old otherwise, and no audit would see it."""
+def test_packages_of_venv_are_pinned(checkout):
+    """Otherwise they are years old and no audit checks them."""
     text = (checkout / "constraints" / "platform.txt").read_text()
     for name in ("pip", "setuptools"):
         assert f"\n{name}==" in text
 
 
-def test_every_file_that_is_installed_has_a_hash(checkout):
+def test_every_installed_package_has_a_hash(checkout):
     paths = checkout_paths(checkout)
     made = [environments.platform_environment(paths)]
     made += [environments.node_environment(paths, device=device) for device in ("cpu", "cuda")]
@@ -146,7 +146,7 @@ def test_every_file_that_is_installed_has_a_hash(checkout):
         assert pins and all(line.endswith("\\") for line in pins), file.name
 
 
-def test_the_libraries_of_the_public_torch_are_those_of_a_gpu_machine(checkout):
+def test_libraries_of_public_torch_match_the_cuda_list(checkout):
     of_gpus = (checkout / "constraints" / "node-cuda.txt").read_text()
     text = (checkout / "constraints" / "node-torch-libraries.txt").read_text()
     for pin in text.split("\n", 1)[1].rstrip().replace("\n    ", "").splitlines():
@@ -161,9 +161,7 @@ def test_the_libraries_of_the_public_torch_are_those_of_a_gpu_machine(checkout):
     ],
     ids=["offered", "not offered"],
 )
-def test_a_build_that_the_index_does_not_offer_is_replaced_by_the_other(
-    tmp_path, monkeypatch, said, installed
-):
+def test_alternatives_are_installed_if_the_index_lacks_a_build(tmp_path, monkeypatch, said, installed):
     lists = [tmp_path / name for name in ("first.txt", "second.txt", "third.txt")]
     for file in lists:
         file.write_text("left-pad==1.0\n")
@@ -186,18 +184,18 @@ def test_a_build_that_the_index_does_not_offer_is_replaced_by_the_other(
     assert called == installed
 
 
-def test_what_both_environments_hold_has_one_version(checkout):
+def test_shared_packages_have_one_version(checkout):
     def pins(name: str) -> dict[str, str]:
         lines = (checkout / "constraints" / name).read_text().splitlines()
         return dict(line.split(" ")[0].split("==") for line in lines if line and line[0].isalnum())
 
     platform, node = pins("platform.txt"), pins("node.txt")
-    # What talks to each other across the two must agree; the rest may follow other needs.
+    # Packages that serialize data between the environments must agree; others may differ.
     for name in ("msgspec", "pydantic", "tokenizers", "jinja2", "numpy", "safetensors", "pyyaml"):
         assert platform[name] == node[name], name
 
 
-def test_node_environments_of_cpu_and_cuda_do_not_share_a_folder(tmp_path, checkout):
+def test_cpu_and_cuda_node_environments_have_different_folders(tmp_path, checkout):
     if not (checkout / "constraints" / "node-cuda.txt").exists():
         pytest.fail("constraints/node-cuda.txt is missing; make it with constraints/lock.sh")
     paths = checkout_paths(checkout)
@@ -205,7 +203,7 @@ def test_node_environments_of_cpu_and_cuda_do_not_share_a_folder(tmp_path, check
     assert cpu.path != environments.node_environment(paths, device="cuda").path
 
 
-def test_a_machine_with_a_gpu_takes_the_public_torch_by_its_hash(checkout):
+def test_cuda_environment_installs_public_torch_by_hash(checkout):
     text = (checkout / "constraints" / "node-torch-cuda.txt").read_text()
     assert "\ntorch===" in text, "with == pip prefers a CPU-only 2.13.0+cpu where one is offered"
     pinned = (checkout / "constraints" / "node-torch.txt").read_text().rpartition("torch==")[2].strip()
@@ -214,15 +212,13 @@ def test_a_machine_with_a_gpu_takes_the_public_torch_by_its_hash(checkout):
     assert made.needs_cuda and all("--require-hashes" in install.arguments() for install in made.installs)
 
 
-def test_no_list_has_a_package_that_fetches_its_program_itself(checkout):
+def test_no_list_has_a_package_that_downloads_from_another_index(checkout):
     text = (checkout / "constraints" / "node-cuda.txt").read_text()
     assert "\ncuda-tile==1.6.0 " in text, "1.6.0rc5 is an archive that asks another index, unhashed"
 
 
 @pytest.mark.parametrize("cuda", [None, "13.0"])
-def test_a_cpu_torch_on_a_machine_with_a_gpu_is_refused_with_the_way_out(
-    tmp_path, monkeypatch, checkout, cuda
-):
+def test_cpu_torch_with_device_cuda_is_rejected_with_a_fix(tmp_path, monkeypatch, checkout, cuda):
     module = tmp_path / "torch"
     module.mkdir()
     (module / "__init__.py").write_text("raise ImportError('no libraries yet')\n")

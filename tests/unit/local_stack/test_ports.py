@@ -1,4 +1,4 @@
-"""Ports: the same again, else the preferred, else the next free; never another clone's."""
+"""Ports: the previous one, else the preferred one, else the next free one; never one of another clone."""
 
 import socket
 from pathlib import Path
@@ -11,7 +11,7 @@ from local_stack.errors import StackError
 PREFERRED = {"web": 8400, "postgres": 8432}
 
 
-def _choose(*, before=None, others=(), busy=()):
+def _allocate(*, before=None, others=(), busy=()):
     return ports.allocate(
         before=before or {},
         preferred=PREFERRED,
@@ -20,32 +20,32 @@ def _choose(*, before=None, others=(), busy=()):
     )
 
 
-def test_free_preferred_ports_are_taken():
-    assert _choose() == PREFERRED
+def test_free_preferred_ports_are_allocated():
+    assert _allocate() == PREFERRED
 
 
-def test_a_taken_port_means_the_next_free_one():
-    assert _choose(busy=(8400, 8401))["web"] == 8402
+def test_next_free_port_replaces_a_busy_one():
+    assert _allocate(busy=(8400, 8401))["web"] == 8402
 
 
-def test_the_port_of_the_last_start_comes_first():
-    assert _choose(before={"web": 8450})["web"] == 8450
+def test_previous_port_comes_first():
+    assert _allocate(before={"web": 8450})["web"] == 8450
 
 
-def test_a_port_that_another_clone_reserved_is_left_alone_even_while_it_is_down():
-    assert _choose(others=(8400,))["web"] == 8401
+def test_port_of_a_stopped_clone_stays_reserved():
+    assert _allocate(others=(8400,))["web"] == 8401
 
 
-def test_when_all_are_taken_the_error_names_the_way_out():
+def test_error_without_free_ports_names_the_variable():
     with pytest.raises(StackError, match="OOLONG_WEB_PORT"):
-        _choose(busy=range(8400, 8700))
+        _allocate(busy=range(8400, 8700))
 
 
 def _reserved(register: Path, root: Path, **environ: str):
     return ports.reserve(register, clone_root=root, before={}, environ=environ, own=set())
 
 
-def test_two_clones_of_one_user_get_different_ports_even_while_one_is_down(tmp_path: Path):
+def test_two_clones_of_one_user_get_different_ports(tmp_path: Path):
     chosen = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -54,14 +54,14 @@ def test_two_clones_of_one_user_get_different_ports_even_while_one_is_down(tmp_p
     assert not set(chosen[0].values()) & set(chosen[1].values())
 
 
-def test_two_users_who_start_in_the_same_moment_get_different_ports(tmp_path: Path):
+def test_two_users_starting_concurrently_get_different_ports(tmp_path: Path):
     with _reserved(tmp_path / "ports-of-alice.json", tmp_path) as alice:
         with _reserved(tmp_path / "ports-of-bob.json", tmp_path) as bob:
             assert not set(alice.values()) & set(bob.values())
 
 
-def test_a_deleted_clone_gives_its_ports_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ports, "is_free", lambda port: True)  # whatever else this machine does meanwhile
+def test_ports_of_a_deleted_clone_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ports, "is_free", lambda port: True)  # independent of other processes on this machine
     monkeypatch.setattr(ports, "_claim", lambda port: socket.socket())
     gone, here = tmp_path / "gone", tmp_path / "here"
     gone.mkdir(), here.mkdir()
@@ -72,14 +72,14 @@ def test_a_deleted_clone_gives_its_ports_back(tmp_path: Path, monkeypatch: pytes
         assert second == first
 
 
-def test_a_port_wish_comes_first_and_must_be_a_number(tmp_path: Path):
+def test_port_override_comes_first_and_must_be_a_number(tmp_path: Path):
     wanted, kept = ports.with_overrides(PREFERRED, {"web": 8401}, {"OOLONG_WEB_PORT": "9000"})
     assert (wanted["web"], kept) == (9000, {})
     with pytest.raises(StackError, match="OOLONG_WEB_PORT='http'"):
         ports.with_overrides(PREFERRED, {}, {"OOLONG_WEB_PORT": "http"})
 
 
-def test_a_listening_port_is_not_free():
+def test_listening_port_is_not_free():
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()

@@ -1,4 +1,4 @@
-"""The closing line counts what the reports say, and a skip needs a permit under CI."""
+"""The totals match the reports, and CI fails on disallowed skips."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPORT = """<?xml version="1.0"?><testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-def test_a_report_is_counted(tmp_path: Path):
+def test_report_counts_are_read(tmp_path: Path):
     (tmp_path / "r.xml").write_text(REPORT)
     outcome = read_report(tmp_path / "r.xml")
     assert (outcome.passed, outcome.failed) == (1, 2)
@@ -31,7 +31,7 @@ def test_a_report_is_counted(tmp_path: Path):
     assert "tests.unit.a::test_two" in outcome.problems
 
 
-def test_an_absent_report_counts_nothing(tmp_path: Path):
+def test_missing_report_counts_nothing(tmp_path: Path):
     assert read_report(tmp_path / "none.xml").passed == 0
 
 
@@ -42,7 +42,7 @@ def test_only_skips_on_the_list_are_allowed(tmp_path: Path):
     assert disallowed_skips(skipped, allowed) == [("tests.unit::b", "no browser")]
 
 
-def test_the_list_of_this_repository_allows_only_what_needs_a_gpu_or_a_kernel_that_isolates(checkout):
+def test_repository_allows_only_gpu_and_isolation_skips(checkout):
     allowed = allowed_skips(checkout / "tests" / "allowed_skips.txt")
     assert isolation.REASON in allowed
     assert all("GPU" in line or line == isolation.REASON for line in allowed)
@@ -84,23 +84,23 @@ def suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
     return run
 
 
-def test_the_browser_is_fetched_beside_the_database_lane_and_there_before_the_next(suites) -> None:
+def test_browser_is_fetched_during_the_database_suite(suites) -> None:
     status, said = suites(["database", "integration", "e2e"], fetch=lambda: "")
     assert status == 0
     assert sorted(said[:2]) == ["database", "fetched"] and said[2:] == ["integration", "fetched", "e2e"]
 
 
-def test_a_browser_that_could_not_be_fetched_is_asked_for_again_by_its_lane_which_fails(suites) -> None:
+def test_suite_retries_a_failed_browser_download_and_fails(suites) -> None:
     status, said = suites(["database", "e2e"], fetch=lambda: ": no network")
     assert status == 1
     assert said[-2:] == ["fetched: no network", "e2e"] and said.count("fetched: no network") == 2
 
 
-def test_nothing_is_fetched_for_lanes_that_were_not_asked_for(suites) -> None:
+def test_nothing_is_fetched_for_unselected_suites(suites) -> None:
     assert suites(["database"], fetch=lambda: "") == (0, ["database"])
 
 
-def test_every_unit_test_is_in_one_of_two_lanes_by_what_it_asks_for() -> None:
+def test_every_unit_test_is_in_exactly_one_suite() -> None:
     unit, database = (next(suite for suite in SUITES if suite.name == name) for name in ("unit", "database"))
     assert (unit.paths, unit.ignored_paths) == (database.paths, database.ignored_paths)
     assert unit.marker == f"not {database.marker}"

@@ -1,4 +1,4 @@
-"""What a suite leaves running ends with it, also in a session of its own and deaf to a polite word."""
+"""Processes that a suite leaves running are terminated, also in their own session and ignoring SIGTERM."""
 
 from __future__ import annotations
 

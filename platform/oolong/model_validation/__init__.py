@@ -1,6 +1,6 @@
-"""What makes a directory a base model: one check for every door, on the control plane and on nodes, without torch.
+"""Validates the files of a base model, on the control plane and on nodes, without torch.
 
-    report = validate_model(Path("/models/tiny"))     # with every fault, or with what the model is
+    report = validate_model(Path("/models/tiny"))     # all faults, or the facts of the model
 
 Nothing is executed or unpickled. The chat template alone is a program; it is rendered apart (`rendering`).
 """

@@ -1,4 +1,4 @@
-"""A Hugging Face directory as a base model: its files, config, tokenizer, tensors; all faults at once."""
+"""Checks a Hugging Face directory: files, config, tokenizer and tensors. Reports all faults at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_root(folder: Path) -> Path:
 
 
 def check_directory(root: Path, *, within: Path | None = None) -> ModelFacts:
-    """What the model is. Raises InvalidModel with all faults. Links may lead to files below `within`, else nowhere."""
+    """Return the facts of the model, or raise InvalidModel with all faults. Links may only lead below `within`."""
     faults: list[Fault] = []
     facts = ModelFacts(files=_files(root, within, faults))
     documents = {
@@ -209,7 +209,7 @@ def _loaded(
             message = f"there are {len(weights)} files of weights and no {INDEX} that says what is in which"
             faults.append(file_fault(INDEX, "missing_file", message))
         return None
-    if index is None:  # which was told: it is not JSON
+    if index is None:  # already reported as invalid JSON
         return None
     named = index.get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):

@@ -1,4 +1,4 @@
-"""What is wrong with the files of a model."""
+"""Faults in the files of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_MESSAGE, MAX_NAME = 1_000, 500
 
 
 class InvalidModel(Exception):
-    """The files are refused; every fault names its file or tensor."""
+    """The model is rejected. Every fault names its file or tensor."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = list(faults[:MAX_FAULTS])
@@ -31,7 +31,7 @@ def tensor_fault(name: str, code: str, message: str) -> Fault:
 
 
 def escaped(name: str) -> str:
-    """As a part of a JSON pointer, cut."""
+    """Escape and truncate a name for a JSON pointer."""
     return printable(name, MAX_NAME).replace("~", "~0").replace("/", "~1")
 
 

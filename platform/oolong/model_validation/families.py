@@ -1,4 +1,4 @@
-"""Which tensors a model has, by its config: names and shapes, as transformers and SGLang load them."""
+"""Names and shapes of the tensors that a config implies, as transformers and SGLang load them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_SIZE = 10_000_000
 
 
 class ConfigError(ValueError):
-    """A value of config.json from which no shape can be told."""
+    """A value in config.json from which no shape can be derived."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a decoder with grouped-query attention and a gated MLP."""
+    """Sizes of a decoder with grouped-query attention and a gated MLP."""
 
     vocabulary: int
     hidden: int

@@ -1,4 +1,4 @@
-"""A chat template rendered once, where it can do no harm: in the sandbox, or where there is none as a bare process.
+"""Renders a chat template once, in the sandbox, or in a process with limits where there is no sandbox.
 
 Jinja's own sandbox keeps a template from Python's objects, but not from running for ever or filling the memory; the
 limits here do, in both places.
@@ -34,7 +34,7 @@ MEMORY = ("template_memory", f"it takes more than {MEMORY_BYTES // MEBIBYTE} MiB
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What the template makes of a small conversation."""
+    """The prompt that the template renders from a small conversation."""
 
     text: str = ""
     isolation: str = ""  # sandbox, or process where the machine has none

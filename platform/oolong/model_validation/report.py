@@ -1,4 +1,4 @@
-"""The whole check of a model's directory, as every door makes it."""
+"""The complete check of a model directory, shared by uploads, imports and nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 1024 * 1024
 
 
 def validate_model(root: Path, *, within: Path | None = None) -> ModelReport:
-    """What the model is, or every fault of it. `within`: how far links may lead (`check_directory`)."""
+    """Report the facts of the model or all its faults. `within`: where links may lead (`check_directory`)."""
     try:
         facts = check_directory(root, within=within)
         assert facts.chat is not None  # else it is refused

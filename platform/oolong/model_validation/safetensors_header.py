@@ -1,4 +1,4 @@
-"""The header of a safetensors file: which tensors it holds. Written by anybody, so nothing in it is believed."""
+"""Reads the header of a safetensors file. The file is untrusted, so every value is checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tensor:
 
 
 def read_header(path: Path) -> list[Tensor]:
-    """All tensors of the file. Raises ValueError when its header and its size do not agree in every byte."""
+    """All tensors of the file. Raises ValueError unless the header accounts for every byte."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length_bytes = file.read(8)
@@ -101,7 +101,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _check_offsets(located: list[tuple[Tensor, int, int]], *, data_bytes: int) -> None:
-    """Each byte of the data belongs to one tensor."""
+    """Require that each byte of the data belongs to exactly one tensor."""
     end = 0
     for tensor, first, last in sorted(located, key=lambda one: (one[1], one[2])):
         if first != end:

@@ -1,4 +1,4 @@
-"""The tensors that a model's files hold, against what its config says."""
+"""Compares the tensors in the files of a model with its config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HIDDEN, LAYER_COUNT = (
 
 
 def find_faults(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Fault]:
-    """Of a known family every tensor is checked; of another one the embedding and the number of layers."""
+    """Check every tensor of a known family; of others, the embedding and the number of layers."""
     try:
         if config.get("model_type") in families.LAYERS:
             return list(_exact(config, tensors))

@@ -1,11 +1,11 @@
-"""The sandbox for code and data of users: standard library only, importable by the control plane and on nodes.
+"""Sandbox for untrusted code and data. Standard library only, so the control plane and the nodes share it.
 
-    probe_result = probe_sandbox()                       # tries this machine, about a second; once per process
-    sandbox = probe_result.require()               # raises SandboxUnsupported with the way out where it must
-    outcome = sandbox.run(Program(source="report(payload * 2)", tests=(Test(payload=21),)), Limits())
-    outcome.only.status, outcome.only.value    # Status.OK, b"42"
+    probe_result = probe_sandbox()       # tests this machine in about a second; call it once per process
+    sandbox = probe_result.require()     # raises SandboxUnsupported, with the command that fixes it
+    result = sandbox.run(Program(source="report(payload * 2)", tests=(Test(payload=21),)), Limits())
+    result.only.status, result.only.value    # Status.OK, b"42"
 
-What it promises, and what not: SECURITY.md.
+For the guarantees and their limits, see SECURITY.md.
 """
 
 from oolong.sandbox.capabilities import Capabilities, SandboxUnsupported

@@ -1,8 +1,8 @@
-"""Time of one sandbox: what its tests used of the cores, and what other programs took from them.
+"""Accounts CPU time and starvation of the tests in one sandbox.
 
-A test has a bound of CPU time, which all its processes share, and one of wall time. Wall time in which a test was ready
-to run and had no core does not count: the test gets it back, and where it cannot, the sandbox has failed, not the test.
-A program cannot bring that about by itself (see `resource_usage.starved_seconds`).
+Each test has a CPU limit, which all its processes share, and a wall-time limit. Wall time in which a test was runnable
+but had no core does not count: the test gets an extension, or the sandbox fails instead of the test. A program cannot
+starve itself (see `resource_usage.starved_seconds`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class TimeAccounting:
         self._pid = 0
         self._group: cgroups.Cgroup | None = None
         self._cpu_seconds = 0.0  # of the whole sandbox, as far as it was seen
-        self._cpu_before = 0.0  # of it, before the test at hand
+        self._cpu_before = 0.0  # of it, before the current test
         self._first_before: resource_usage.ThreadSchedule | None = (
             None  # of process 1, which outlives the tests
         )
         self._sampled_at = 0.0
         self._test_began = time.monotonic()
-        self._extension = 0.0  # of the test at hand
+        self._extension = 0.0  # of the current test
         self._extensions = 0.0  # of all tests
-        self._starved = 0.0  # the test at hand, by now
+        self._starved = 0.0  # current test so far
         self._starved_before = 0.0  # the tests before it
 
     def start(self, pid: int, group: cgroups.Cgroup | None) -> None:
@@ -65,14 +65,14 @@ class TimeAccounting:
         return self._test_began + self._limits.wall_seconds + self._extension
 
     def read_cpu(self) -> None:
-        """Where no group counts, from /proc: without those that ended and that nobody waited for."""
+        """Read CPU time from the cgroup, else from /proc, which misses exited processes that nobody waited for."""
         counted = self._group.cpu_seconds() if self._group is not None else None
         if counted is None and self._pid:
             counted = resource_usage.measure_usage(self._pid).cpu_seconds
         self._cpu_seconds = max(self._cpu_seconds, counted or 0.0)
 
     def sample(self, *, at_once: bool = False) -> None:
-        """See what the test has used and missed by now, if the last sample was a while ago."""
+        """Sample the CPU time and starvation of the current test, at most every MIN_SAMPLE_SECONDS."""
         now = time.monotonic()
         if now - self._sampled_at < MIN_SAMPLE_SECONDS and not at_once:
             return
@@ -97,7 +97,7 @@ class TimeAccounting:
         return max(self._cpu_seconds - self._cpu_before, counted_inside) > self._cpu_limit
 
     def grant_extension(self) -> float:
-        """What the test at hand gets beyond its time; it is noted as given."""
+        """Extend the current test by its starved time, within the maximum. Returns the seconds added."""
         owed = self._starved - self._extension
         if self.cpu_exceeded() or owed < STARVED_FRACTION * self._limits.wall_seconds:
             return 0.0
@@ -111,7 +111,7 @@ class TimeAccounting:
         return more
 
     def was_starved(self, *, total: bool) -> bool:
-        """Whether others took so much of its time that its being over says nothing about the test, or about all."""
+        """Whether starvation, not the test (or with `total` all tests), explains the timeout."""
         if self.cpu_exceeded():  # that does
             return False
         if total:

@@ -1,4 +1,4 @@
-"""The command line of bubblewrap: what a sandbox sees, and what it is cut off from."""
+"""Builds the bubblewrap command line: mounts, namespaces and descriptors."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 from oolong.sandbox.program import GUEST_SOCKET
 from oolong.sandbox.runtime_files import RuntimeFiles
 
-# Without network, and with namespaces that must be made: `--unshare-user` fails where it cannot, instead of
-# going on without, as `--unshare-all` would.
+# No network, and every namespace is required: `--unshare-user` fails where it is not available, while
+# `--unshare-all` would continue without it.
 _CUT_OFF = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup",
     "--uid", "1000", "--gid", "1000", "--hostname", "sandbox",
     "--cap-drop", "ALL", "--new-session", "--die-with-parent", "--as-pid-1",
 )  # fmt: skip
-# No /proc: process 1's command line, mounts, environments and descriptors are not to be read.
+# No /proc, so a test cannot read the command line, mounts, environment or descriptors of process 1.
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/python/bin", "PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptors:
-    """Open files that are handed to bubblewrap by number."""
+    """Descriptors that bubblewrap inherits."""
 
-    guest_code: int  # code of `inside`, read to its end
+    guest_code: int  # bytecode of `guest`
     seccomp: int | None
     status: int  # bubblewrap writes the child's pid here
     block: int  # the child waits until something can be read here
     job: int
     results: int
-    control: int  # what the supervisor answers while a test runs
+    control: int  # replies of the supervisor while a test runs
     stdin: int  # -1: none
     stdout: int
 
@@ -44,7 +44,7 @@ def command(
     packages: Sequence[Path],
     socket: Path | None,
 ) -> list[str]:
-    """Of one sandbox. The root is a tmpfs that is read-only once all is in place; /tmp alone can be written."""
+    """The command of one sandbox. The root is a read-only tmpfs; only /tmp is writable."""
     words = [str(runtime_files.bubblewrap), *_CUT_OFF, "--clearenv"]
     for name, value in _environment(runtime_files).items():
         words += ["--setenv", name, value]
@@ -64,7 +64,7 @@ def command(
     inner = [
         descriptors.job, descriptors.results, descriptors.control, descriptors.stdin, descriptors.stdout,
     ]  # fmt: skip
-    # -P -s -S: nothing but the standard library on sys.path.
+    # -P -s -S: only the standard library on sys.path.
     return [*words, "--", "/python/bin/python3", "-P", "-s", "-S", "-B", "/guest.pyc", *map(str, inner)]
 
 
@@ -75,7 +75,7 @@ def _environment(runtime_files: RuntimeFiles) -> dict[str, str]:
 
 
 def _read_only_system(runtime_files: RuntimeFiles) -> list[str]:
-    """Shared libraries of the machine, and one Python without its site-packages."""
+    """Mount the host's shared libraries and one Python without site-packages."""
     words: list[str] = []
     for folder in _library_folders():
         words += ["--ro-bind", str(folder), str(folder)]

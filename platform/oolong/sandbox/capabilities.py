@@ -1,4 +1,4 @@
-"""What this machine's sandbox can do, as the probe found it, and what to do where it cannot."""
+"""What the sandbox of this machine can enforce, and the command that adds what is missing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 
 class SandboxUnsupported(Exception):
-    """Code of users cannot be run here; the message says why, and which one command would change that."""
+    """This machine cannot run untrusted code. The message gives the reason and the command that fixes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    user_namespace: bool  # without one, no code of users is run at all
-    seccomp: bool  # the same
+    user_namespace: bool  # required
+    seccomp: bool  # required
     memory_bound: Literal["cgroup v1", "cgroup v2", "supervisor", "none"]
     process_bound: Literal["kernel", "supervisor", "none"]
     own_uid: bool  # each sandbox runs under a uid that owns nothing else; needs root
     message: str = ""  # what is missing
-    command: str = ""  # what brings it, typed once by an administrator
+    command: str = ""  # run once by an administrator to add it
 
     @property
     def runs_code(self) -> bool:
@@ -38,7 +38,7 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSettings:
-    """The switches that forbid a user namespace; None where this kernel has not got one."""
+    """Kernel settings that can forbid user namespaces; None where the kernel lacks the setting."""
 
     max_user_namespaces: int | None
     unprivileged_userns_clone: int | None  # Debian's
@@ -92,7 +92,7 @@ ENTER_WITHOUT_CHROOT = (
 
 
 def command_for_user_namespaces(settings: KernelSettings, *, in_container: bool) -> str:
-    """The one command that lets this machine make user namespaces."""
+    """The command that enables user namespaces on this machine."""
     if settings.max_user_namespaces == 0:
         return "sudo sysctl -w user.max_user_namespaces=15000"
     if settings.unprivileged_userns_clone == 0:

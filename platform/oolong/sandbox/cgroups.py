@@ -1,4 +1,4 @@
-"""Hard bounds of memory, processes and cores by control groups, version 2 or 1, where this service may make them."""
+"""Limits memory, processes and CPU with control groups, version 2 or 1, where this service may create them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cgroup:
             (folder / "cgroup.procs").write_text(str(pid))
 
     def set_limits(self, *, memory_bytes: int, processes: int) -> None:
-        """Memory without swap, processes, and one core: a sandbox that starts many processes takes no other's core."""
+        """Limit memory (without swap) and processes, and allow one core, so no sandbox starves another."""
         memory, cpu = self._of["memory"], self._of.get("cpu")
         if self._kind == "cgroup v2":
             (memory / "memory.max").write_text(str(memory_bytes))
@@ -62,7 +62,7 @@ class Cgroup:
             return None
 
     def cpu_seconds(self) -> float | None:
-        """Of all its processes, those that have ended too; None where no group counts it."""
+        """CPU time of all processes, exited ones included. None where no controller counts it."""
         try:
             if self._kind == "cgroup v2":
                 return _counter(self._of["memory"] / "cpu.stat", "usage_usec") / 1e6
@@ -73,7 +73,7 @@ class Cgroup:
         return None
 
     def remove(self) -> None:
-        """Its processes are dead; the kernel may need a moment to take them out."""
+        """Remove the group. Its processes have exited, but the kernel may take a moment to detach them."""
         deadline = time.monotonic() + REMOVE_SECONDS
         for folder in self.folders:
             while True:
@@ -90,7 +90,7 @@ class Cgroup:
 
 
 class CgroupFactory:
-    """Where cgroups can be made: found once, by trying."""
+    """Creates cgroups below directories that were tested once."""
 
     def __init__(self, kind: Kind, bases: dict[str, Path]) -> None:
         self.kind = kind
@@ -133,7 +133,7 @@ class CgroupFactory:
         ]
 
     def _remove_stale(self) -> None:
-        """Remove the empty cgroups of services that were killed."""
+        """Remove empty cgroups of services that were killed."""
         for base in dict.fromkeys(self._bases.values()):
             for folder in base.glob(f"{NAME}-*"):
                 pid = folder.name.removeprefix(f"{NAME}-").partition("-")[0]
@@ -147,7 +147,7 @@ class CgroupFactory:
 def find_cgroups(
     *, root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
 ) -> CgroupFactory | None:
-    """The first place where a group with both bounds can really be made; None when there is none."""
+    """The first directory where a cgroup with both required controllers can be created, else None."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -160,7 +160,7 @@ def find_cgroups(
 
 
 def _usable_controllers(factory: CgroupFactory) -> CgroupFactory | None:
-    """The cgroups, if need be without those that are not required; None when not even the required can be made."""
+    """Drop optional controllers until a cgroup can be created. None if the required ones fail."""
     while True:
         try:
             factory.create(memory_bytes=64 * 1024**2, processes=8).remove()

@@ -1,11 +1,11 @@
 """The only program that a sandbox starts: process 1 of its namespace, which forks once per test.
 
-It runs no code of a user in its own process, and nothing inside can signal process 1, trace it or see its
-descriptors (there is no /proc). Arguments: the descriptors of the job (marshal), of the results and of the
+It runs no user code in its own process. Tests cannot signal process 1, trace it or see its descriptors (there is
+no /proc). Arguments: the descriptors of the job (marshal), of the results and of the
 supervisor's answers, then those that become standard input and output of the tests (-1: captured). Standard
-library only; it knows nothing of the rest of this package.
+library only; it imports nothing from this package.
 
-Every import below is paid in every sandbox: what is slow to import is imported where it is needed, or not at all
+Every sandbox pays for each import below, so slow modules are imported where they are needed, or not at all
 (`_signal` is `signal` without its enumerations).
 
 Results: one JSON line each. `{"ready": true}`; per test its record, followed by the bytes that the record
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SCRATCH = "/tmp"
 STDIN_FILE = "/tmp/.stdin"  # /dev/stdin leads here
 ANSWER_SECONDS = 5.0
-OUT_OF_MEMORY, NO_MORE_PROCESSES = 120, 121  # exit statuses by which a test says what stopped it
+OUT_OF_MEMORY, NO_MORE_PROCESSES = 120, 121  # exit statuses that name the limit
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
                 os.close(fd)
             except OSError:
                 pass
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 is deaf to what it has no handler for
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 ignores signals without a handler
     limits = job["limits"]
     if limits["bound_processes"]:
         # One more than asked for: this process counts as well.
@@ -83,7 +83,7 @@ def main() -> None:
         try:
             clear_scratch()
         except (OSError, RecursionError):
-            break  # a scratch folder that cannot be emptied: the tests that are left get another sandbox
+            break  # the remaining tests get another sandbox
     _send(result_fd, {"end": True})
 
 
@@ -95,7 +95,7 @@ def run_test(
     job: dict[str, Any],
     fds: tuple[int, int, int, int],
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Fork, watch, kill whatever is left. Returns the record and the captured bytes."""
+    """Fork the test, wait for it, kill what is left. Returns the record and the captured bytes."""
     limits = {**job["limits"], "output_bytes": test["output_bytes"]}
     result_fd, control_fd, stdin_fd, stdout_fd = fds
     for name, content in {".stdin": test["stdin"], **job["files"]}.items():
@@ -176,7 +176,7 @@ def classify_exit(
 
 
 def exec_test(code: types.CodeType, names: dict[str, Any], limits: dict[str, Any]) -> int:
-    """In the forked process: bounds, then the program. Returns the exit status."""
+    """Apply the limits and run the program in the forked process. Returns the exit status."""
     seconds = int(-(-limits["cpu_seconds"] // 1))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (limits["address_bytes"],) * 2)
@@ -232,7 +232,7 @@ def is_fork_failure(error: BaseException) -> bool:
 
 
 def report(value: object) -> None:
-    """Hand one JSON value out; later calls are part of the same text, so that more than one is no JSON."""
+    """Return one JSON value to the host. A second call makes the output invalid JSON."""
     import json  # there already, where the program speaks of it
 
     data = json.dumps(value).encode()
@@ -243,7 +243,7 @@ def report(value: object) -> None:
 def capture(
     watched: int, readers: dict[str, int], limits: dict[str, Any], began: float, supervisor: tuple[int, int]
 ) -> tuple[dict[str, bytearray], bool]:
-    """Read until the test has ended, its time is over, or it has written too much."""
+    """Read output until the test exits, runs out of time or exceeds its output limit."""
     captured = {name: bytearray() for name in readers}
     poll = select.poll()
     poll.register(watched, select.POLLIN)
@@ -281,7 +281,7 @@ def capture(
 
 
 def request_time(result_fd: int, control_fd: int, number: int) -> float:
-    """The seconds that the test gets because others had its core; 0 when it gets none, or nobody answers."""
+    """Ask the supervisor for extra seconds to make up for starvation. 0 if refused or without a reply."""
     _send(result_fd, {"late": number})
     while select.select([control_fd], [], [], ANSWER_SECONDS)[0]:
         for line in os.read(control_fd, 4096).splitlines():  # lines are written whole
@@ -303,7 +303,7 @@ def drain(fd: int, captured: bytearray, limit: int) -> None:
 
 
 def can_fork() -> bool:
-    """Whether the table of processes has room: without, a test that hung has filled it."""
+    """Whether another process can start; if not, the hung test has reached the process limit."""
     try:
         pid = os.fork()
     except BlockingIOError:
@@ -314,7 +314,7 @@ def can_fork() -> bool:
 
 
 def kill_all(pid: int) -> tuple[int, float]:
-    """Kill every process but this one, and reap them all. Returns the test's own status and all CPU seconds."""
+    """Kill and reap every other process. Returns the status of the test and the CPU seconds of all."""
     own_status, cpu_seconds = 0, 0.0
     try:
         os.kill(-1, signal.SIGKILL)
@@ -331,9 +331,9 @@ def kill_all(pid: int) -> tuple[int, float]:
 
 
 def clear_scratch() -> None:
-    """Empty the scratch folder, also one that its test has locked: files of one test are not there for the next.
+    """Empty the scratch directory, even if the test removed its permissions.
 
-    Raises OSError when something stays.
+    Raises OSError when something remains.
     """
     os.chmod(SCRATCH, 0o700)
     for folder, folders, _ in os.walk(SCRATCH):
@@ -360,7 +360,7 @@ def _send(fd: int, record: dict[str, Any], *parts: bytes) -> None:
 
 
 def _as_json(record: dict[str, Any]) -> bytes:
-    """Of flat records: their texts are words of ours, but for an error's message."""
+    """Serialize a flat record without importing json. Only error messages contain arbitrary text."""
     if "error" in record:
         import json
 

@@ -1,4 +1,4 @@
-"""How a service bounds its sandboxes; the probe decides it once."""
+"""How sandboxes on this machine are isolated; the probe decides it once per process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the kernel lets a user of this machine make what every sandbox is made of: asked in a process of its own."""
+"""Checks, in a separate process, whether the kernel allows user namespaces and mounts in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if libc.unshare(0x20000) != 0 or libc.mount(b"none", b"/", None, 0x84000, None) 
 
 
 def namespace_error() -> str:
-    """What the kernel refuses; "" when it allows a sandbox, and where it is no Linux to be asked."""
+    """The error of the kernel, or "" if it allows a sandbox or this is not Linux."""
     if platform.system() != "Linux":
         return ""
     done = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=False)

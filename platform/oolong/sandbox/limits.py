@@ -1,4 +1,4 @@
-"""How much a sandbox may use. What a limit does when it is reached is in `outcome.Status`."""
+"""Resource limits of a sandbox. `result.Status` has one status for each limit that can be exceeded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ MEBIBYTE = 1024**2
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The first six hold for one test (a program is one test), `total_wall_seconds` for the whole sandbox."""
+    """Limits apply to each test; `total_wall_seconds` applies to the whole sandbox."""
 
-    cpu_seconds: float = (
-        6.0  # of all processes together; the kernel counts whole seconds, so it is rounded up
-    )
-    wall_seconds: float = 10.0  # without the time in which others had the cores that it was ready to run on
+    cpu_seconds: float = 6.0  # all processes together, rounded up: the kernel counts whole seconds
+    wall_seconds: float = 10.0  # excludes time spent waiting for cores that other programs used
     output_bytes: int = 64 * 1024  # of standard output, of standard error, and of a reported value, each
     memory_bytes: int = 512 * MEBIBYTE  # of all processes together
     processes: int = 32  # and threads, all together

@@ -1,4 +1,4 @@
-"""What this machine's sandbox really does: found by running programs that pass each bound, never by asking."""
+"""Tests what isolation this machine supports, by running programs that exceed each limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oolong.sandbox.runtime_files import find_runtime_files
 from oolong.sandbox.sandbox import FIRST_UID, Sandbox
 
 _MakeSandbox = Callable[[IsolationConfig], Sandbox]
-# Long, for a machine that is busy or stands still for a moment has a sandbox all the same.
+# Generous, so that a busy or stalled machine still passes.
 _LIMITS = Limits(
     cpu_seconds=10, wall_seconds=45, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=60.0
 )
@@ -41,7 +41,7 @@ libc.unshare(0x10000000)
 found.append(errno.errorcode.get(ctypes.get_errno(), "nothing"))
 report(found)
 """
-# Two processes, each below the bound, together above it: a bound per process would let them pass.
+# Two processes, each below the limit but above it together: a limit per process would not catch them.
 _MEMORY = """
 import os, time
 for _ in range(2):
@@ -71,17 +71,17 @@ report(made)
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
     capabilities: Capabilities
-    sandbox: Sandbox | None  # None when code of users must not run here
+    sandbox: Sandbox | None  # None if untrusted code must not run here
 
     def require(self) -> Sandbox:
-        """The sandbox. Raise SandboxUnsupported, with the way out, where there is none."""
+        """Return the sandbox, or raise SandboxUnsupported with the command that fixes it."""
         self.capabilities.require()
         assert self.sandbox is not None
         return self.sandbox
 
 
 def probe_sandbox(*, slots: int | None = None, first_uid: int = FIRST_UID) -> ProbeResult:
-    """Try this machine; takes about a second. `slots`: sandboxes at a time, as many as cores by default."""
+    """Test this machine in about a second. `slots`: concurrent sandboxes, by default one per core."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return _nothing(
             f"the sandbox is for Linux on x86-64, this is {platform.system()} {platform.machine()}"

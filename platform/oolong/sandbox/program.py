@@ -1,4 +1,4 @@
-"""What runs in a sandbox: one Python program, once or once per test."""
+"""The Python program that a sandbox runs, once for each test."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """One run of the program, in a process forked for it. What one test leaves behind is gone for the next."""
+    """One run of the program in a forked process. Each test starts with an empty scratch directory."""
 
     __test__ = False  # not a test case of pytest
 
     payload: Any = None  # JSON; the program sees it as `payload`
     stdin: bytes = b""
-    output_bytes: int | None = None  # less than the limit, where so much says that it is wrong
+    output_bytes: int | None = None  # stricter than the limit, for tests whose output must be short
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Python source, run as `__main__` with these names beside the built-in ones:
+    """Python source, run as `__main__` with three extra names:
 
-    `payload` (of the test), `common` (the same for every test) and `report(value)`, which hands one JSON value
-    out. The code is compiled and run inside; nothing outside ever executes or unpickles what comes back.
+    `payload` (of the test), `common` (shared by all tests) and `report(value)`, which returns one JSON value. The code
+    is compiled and run inside the sandbox; the host never executes or unpickles the output.
     """
 
     source: str

@@ -1,7 +1,7 @@
-"""What the processes of a sandbox use together, read from /proc: bounds by watching, where the kernel gives none.
+"""Reads the resource usage of all processes in a sandbox from /proc, for limits that the kernel does not enforce.
 
-Time is counted as well where control groups bound the rest: no kernel bounds the time of many processes together, and
-none says whether a program was slow by itself or waited for a core that others had taken.
+CPU time is read here even with control groups: the kernel does not limit the total time of several processes, and does
+not tell a slow program from one that waited for a core.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Usage:
 
 
 def measure_usage(root_pid: int) -> Usage:
-    """Of a process and everything below it. Orphans of a pid namespace are children of its first process."""
+    """Usage of a process and its descendants. Orphans in a PID namespace become children of process 1."""
     pages = threads = ticks = 0
     pipes: set[str] = set()
     sockets: set[str] = set()
@@ -65,9 +65,9 @@ def measure_usage(root_pid: int) -> Usage:
 
 
 def proportional_memory_bytes(root_pid: int) -> int:
-    """The same memory with shared pages counted once: exact, and too slow to ask for often.
+    """Memory with shared pages counted once (PSS): exact, but too slow for frequent polling.
 
-    Where this service may not look, shared pages count in each process, so that the bound is met earlier.
+    Without permission to read it, shared pages count in each process, so the limit is reached earlier.
     """
     total = resident = 0
     for pid, _ in _processes(root_pid):
@@ -88,14 +88,14 @@ def proportional_memory_bytes(root_pid: int) -> int:
 
 @dataclass(frozen=True)
 class ThreadSchedule:
-    """How long one thread has run, and how long it was ready to run and had no core."""
+    """How long a thread ran, and how long it was runnable without a core."""
 
     ran_seconds: float
     waited_seconds: float
 
 
 def thread_schedules(root_pid: int) -> dict[int, ThreadSchedule]:
-    """Of every thread below a process, and of the process itself, by number; empty on a kernel that does not say."""
+    """Schedules of all threads of a process and its descendants, by id; empty without kernel support."""
     found = {}
     for pid, tasks in _processes(root_pid):
         for task in tasks:
@@ -109,7 +109,7 @@ def thread_schedules(root_pid: int) -> dict[int, ThreadSchedule]:
 
 
 def starved_seconds(threads: dict[int, ThreadSchedule], cpu_seconds: float) -> float:
-    """For how long at least other programs had the cores that this one was ready to run on.
+    """Lower bound of the time in which other programs used the cores that this one could have run on.
 
     `cpu_seconds`: of all its threads, the ended ones too. A thread may have waited for its own siblings: as long as
     these ran, at most. So a program cannot starve itself.
@@ -127,7 +127,7 @@ class ScratchUsage:
 
 
 def measure_scratch(descriptor: int) -> ScratchUsage:
-    """Of the tmpfs that the open folder belongs to."""
+    """Usage of the tmpfs that contains the open directory."""
     state = os.fstatvfs(descriptor)
     return ScratchUsage(
         bytes=(state.f_blocks - state.f_bfree) * state.f_frsize, files=state.f_files - state.f_ffree
@@ -135,7 +135,7 @@ def measure_scratch(descriptor: int) -> ScratchUsage:
 
 
 def _processes(root_pid: int) -> Iterator[tuple[int, list[str]]]:
-    """Each process with its threads, from the first one down."""
+    """Each process with its thread ids, from the root down."""
     waiting = [root_pid]
     while waiting:
         pid = waiting.pop()

@@ -1,4 +1,4 @@
-"""The open files of one bubblewrap: what goes in, what comes out, and what is said in between."""
+"""The open files of one bubblewrap process: inputs, results, control and error messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MESSAGE_BYTES = 4096
 
 
 class RunFiles:
-    """Contents in memory files, and pipes each way."""
+    """Memory files for inputs and pipes in both directions."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RunFiles:
         return fd
 
     def close_child_ends(self) -> None:
-        """After the start: only then does the end of the other side show."""
+        """Close the child's ends after the start, so that reads see end-of-file when the child exits."""
         ours = {self.status_out, self.block_in, self.results_out, self.control_in, self.messages_out}
         for fd in self._open:
             if fd not in ours:
@@ -85,8 +85,7 @@ class RunFiles:
 
 
 def readable(fd: int, seconds: float) -> bool:
-    """Whether there is something to read (of a process: its end) within these seconds. Any number of descriptors
-    may be open, so this is no select()."""
+    """Wait for data (for a pidfd: for exit). Uses poll(), because select() fails above 1,024 descriptors."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

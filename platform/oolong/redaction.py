@@ -53,7 +53,7 @@ class Redactor:
         return self._pattern is not None and self._pattern.search(data) is not None
 
     def feed(self, data: bytes) -> bytes:
-        """What may be written by now of a stream: all but an end that may be the beginning of a secret."""
+        """Return the part of a stream that is safe to write: all except a tail that may start a secret."""
         data = self._held + data
         written, begin = [], 0
         while True:
@@ -67,7 +67,7 @@ class Redactor:
         return b"".join([*written, data[begin:held]])
 
     def end(self) -> bytes:
-        """The rest of a stream that has ended."""
+        """Return the rest when the stream ends."""
         rest, self._held = self._held, b""
         return self.redact(rest)
 

@@ -20,11 +20,11 @@ _provider: Any = None
 
 
 class TracingUnavailable(Exception):
-    """Traces are asked for and cannot be made here."""
+    """Tracing is configured but not possible on this machine."""
 
 
 def start_tracing(service: str) -> bool:
-    """Begin to export spans of this process, if an endpoint is named. Call it after a fork, not before."""
+    """Start exporting spans of this process if an endpoint is configured. Call it after a fork."""
     global _tracer, _provider
     if not any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         return False

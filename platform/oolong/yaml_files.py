@@ -9,7 +9,7 @@ import yaml
 
 
 class YamlFault(ValueError):
-    """The text is not YAML, or says something twice; the message names the line."""
+    """The text is not valid YAML or repeats a key. The message names the line."""
 
 
 def load_yaml(text: str) -> Any:

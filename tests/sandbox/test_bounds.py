@@ -53,7 +53,7 @@ def test_a_program_reads_its_input_and_reports_one_value(sandbox: Sandbox) -> No
     assert (outcome.only.stdout, outcome.only.value) == (b"cba\n", b'{"n": 42}')
 
 
-def test_standard_input_has_a_name_too(sandbox: Sandbox) -> None:
+def test_dev_stdin_reads_the_input(sandbox: Sandbox) -> None:
     assert run(sandbox, "print(open('/dev/stdin').read())", Test(stdin=b"x")).only.stdout == b"x\n"
 
 
@@ -63,7 +63,7 @@ def test_an_exception_is_the_programs_own_failure(sandbox: Sandbox) -> None:
     assert b'File "program.py", line 2, in f' in test.stderr and b"guest.py" not in test.stderr
 
 
-def test_threads_and_exit_functions_end_as_in_any_interpreter(sandbox: Sandbox) -> None:
+def test_threads_and_exit_functions_finish_before_exit(sandbox: Sandbox) -> None:
     source = """
 import atexit, threading, time
 atexit.register(print, "last")
@@ -80,7 +80,7 @@ def test_tests_of_one_program_share_a_sandbox_and_nothing_else(sandbox: Sandbox)
     assert outcome.sandboxes == 1
 
 
-def test_one_test_over_its_time_does_not_take_the_others_with_it(sandbox: Sandbox) -> None:
+def test_timeout_of_one_test_does_not_affect_the_others(sandbox: Sandbox) -> None:
     source = "while payload: pass"
     limits = replace(PATIENT, cpu_seconds=1)
     outcome = run(sandbox, source, Test(payload=0), Test(payload=1), Test(payload=0), limits=limits)
@@ -91,14 +91,14 @@ def test_one_test_over_its_time_does_not_take_the_others_with_it(sandbox: Sandbo
     )  # whichever a busy machine meets first
 
 
-def test_it_can_stop_at_the_first_failure(sandbox: Sandbox) -> None:
+def test_run_stops_at_the_first_failure_on_request(sandbox: Sandbox) -> None:
     limits = replace(PATIENT, stop_at_first_failure=True)
     tests = [Test(payload=number) for number in (1, 0, 1)]
     outcome = run(sandbox, "assert payload", *tests, limits=limits)
     assert [test.status for test in outcome.tests] == [Status.OK, Status.FAILED, Status.NOT_RUN]
 
 
-def test_the_whole_has_a_limit_too(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_wall_time_is_limited(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the service jumps beyond it while the second of three tests runs."""
     ahead = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0])
@@ -174,7 +174,7 @@ with socket.socket(socket.AF_UNIX) as s:
     assert outcome.only.value == b'"GENERATE"', outcome
 
 
-def test_it_ends_at_once_when_told(sandbox: Sandbox) -> None:
+def test_stop_event_ends_the_run_at_once(sandbox: Sandbox) -> None:
     stop = threading.Event()
     said, says = os.pipe()
     watcher = threading.Thread(target=lambda: (os.read(said, 100), stop.set()))
@@ -188,7 +188,7 @@ def test_it_ends_at_once_when_told(sandbox: Sandbox) -> None:
     assert outcome.only.status is Status.NOT_RUN
 
 
-def test_a_sandbox_that_cannot_start_is_its_own_error_and_no_verdict(sandbox: Sandbox) -> None:
+def test_sandbox_that_cannot_start_is_a_sandbox_error(sandbox: Sandbox) -> None:
     runtime_files = replace(sandbox.runtime_files, python=Path("/nowhere/python3"))
     outcome = Sandbox(runtime_files, sandbox.isolation, slots=1).run(
         Program(source="", tests=(Test(), Test())), LIMITS
@@ -197,7 +197,7 @@ def test_a_sandbox_that_cannot_start_is_its_own_error_and_no_verdict(sandbox: Sa
     assert "/nowhere/python3" in outcome.error
 
 
-def test_memory_is_bounded_without_control_groups_too(sandbox: Sandbox) -> None:
+def test_memory_is_limited_without_control_groups(sandbox: Sandbox) -> None:
     supervised = Sandbox(
         sandbox.runtime_files, replace(sandbox.isolation, cgroups=None), slots=1, first_uid=45_000
     )
@@ -215,7 +215,7 @@ time.sleep(50)
     assert outcome.peak_memory_bytes is None
 
 
-def test_processes_are_bounded_by_counting_too(sandbox: Sandbox) -> None:
+def test_supervisor_limits_processes_by_counting(sandbox: Sandbox) -> None:
     counting = replace(sandbox.isolation, kernel_limits_processes=False, cgroups=None)
     supervised = Sandbox(sandbox.runtime_files, counting, slots=1, first_uid=45_000)
     source = "import os, time\nfor _ in range(60):\n    if os.fork() == 0: time.sleep(50)\ntime.sleep(50)"
@@ -234,7 +234,7 @@ def test_processes_are_bounded_by_counting_too(sandbox: Sandbox) -> None:
     ],
     ids=["names", "bytes"],
 )
-def test_what_lies_in_the_scratch_folder_is_counted_too(
+def test_scratch_files_count_as_memory(
     sandbox: Sandbox, source: str, limits: dict[str, int], status: Status
 ) -> None:
     supervised = Sandbox(
@@ -244,7 +244,7 @@ def test_what_lies_in_the_scratch_folder_is_counted_too(
     assert supervised.run(program, replace(PATIENT, **limits)).only.status is status
 
 
-def test_calls_beyond_the_slots_wait_and_say_how_long(sandbox: Sandbox) -> None:
+def test_calls_beyond_the_slots_wait_and_report_the_wait(sandbox: Sandbox) -> None:
     narrow = Sandbox(sandbox.runtime_files, sandbox.isolation, slots=1, first_uid=45_000)
     asked = threading.Semaphore(0)
     take = narrow._free.get
@@ -279,7 +279,7 @@ def test_calls_beyond_the_slots_wait_and_say_how_long(sandbox: Sandbox) -> None:
     assert waits[0] >= held
 
 
-def test_nothing_grows_over_many_runs(sandbox: Sandbox) -> None:
+def test_many_runs_leak_nothing(sandbox: Sandbox) -> None:
     run(sandbox, "pass")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(30):
@@ -289,14 +289,14 @@ def test_nothing_grows_over_many_runs(sandbox: Sandbox) -> None:
     assert cgroups is None or cgroups.remaining() == []
 
 
-def test_the_canary_finds_what_the_runs_need(sandbox: Sandbox) -> None:
+def test_probe_detects_the_required_capabilities(sandbox: Sandbox) -> None:
     probe_result = probe_sandbox(slots=1)
     assert probe_result.capabilities.runs_code
     assert probe_result.capabilities.own_uid == (os.geteuid() == 0)
     assert probe_result.require() is probe_result.sandbox
 
 
-def test_a_supervisor_that_stood_still_is_found_to_count_processes(
+def test_probe_detects_process_counting_after_a_stall(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a kernel that does not bound them by itself."""
@@ -369,7 +369,7 @@ def test_the_filter_fits_into_what_the_kernel_takes() -> None:
     assert size % 8 == 0 and size // 8 < 4096
 
 
-def test_limits_of_nothing_are_refused() -> None:
+def test_limits_of_zero_are_rejected() -> None:
     with pytest.raises(ValueError, match="memory_bytes=0"):
         Limits(memory_bytes=0)
 
@@ -379,7 +379,7 @@ def test_bytes_that_are_no_text_come_back_as_they_are(sandbox: Sandbox) -> None:
     assert run(sandbox, source, Test(stdin=bytes(range(256)))).only.stdout == bytes(range(256))
 
 
-def test_a_part_that_cannot_be_copied_is_a_refusal_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_copy_of_runtime_files_is_reported_as_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*, for_other_users: bool) -> None:
         raise OSError(28, "No space left on device", "/var/lib/oolong-sandbox-0-x")
 

@@ -61,7 +61,7 @@ def test_without_a_user_namespace_code_is_refused_with_what_bubblewrap_said_and_
     assert "No permissions to create a new namespace" in said and said.endswith(f"Type: {command}")
 
 
-def test_a_filter_that_lets_everything_through_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_that_allows_everything_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = seccomp._instruction(seccomp.GIVE, seccomp.ALLOW)
     monkeypatch.setattr(seccomp, "program", lambda: everything)
     probe_result = probe_sandbox(slots=1, first_uid=FIRST_UID)
@@ -69,7 +69,7 @@ def test_a_filter_that_lets_everything_through_is_none(monkeypatch: pytest.Monke
     assert "does not filter system calls" in refused(probe_result)
 
 
-def test_a_control_group_that_holds_nobody_is_no_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_group_without_processes_does_not_limit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     if cgroups.find_cgroups() is None:
         pytest.skip("needs control groups that this user may make")
     monkeypatch.setattr(cgroups.Cgroup, "add", lambda group, pid: None)
@@ -88,7 +88,7 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("blind")
-def test_a_supervisor_that_sees_nothing_is_no_bound(sandbox: Sandbox) -> None:
+def test_supervisor_without_usage_data_limits_nothing(sandbox: Sandbox) -> None:
     def counting(isolation: IsolationConfig) -> Sandbox:
         """As on a kernel that does not bound processes by itself."""
         counted = replace(isolation, kernel_limits_processes=False)
@@ -100,7 +100,7 @@ def test_a_supervisor_that_sees_nothing_is_no_bound(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("blind")
-def test_without_a_bound_of_memory_no_code_is_run() -> None:
+def test_no_code_runs_without_a_memory_limit() -> None:
     probe_result = probe_sandbox(slots=1, first_uid=FIRST_UID)
     assert (probe_result.capabilities.seccomp, probe_result.capabilities.memory_bound) == (True, "none")
     assert "cannot be bounded" in refused(probe_result)

@@ -1,4 +1,4 @@
-"""What an export writes: points by train step, attempts joined, none of them twice."""
+"""Points of an export: by train step, attempts joined, without duplicates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Point:
 
 
 class State(msgspec.Struct):
-    """How far an export is; kept beside what it wrote."""
+    """Progress of an export, stored next to its output."""
 
     run_id: str
     attempt: int  # the run's attempt when it was written
@@ -31,13 +31,13 @@ class State(msgspec.Struct):
 
 
 class Target(Protocol):
-    """Where points go. Each step's points come together, steps ascending."""
+    """Destination of points. Receives all points of a step together, in ascending steps."""
 
     def write(self, step: int, points: Sequence[Point]) -> None: ...
 
 
 class Runs(Protocol):
-    """The part of the client that is needed."""
+    """The part of the client that an export uses."""
 
     def get(self, run_id: str) -> Run: ...
 
@@ -55,7 +55,7 @@ class Exported:
 
 
 def export(runs: Runs, run_id: str, state: State, target: Target) -> Exported:
-    """Hand every point beyond `state.reached` to the target, and move the state along."""
+    """Send every point after `state.reached` to the target and advance the state."""
     done = Exported()
     by_step: dict[int, list[Point]] = {}
     for point in read_points(runs, run_id, state, done):

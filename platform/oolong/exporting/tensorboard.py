@@ -15,11 +15,11 @@ STATE = "oolong-export.json"
 
 
 class NotOurs(Exception):
-    """A file lies where an export keeps how far it came, and is not that."""
+    """The file with the progress of the export is not valid."""
 
 
 class NotInstalled(Exception):
-    """A tool's package is missing; the message says how to get it."""
+    """A required package is missing. The message says how to install it."""
 
 
 class Events:

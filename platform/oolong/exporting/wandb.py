@@ -33,7 +33,7 @@ class WandbRun:
 
 
 def export_wandb(runs: Runs, run_id: str, project: str, folder: Path) -> Exported:
-    """Log the run into a W&B project; again, only what is new."""
+    """Log the run to a W&B project. A repeated export sends only new points."""
     run = runs.get(run_id)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{run.id}.wandb-export.json"

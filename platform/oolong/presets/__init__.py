@@ -81,7 +81,7 @@ def built_in_presets() -> list[Preset]:
 
 
 def read_presets(folder: Path) -> list[Preset]:
-    """The presets of a folder in their order. Raises PresetUnusable for the first file that is none."""
+    """Presets of a directory in order. Raises PresetUnusable for the first invalid file."""
     found = [read_preset(file) for file in sorted(folder.glob("*.yaml"))]
     return sorted(found, key=lambda preset: (preset.order, preset.name))
 

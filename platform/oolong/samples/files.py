@@ -35,7 +35,7 @@ class SampleFiles:
         return self.directory / "run.yaml"
 
     def write(self) -> list[Path]:
-        """Write what is not there, and return it. A file that is there stays as it is: it may have been edited."""
+        """Write the missing files and return them. Existing files stay, because users may have edited them."""
         makers: dict[Path, Callable[[Path], object]] = {
             self.dataset: write_dataset,
             self.model: write_tiny_model,

@@ -34,7 +34,7 @@ def test_a_template_makes_a_prompt_of_the_conversation() -> None:
         ("always the same", "template_drops_message", "says last"),
     ],
 )
-def test_what_a_template_does_wrong_has_a_code_and_words(template: str, code: str, said: str) -> None:
+def test_template_error_has_a_code_and_a_message(template: str, code: str, said: str) -> None:
     found = render(asked(template))
     assert (found["text"], found["code"]) == ("", code)
     assert said in found["message"]

@@ -32,7 +32,7 @@ def of_family(family: str, **changes: Any) -> dict[str, bytes]:
     return files(config__json=json.dumps(changed).encode(), model__safetensors=safetensors(shapes(changed)))
 
 
-def test_a_right_model_passes_with_its_facts(check: Check) -> None:
+def test_valid_model_passes_with_its_facts(check: Check) -> None:
     facts = check(files())
     assert (facts.family, facts.parameters, facts.tensors, facts.tokens) == ("qwen3", PARAMETERS, 13, 3)
     assert facts.dtypes == {"F32": PARAMETERS}
@@ -125,7 +125,7 @@ def header(**entry: Any) -> dict[str, bytes]:
           "b.safetensors": safetensors({"w": (1,)})}, "/files/model.safetensors", "unnamed_weights", "remove it"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_by_file_or_tensor(
+def test_fault_names_its_file_or_tensor(
     check: Check, contents: dict[str, bytes], pointer: str, code: str, said: str
 ) -> None:
     with pytest.raises(InvalidModel) as caught:
@@ -199,7 +199,7 @@ def test_a_link_may_lead_within_the_bounds_and_nowhere_else(check: Check, tmp_pa
     }  # fmt: skip
 
 
-def test_thousands_of_faults_are_cut_to_some_and_their_number(check: Check) -> None:
+def test_long_fault_lists_are_truncated_with_a_count(check: Check) -> None:
     with pytest.raises(InvalidModel) as caught:
         check(files(config__json=config(num_hidden_layers=1000)))
     assert len(caught.value.faults) == 51
@@ -218,7 +218,7 @@ def test_thousands_of_faults_are_cut_to_some_and_their_number(check: Check) -> N
         },
     ],
 )
-def test_what_a_fault_quotes_is_cut(check: Check, contents: dict[str, bytes]) -> None:
+def test_quoted_values_in_faults_are_truncated(check: Check, contents: dict[str, bytes]) -> None:
     with pytest.raises(InvalidModel) as caught:
         check(contents)
     for fault in caught.value.faults:

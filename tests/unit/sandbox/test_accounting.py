@@ -42,7 +42,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def test_time_that_others_took_is_given_back(world: World) -> None:
+def test_starved_time_extends_the_test(world: World) -> None:
     world.run(ran=4.0, waited=6.0)
     assert world.accounting.test_deadline == world.now
     assert world.accounting.grant_extension() == pytest.approx(6.0)
@@ -54,13 +54,13 @@ def test_time_that_others_took_is_given_back(world: World) -> None:
     assert not world.accounting.was_starved(total=False)
 
 
-def test_a_test_that_sleeps_or_computes_gets_nothing(world: World) -> None:
+def test_sleeping_or_computing_test_gets_no_extension(world: World) -> None:
     world.run(ran=3.0, waited=0.5, slept=6.5)
     assert world.accounting.grant_extension() == 0.0
     assert not world.accounting.was_starved(total=False)
 
 
-def test_what_cannot_be_given_back_is_the_sandboxs_error(world: World) -> None:
+def test_starvation_beyond_the_maximum_is_a_sandbox_error(world: World) -> None:
     world.run(ran=0.1, waited=9.9)
     given = 0.0
     while more := world.accounting.grant_extension():
@@ -71,13 +71,13 @@ def test_what_cannot_be_given_back_is_the_sandboxs_error(world: World) -> None:
     assert "other programs of this machine had the cores for 29." in world.accounting.starved_message()
 
 
-def test_a_test_over_its_cpu_time_gets_no_more(world: World) -> None:
+def test_test_over_its_cpu_limit_gets_no_extension(world: World) -> None:
     world.run(ran=6.6, waited=5.0)
     assert world.accounting.cpu_exceeded() and world.accounting.grant_extension() == 0.0
     assert not world.accounting.was_starved(total=False), "its verdict is the limit that it passed"
 
 
-def test_time_of_the_tests_before_is_not_this_ones(world: World) -> None:
+def test_earlier_tests_do_not_count_toward_the_current_one(world: World) -> None:
     world.run(ran=5.0, waited=4.0)
     world.threads.clear()
     world.accounting.start_test()
@@ -117,7 +117,7 @@ def test_a_program_cannot_starve_itself(
     assert starved_seconds(threads, used) == pytest.approx(starved)
 
 
-def test_no_bound_of_time_is_passed_before_the_next_look(
+def test_next_sample_comes_before_a_limit_can_be_exceeded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accounting.os, "cpu_count", lambda: 4)

@@ -18,7 +18,7 @@ WHOLE = Capabilities(
 )  # fmt: skip
 
 
-def test_with_every_bound_code_runs_whoever_keeps_it() -> None:
+def test_code_runs_when_every_limit_is_enforced() -> None:
     WHOLE.require()
 
 
@@ -27,7 +27,7 @@ def test_with_every_bound_code_runs_whoever_keeps_it() -> None:
     [{"user_namespace": False}, {"seccomp": False}, {"memory_bound": "none"}, {"process_bound": "none"}],
     ids=lambda without: next(iter(without)),
 )
-def test_without_one_of_them_none_runs_and_the_refusal_names_the_command(without: dict[str, Any]) -> None:
+def test_no_code_runs_with_a_limit_missing_and_the_error_names_the_command(without: dict[str, Any]) -> None:
     with pytest.raises(SandboxUnsupported, match=f"something is missing. Type: {COMMAND}"):
         replace(WHOLE, **without).require()
     assert replace(WHOLE, **without).as_json()["runs_code"] is False

@@ -62,7 +62,7 @@ def test_version_2_is_found_where_memory_and_processes_are_handed_down(tmp_path:
     assert group.peak_memory_bytes() == 900
 
 
-def test_version_2_without_one_of_the_controllers_is_none(tmp_path: Path) -> None:
+def test_version_2_without_a_required_controller_is_rejected(tmp_path: Path) -> None:
     root = hierarchy(tmp_path / "cgroup", "service", controllers="cpu pids")
     assert find_cgroups(root=root, own=own(tmp_path, "0::/service\n")) is None
 

@@ -59,9 +59,7 @@ def test_tests_are_forked_in_one_sandbox_and_a_flood_is_stopped(sandbox: Sandbox
     assert outcome.sandboxes == 1
 
 
-def test_a_sandbox_that_was_made_while_this_process_stood_still_is_one(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sandbox_created_during_a_stall_is_used(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "START_SECONDS", 0.0)  # over before its first look
     monkeypatch.setattr(supervisor, "MIN_POLL_SECONDS", 60.0)
     assert sandbox.run(Program(source="report(1)"), LIMITS).only.value == b"1"
@@ -104,7 +102,7 @@ def frozen(sandbox: Sandbox) -> Iterator[Frozen]:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["it_stands_still", "somebody_kills_it"])
-def test_bubblewrap_that_ends_before_it_has_made_its_sandbox_leaves_no_child_behind(
+def test_bubblewrap_that_exits_early_leaves_no_child(
     frozen: Frozen, killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen.killed = killed

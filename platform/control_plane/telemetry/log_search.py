@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import DataError, OperationalError, connection, transaction
 from django.db.models import Q
@@ -24,7 +24,8 @@ _LEVEL = re.compile(
 _SYNONYMS = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 LEVEL_WITHIN = 200  # characters of a line in which its level is looked for
 
-MOST_SCANNED = 64 * 1024 * 1024  # bytes of logs that one request looks at
+MOST_SCANNED = 64 * 1024 * 1024  # bytes of logs that one request searches
+MOST_LINES = 50_000  # that one request searches, however short they are
 REGEX_MILLISECONDS = 2000  # of the database, for one request's patterns
 LONGEST_PATTERN = 500
 LONGEST_LINE = 4000  # characters of a line that are shown and searched
@@ -44,35 +45,43 @@ class Search:
     after: tuple[int, int] | None = None  # chunk, byte within it: go on behind
 
 
-@dataclass(frozen=True)
-class LogLine:
-    job: str
-    name: str
-    attempt: int
-    incarnation: int
+class LogLine(NamedTuple):
+    """A line and where it begins: `offset` in the job's log, `within` in its chunk. Cheap to make; the rest is read
+    when the line is shown."""
+
+    chunk: LogChunk
     offset: int
-    chunk: int
     within: int
-    at: datetime | None
     text: str
-    level: str
+
+    @property
+    def level(self) -> str:
+        return level_of(self.text)
 
     def as_json(self) -> dict[str, Any]:
+        chunk = self.chunk
         return {
-            "job": self.job, "name": self.name, "attempt": self.attempt, "incarnation": self.incarnation,
-            "offset": self.offset, "at": clock.rfc3339(self.at) if self.at else None, "level": self.level or None,
-            "text": self.text,
+            "job": chunk.job_id, "name": chunk.job.name, "attempt": chunk.job.attempt.number,
+            "incarnation": chunk.incarnation, "offset": self.offset,
+            "at": clock.rfc3339(chunk.at) if chunk.at else None, "level": self.level or None, "text": self.text,
         }  # fmt: skip
 
 
 def search(run: Run, wanted: Search) -> dict[str, Any]:
-    """Lines in the order in which the server got them. With `has_more`, go on with `next_cursor`: the limit was
-    reached, or as much was looked at as one request may, or for as long."""
+    """Return one page of matching lines in the order in which the server received them.
+
+    With `has_more`, continue at `next_cursor`: the page is full, or the request reached a limit of bytes, lines or
+    time.
+    """
+    return search_lines(_lines(run, wanted), wanted)
+
+
+def search_lines(lines: Iterator[LogLine], wanted: Search) -> dict[str, Any]:
     found: list[LogLine] = []
-    scanned = 0
+    scanned = count = 0
     last: LogLine | None = None
     budget = Budget(REGEX_MILLISECONDS)
-    for batch in _batches(_lines(run, wanted)):
+    for batch in _batches(lines):
         try:
             hits = matching(batch, wanted, budget)
         except _TooSlow as slow:
@@ -89,7 +98,8 @@ def search(run: Run, wanted: Search) -> dict[str, Any]:
                 return _page(found, line, scanned, has_more=True)
         last = batch[-1]
         scanned += sum(len(line.text) + 1 for line in batch)
-        if scanned >= MOST_SCANNED:
+        count += len(batch)
+        if scanned >= MOST_SCANNED or count >= MOST_LINES:
             return _page(found, last, scanned, has_more=True)
     return _page(found, last, scanned, has_more=False)
 
@@ -98,7 +108,7 @@ def _page(found: list[LogLine], last: LogLine | None, scanned: int, *, has_more:
     return {
         "data": [line.as_json() for line in found],
         "scanned_bytes": scanned,
-        "next_cursor": f"{last.chunk}.{last.within}" if has_more and last else None,
+        "next_cursor": f"{last.chunk.pk}.{last.within}" if has_more and last else None,
         "has_more": has_more,
     }
 
@@ -127,8 +137,9 @@ def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Iterator[LogLine]:
         data = before + bytes(chunk.data)
         offset, within = chunk.offset - len(before), -len(before)
         *whole, rest = data.split(b"\n")
+        pk = chunk.pk
         for text in whole:
-            if wanted.after is None or (chunk.pk, within) > wanted.after:
+            if wanted.after is None or (pk, within) > wanted.after:
                 yield _line(chunk, offset, within, text)
             offset += len(text) + 1
             within += len(text) + 1
@@ -151,11 +162,7 @@ def _line(chunk: LogChunk, offset: int, within: int, data: bytes) -> LogLine:
         .rstrip("\r")[:LONGEST_LINE]
         .replace("\x00", "\ufffd")
     )
-    job = chunk.job
-    return LogLine(
-        job.pk, job.name, job.attempt.number, chunk.incarnation, offset, chunk.pk, within, chunk.at, text,
-        level_of(text),
-    )  # fmt: skip
+    return LogLine(chunk, offset, within, text)
 
 
 def level_of(text: str) -> str:

@@ -109,16 +109,15 @@ def render_prompt(text: str) -> str:
     return chat_template().render([{"role": "user", "content": text}], plain=True)
 
 
-def search_log(text: str) -> None:
-    """A completion that a job printed, as it lies in the database: in pieces that end anywhere."""
+def search_log(text: str, wanted: log_search.Search) -> None:
+    """One request over a completion that a job printed, stored in chunks that end anywhere."""
     job = Job(pk="job", name="trainer", attempt=Attempt(number=1))
     data = text.encode()
     pieces = [
         LogChunk(pk=at + 1, job=job, incarnation=0, offset=at, data=data[at : at + 4096])
         for at in range(0, len(data), 4096)
     ]
-    for wanted in (log_search.Search(text="never"), log_search.Search(level="ERROR", after=(1, 5))):
-        log_search.matching(list(log_search.lines_of(pieces, wanted)), wanted, log_search.Budget(0))
+    log_search.search_lines(log_search.lines_of(pieces, wanted), wanted)
 
 
 def drained(found: object) -> None:
@@ -155,7 +154,8 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("untrusted text", lambda text: untrusted.clean_text(text)),
     ("untrusted label", lambda text: untrusted.label_error(text)),
     ("chat template", lambda text: render_prompt(text)),
-    ("log search: lines", lambda text: search_log(text)),
+    ("log search: text", lambda text: search_log(text, log_search.Search(text="never"))),
+    ("log search: level", lambda text: search_log(text, log_search.Search(level="ERROR", after=(1, 5)))),
     ("redaction", lambda text: Redactor({"A": "a-secret-value"}).text(text)),
 )  # fmt: skip
 EXPECTED_ERRORS = (ValueError, ScoringError, InvalidChatRequest)  # RecursionError is none of them

@@ -156,6 +156,25 @@ def test_a_search_looks_at_so_much_and_says_where_to_go_on(
     assert page["data"] == [] and page["has_more"] and page["scanned_bytes"] >= 10
 
 
+def test_a_search_stops_after_so_many_lines_and_continues_behind_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "MOST_LINES", 4)
+    monkeypatch.setattr(log_search, "BATCH", 200)  # two lines
+    write(world, "\n" * 8 + "number 19\n")
+    cursor = None
+    pages = 0
+    while True:
+        page = log_search.search(world.run, Search(text="number 19", after=cursor))
+        pages += 1
+        if not page["has_more"]:
+            break
+        assert page["data"] == []
+        chunk, within = page["next_cursor"].split(".")
+        cursor = (int(chunk), int(within))
+    assert (pages, [line["text"] for line in page["data"]]) == (3, ["number 19"])
+
+
 @pytest.mark.parametrize(
     ("line", "level"),
     [

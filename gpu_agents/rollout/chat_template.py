@@ -1,7 +1,7 @@
-"""Chat messages to prompt token ids, from the files of a Hugging Face directory, without transformers.
+"""Render chat messages into prompt token ids from the files of a Hugging Face directory, without transformers.
 
-The template runs in jinja2's immutable sandbox, as `oolong.model_validation` rendered it at registration; a
-test in the node lane compares it with transformers.
+The template runs in jinja2's immutable sandbox, as in `oolong.model_validation` when the model was registered. A test
+in the node lane compares the result with transformers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from oolong.model_validation import chat_template
 
-_STAND_IN = "what-the-assistant-said"
+_PLACEHOLDER = "assistant-turn-placeholder"
 
 
 class InvalidModelFiles(ValueError):
@@ -47,9 +47,9 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] = (),
         plain: bool = False,
     ) -> str:
-        """The prompt text up to where the assistant begins; `tools` as the template takes them.
+        """Render the prompt up to the start of the assistant's turn; `tools` in the template's format.
 
-        `plain`: the contents are from outside.
+        `plain`: the contents are untrusted, so their special tokens are escaped.
         """
         if plain:
             messages = self._plain(messages)
@@ -61,23 +61,22 @@ class ChatTemplate:
             )
         except jinja2.TemplateError as error:
             raise InvalidModelFiles(
-                f"the chat template refused the messages {messages!r}: {error}"
+                f"the chat template rejected the messages {messages!r}: {error}"
             ) from error
 
     def continuation(self, messages: Sequence[Mapping[str, Any]], *, stop_token: int | None) -> list[int]:
-        """What follows an assistant's turn when `messages` answer it: the ids of the messages, up to where the
-        assistant begins again.
+        """Token ids that follow an assistant's turn: `messages`, up to the start of the next assistant turn.
 
-        The template is asked once, about a conversation with a stand-in for the turn, and only what comes after the
-        stand-in is tokenised: what the policy sampled stays as it was sampled. `stop_token` is the token with which the
-        turn ended by itself, and which the template would write again; None for a turn that was cut off.
+        The template renders a conversation with a placeholder for the turn, and only the text after the placeholder is
+        tokenized, so the sampled tokens stay as they are. `stop_token` is the token that ended the turn, which the
+        template would write again; None for a truncated turn.
         """
-        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _STAND_IN}]
-        _before, found, after = self.render([*before, *self._plain(messages)]).partition(_STAND_IN)
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PLACEHOLDER}]
+        _before, found, after = self.render([*before, *self._plain(messages)]).partition(_PLACEHOLDER)
         if not found:
             raise InvalidModelFiles(
-                "the chat template leaves out what the assistant said before: a conversation of several turns cannot "
-                "be continued with it; take workflow single_turn"
+                "the chat template leaves out earlier assistant turns, so it cannot continue a conversation of "
+                "several turns; use workflow single_turn"
             )
         if stop_token is not None:
             after = after.removeprefix(self.decode([stop_token], skip_special_tokens=False))
@@ -89,7 +88,7 @@ class ChatTemplate:
         ]
 
     def _without_special_tokens(self, text: str) -> str:
-        """Text from outside must not end a turn or begin one: its special tokens are broken up by a space."""
+        """Break up special tokens in untrusted text with a space, so that it cannot end or begin a turn."""
         for special in self._special_texts:
             text = text.replace(special, f"{special[0]} {special[1:]}")
         return text

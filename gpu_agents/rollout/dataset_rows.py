@@ -1,4 +1,4 @@
-"""Canonical dataset rows, read from the file that the agent fetched."""
+"""Canonical dataset rows, read from the file that the agent downloaded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from oolong.contracts.attempt import CanonicalRow
 
 
 class InvalidDataset(ValueError):
-    """The rows cannot serve this run; the message names the row or the split."""
+    """The dataset's rows are unusable for this run. The message names the line or the split."""
 
 
 def read_rows(path: str | Path, *, split: str) -> list[CanonicalRow]:
-    """The rows of one split, in file order."""
+    """Return the rows of one split, in file order."""
     splits: dict[str, int] = {}
     rows = []
     for row in _decode(Path(path)):

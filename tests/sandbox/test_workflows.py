@@ -42,7 +42,7 @@ class Talk:
 
 async def play(sandbox: Sandbox, body: str, *, episodes: int = 1) -> tuple[list[Any], list[Talk]]:
     source = "async def run(episode, **options):\n" + "\n".join(f"    {line}" for line in body.splitlines())
-    workflow = UserWorkflow(source, {"depth": 3}, sandbox_launcher(sandbox), seats=episodes)
+    workflow = UserWorkflow(source, {"depth": 3}, sandbox_launcher(sandbox), host_capacity=episodes)
     talks = [Talk() for _ in range(episodes)]
     try:
         results = await asyncio.gather(
@@ -117,7 +117,7 @@ return 1"""
 async def test_hosts_wait_for_a_free_sandbox_and_all_are_played(sandbox: Sandbox, episodes: int) -> None:
     """Of two sandboxes at a time; each host has one seat here."""
     source = "async def run(episode):\n    return await episode.score()\n"
-    workflow = UserWorkflow(source, {}, sandbox_launcher(sandbox), seats=1)
+    workflow = UserWorkflow(source, {}, sandbox_launcher(sandbox), host_capacity=1)
     results = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(episodes)))  # type: ignore[arg-type]
     await workflow.close()
     assert results == [0.5] * episodes

@@ -1,1 +1,1 @@
-"""Engines: launch of SGLang as a process, and a client of its HTTP contract (research/sglang.md)."""
+"""Engines: launch SGLang as a process, and call its HTTP API."""

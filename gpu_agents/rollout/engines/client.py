@@ -31,24 +31,24 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """What one request returned; after an abort, what it had so far."""
+    """The result of one request; after an abort, its tokens so far."""
 
     token_ids: list[int]  # [T] the stop token included
     logprobs: list[float]  # [T] of logits / temperature; greedy: of the logits
     versions: list[int]  # [T] weight version that sampled each token
     finish: Finish
-    retractions: int  # times the engine took it off and prefilled it again
-    cached_tokens: int  # of the input, found in the prefix cache; 0 where the reply does not say
+    retractions: int  # times the engine evicted the request and prefilled it again
+    cached_tokens: int  # input tokens found in the prefix cache; 0 if not reported
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prefill:
-    cached_tokens: int  # of the input, already there
+    cached_tokens: int  # input tokens found in the prefix cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelLimits:
-    """Bounds that SGLang does not check itself: an id outside the vocabulary kills the whole server."""
+    """Bounds that SGLang does not check itself: an id outside the vocabulary crashes the server."""
 
     vocabulary: int
     context_tokens: int
@@ -63,7 +63,7 @@ class ModelLimits:
                 )
         if len(input_ids) + max_new_tokens > self.context_tokens:
             raise UnsafeEngineRequest(
-                f"{len(input_ids)} input tokens and {max_new_tokens} new ones are over the context of "
+                f"{len(input_ids)} input tokens and {max_new_tokens} new tokens exceed the context of "
                 f"{self.context_tokens}"
             )
 
@@ -80,7 +80,7 @@ class _FinishReason(msgspec.Struct):
 
 
 class _Meta(msgspec.Struct):
-    """Of an aborted queued request num_retractions and cached_tokens are missing; before 0.5.19 the spans are."""
+    """Aborted queued requests lack num_retractions and cached_tokens; servers before 0.5.19 lack the spans."""
 
     finish_reason: _FinishReason
     weight_version: str | None = None
@@ -101,11 +101,11 @@ class _Prefilled(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineLoad:
-    """What an engine says of itself at one moment."""
+    """An engine's reported load."""
 
     running_requests: int
-    waiting_requests: int  # taken in, without a place in the batch yet
-    kv_cache_frac: float  # of the KV cache, in use by running requests
+    waiting_requests: int  # queued, not in the batch yet
+    kv_cache_frac: float  # fraction of the KV cache used by running requests
 
 
 class _Load(msgspec.Struct):
@@ -137,7 +137,7 @@ class EngineClient:
         self._limits = limits
         self._http = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"},
-            # Shorter than the server's own keep-alive, so that it never closes a connection under a request.
+            # Shorter than the server's keep-alive, so that the server never closes a connection in use.
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         )
@@ -148,10 +148,10 @@ class EngineClient:
     async def generate(
         self, input_ids: list[int], sampling: Sampling, *, rid: str, only_version: int | None = None
     ) -> Generation:
-        """One completion. Raises UnsafeEngineRequest before anything is sent, EngineUnavailable if the engine dies.
+        """Sample one completion. Raises UnsafeEngineRequest before sending, EngineUnavailable if the engine crashes.
 
-        `only_version` is the caller's word that no load happens while the request runs: every token is of that
-        version. A server that reports spans is held to it; one that does not needs it. Raises EngineTooOld.
+        `only_version`: the caller guarantees that no load happens during the request, so every token has this
+        version. Spans are verified against it; a server without spans requires it. Raises EngineTooOld.
         """
         self._limits.check(input_ids, max_new_tokens=sampling.max_new_tokens)
         body = {
@@ -171,7 +171,7 @@ class EngineClient:
         return _generation(reply, rid=rid, only_version=only_version)
 
     async def prefill(self, input_ids: list[int], *, rid: str) -> Prefill:
-        """Compute the input's keys and values, and sample nothing: who asks for the same prefix next finds it."""
+        """Compute the input's keys and values without sampling, so that later requests hit the prefix cache."""
         self._limits.check(input_ids, max_new_tokens=0)
         body = {
             "rid": rid,
@@ -205,11 +205,11 @@ class EngineClient:
         await self._post("flush_cache", {}, timeout=30)
 
     async def weight_version(self, *, timeout: float = 10.0) -> str:
-        """The label of the loaded weights. Answers while paused, unlike /health: this is the sign of life."""
+        """The label of the loaded weights. Used as liveness probe: it answers while paused, unlike /health."""
         return _decode_model_info(await self._call("GET", "model_info", None, timeout)).weight_version
 
     async def load(self) -> EngineLoad | None:
-        """How busy the engine is; None from a server that does not say (it has no /v1/loads)."""
+        """The engine's load; None from a server without /v1/loads."""
         try:
             reply = await self._call("GET", "v1/loads?include=core", None, 10.0)
         except EngineHttpError as error:
@@ -261,7 +261,7 @@ def _generation(reply: _Generated, *, rid: str, only_version: int | None) -> Gen
 
 
 def _versions(meta: _Meta, *, tokens: int, rid: str, only: int | None) -> list[int]:
-    """Version of each token: from the spans, or, on a server without them, the one that the caller vouches for."""
+    """Version of each token: from the spans, or, on a server without spans, the caller's `only_version`."""
     if not tokens:
         return []
     if meta.weight_versions is None:

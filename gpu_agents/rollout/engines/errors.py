@@ -1,14 +1,14 @@
-"""What can go wrong between a worker and its engine."""
+"""Errors between a worker and its engine."""
 
 from __future__ import annotations
 
 
 class EngineError(Exception):
-    """The engine did not do what it was asked to; the message says what came instead."""
+    """A request to the engine failed. The message has the engine's answer."""
 
 
 class EngineHttpError(EngineError):
-    """A call came back with another status than 200."""
+    """A call returned a status other than 200."""
 
     def __init__(self, path: str, status: int, answer: str) -> None:
         super().__init__(f"/{path} of the engine: {status}: {answer}")
@@ -16,16 +16,16 @@ class EngineHttpError(EngineError):
 
 
 class EngineUnavailable(EngineError):
-    """The connection broke: the engine died, or is going to. Tokens not yet returned are lost."""
+    """The connection broke: the engine crashed or is about to. Tokens not yet returned are lost."""
 
 
 class UnsafeEngineRequest(EngineError):
-    """The request was kept from the engine because it cannot serve it, or would die of it."""
+    """The request was not sent, because the engine cannot serve it or would crash."""
 
 
 class EngineConfigRejected(Exception):
-    """No engine can serve what the spec asks of this node. The message has the way out."""
+    """No engine on this node can serve the spec. The message has the fix."""
 
 
 class EngineTooOld(EngineConfigRejected):
-    """The engine lacks what the spec asks of it; no request will fare better. The message has the way out."""
+    """The engine lacks a feature that the spec needs. Retrying does not help. The message has the fix."""

@@ -1,7 +1,7 @@
-"""SGLang as a child process: its command line, its environment, its death.
+"""Run SGLang as a child process: command line, environment, shutdown.
 
-On a CPU it is the same SGLang with `--device cpu` and torch's own attention; the compiled kernel package that
-it imports is stood in for (cpu_kernel_stub). Loopback only, with a key per job.
+On a CPU the same SGLang runs with `--device cpu` and torch's attention; a stub (cpu_kernel_stub) replaces the compiled
+kernel package that it imports. It listens on loopback only, with a key per job.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 GUARDED_PORTS = Path(__file__).parent / "guarded_ports"
 CPU_KERNEL_STUB = Path(__file__).parent / "cpu_kernel_stub"
 BOOT_SECONDS = 300.0
-CUDA_BOOT_SECONDS = 900.0  # a first boot on a GPU compiles kernels and captures graphs
+CUDA_BOOT_SECONDS = 900.0  # the first boot on a GPU compiles kernels and captures graphs
 ENGINE_LOG = "engine.log"
-BOOT_VERSION = "boot"  # label of the weights it boots with; nothing is ever sampled from them
+BOOT_VERSION = "boot"  # label of the initial weights, which are never sampled from
 _PR_SET_PDEATHSIG = 1
 
 
@@ -44,10 +44,10 @@ class LaunchPlan:
     max_running_requests: int
     max_total_tokens: int
     seed: int
-    directory: Path  # the job's: engine.log, engine.yaml
+    directory: Path  # the job's directory, with engine.log and engine.yaml
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
-    memory_fraction: float | None = None  # of the GPU, for weights and KV cache
-    deterministic: bool = False  # a request with a seed gives the same tokens, whatever runs beside it
+    memory_fraction: float | None = None  # of GPU memory for weights and KV cache
+    deterministic: bool = False  # a seeded request returns the same tokens in any batch
 
 
 def command(plan: LaunchPlan) -> list[str]:
@@ -72,21 +72,21 @@ def command(plan: LaunchPlan) -> list[str]:
             "--mem-fraction-static": 0.3,
         }
     else:
-        # The log names the backends and the size of the KV cache. torch's sampler, because one greedy request in a
-        # batch would send the whole batch through a kernel that is compiled in the middle of the run.
+        # At level info the log names the backends and the KV cache size. torch's sampler, because with the default one
+        # a greedy request sends its whole batch through a kernel that is compiled during the run.
         arguments |= {"--log-level": "info", "--sampling-backend": "pytorch"}
         flags.append("--enable-fp32-lm-head")  # the trainer computes its logits in float32 too
         if plan.memory_fraction is not None:
             arguments |= {"--mem-fraction-static": plan.memory_fraction}
         if plan.deterministic:
             flags.append("--enable-deterministic-inference")
-    words = [str(part) for pair in arguments.items() for part in pair]
-    return [plan.node_python, "-m", "sglang.launch_server", *words, *flags]
+    options = [str(part) for pair in arguments.items() for part in pair]
+    return [plan.node_python, "-m", "sglang.launch_server", *options, *flags]
 
 
 def environment(plan: LaunchPlan) -> dict[str, str]:
     names = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
+    inherited = {name: os.environ[name] for name in names if name in os.environ}
     common = {
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
@@ -97,16 +97,18 @@ def environment(plan: LaunchPlan) -> dict[str, str]:
     }
     if plan.device == "cpu":
         return (
-            kept | common | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{GUARDED_PORTS}:{CPU_KERNEL_STUB}"}
+            inherited
+            | common
+            | {"SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": f"{GUARDED_PORTS}:{CPU_KERNEL_STUB}"}
         )
-    # SGLang compiles kernels with a bare `ninja`, which is installed beside the node environment's Python.
-    path = os.pathsep.join([str(Path(plan.node_python).parent), kept.get("PATH", os.defpath)])
+    # SGLang compiles kernels with `ninja` from PATH, which is installed next to the node environment's Python.
+    path = os.pathsep.join([str(Path(plan.node_python).parent), inherited.get("PATH", os.defpath)])
     on_gpu = {"PYTHONPATH": str(GUARDED_PORTS), "PATH": path, "CUDA_VISIBLE_DEVICES": plan.visible_devices}
-    return kept | cuda_host.environment(os.environ) | common | on_gpu
+    return inherited | cuda_host.environment(os.environ) | common | on_gpu
 
 
 class EngineProcess:
-    """One incarnation of an engine. It dies with its worker (parent-death signal), however that ends."""
+    """One incarnation of an engine. The parent-death signal kills it when its worker ends."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class EngineProcess:
 
     @classmethod
     async def start(cls, plan: LaunchPlan) -> EngineProcess:
-        # The key goes through a private file: arguments are readable by every user of the machine.
+        # The key is passed in a private file: every user of the machine can read arguments.
         config = plan.directory / "engine.yaml"
         config.touch(mode=0o600)
         config.write_text(json.dumps({"api-key": plan.api_key}))
@@ -136,8 +138,8 @@ class EngineProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
-                # Its own session: a stop signal to the job's group must not reach it before its groups are
-                # given back.
+                # A session of its own: a stop signal to the job's process group must not reach the engine before
+                # its groups are released.
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
@@ -158,13 +160,13 @@ class EngineProcess:
 
     @property
     def last_lines(self) -> str:
-        """The end of what this incarnation wrote to its log, introduced for an error message."""
+        """The end of this incarnation's log, formatted for an error message."""
         tail = log_tail(self._plan.directory / ENGINE_LOG, offset=self._log_offset)
         tail = tail.replace(self._plan.api_key, "[key]")
-        return f". The end of {ENGINE_LOG}:\n{tail}" if tail else f"; {ENGINE_LOG} has no line of it"
+        return f". The end of {ENGINE_LOG}:\n{tail}" if tail else f"; {ENGINE_LOG} has no output of it"
 
     async def wait_until_serving(self, client: EngineClient) -> None:
-        """Until GET /model_info answers. Raises EngineUnavailable when the process ends or the time is over."""
+        """Wait until GET /model_info answers. Raises EngineUnavailable on exit or timeout."""
         deadline = asyncio.get_running_loop().time() + self._boot_seconds
         while asyncio.get_running_loop().time() < deadline:
             if not self.alive:
@@ -181,7 +183,7 @@ class EngineProcess:
         )
 
     async def stop(self, *, grace_seconds: float = 5.0) -> None:
-        """End it and every process it started."""
+        """Stop the engine and all of its child processes."""
         tree = _tree(self._process.pid)
         if self.alive:
             self._process.send_signal(signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""What an agent's calls have made the policy say, token by token: a tree of turns (pure; no engine, no HTTP).
+"""The turns that the policy sampled in a session, as a tree of tokens (pure; no engine, no HTTP).
 
-An agent sends the whole conversation with every call. Where it begins with what a turn was told and answered, that
-turn is gone on from: its tokens stand as they were sampled, and only the messages after it are rendered. They are
-never tokenised again. A conversation that begins like no turn was rewritten by the agent, and starts a branch.
+An agent sends the whole conversation with every call. If it begins with the history of a recorded turn, the call
+continues that turn: the sampled tokens are reused, never tokenized again, and only the messages after them are
+rendered. If it begins with no recorded history, the agent has rewritten it, and the call starts a branch.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from oolong.untrusted import parse_json
 
 TurnOrigin = Literal[
     "started",  # the session's first call
-    "continued",  # goes on from the newest turn of a branch
-    "forked",  # goes on from a turn that was gone on from before
-    "history_rewritten",  # begins like nothing so far: the whole conversation was rendered anew
+    "continued",  # continues the newest turn of a branch
+    "forked",  # continues a turn that was continued before
+    "history_rewritten",  # matches no recorded history: the whole conversation was rendered
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """What the policy said in one go; all lists have length T."""
+    """One sampled completion; all lists have length T."""
 
     token_ids: list[int]
     logprobs: list[float]
@@ -38,15 +38,15 @@ class Sampled:
 class ConversationTurn:
     number: int  # in the session, from 0
     parent: ConversationTurn | None
-    beginning: TurnOrigin
-    context_ids: list[int]  # what the environment said before it: of a root the whole rendered prompt
+    origin: TurnOrigin
+    context_ids: list[int]  # environment tokens before it; for a root the whole rendered prompt
     sampled: Sampled
-    history: tuple[str, ...]  # canonical tools and messages up to this turn's reply, the reply included
+    history: tuple[str, ...]  # canonical tools and messages, up to and including this turn's reply
     children: int = 0
 
     @property
     def path(self) -> list[ConversationTurn]:
-        """From the root to this turn. A loop: a session may have more turns than Python has frames."""
+        """From the root to this turn. Iterative: a session may have more turns than the recursion limit."""
         turns, turn = [self], self.parent
         while turn is not None:
             turns.append(turn)
@@ -55,17 +55,17 @@ class ConversationTurn:
 
     @property
     def token_ids(self) -> list[int]:
-        """Everything up to the end of this turn, as the engine had it."""
+        """All tokens up to the end of this turn, as the engine saw them."""
         return [token for turn in self.path for token in (*turn.context_ids, *turn.sampled.token_ids)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Continuation:
-    """Where a call goes on."""
+    """The position in the tree that a call continues."""
 
     parent: ConversationTurn | None
-    beginning: TurnOrigin
-    new_messages: int  # this many at the end of the conversation are not in the parent's tokens
+    origin: TurnOrigin
+    new_messages: int  # trailing messages that are not in the parent's tokens
 
 
 @dataclass
@@ -80,39 +80,37 @@ class ConversationTree:
     def leaves(self) -> list[ConversationTurn]:
         return [turn for turn in self.turns if turn.children == 0]
 
-    def place(self, history: Sequence[str]) -> Continuation:
-        """The turn with the longest history that the conversation begins with; of equals the newest."""
+    def locate(self, history: Sequence[str]) -> Continuation:
+        """Find the turn with the longest history that the conversation begins with; the newest among equals."""
         best: ConversationTurn | None = None
         for turn in self.turns:
             length = len(turn.history)
             if length < len(history) and tuple(history[:length]) == turn.history:
                 best = turn if best is None or length >= len(best.history) else best
         if best is not None:
-            beginning: TurnOrigin = "forked" if best.children else "continued"
-            return Continuation(
-                parent=best, beginning=beginning, new_messages=len(history) - len(best.history)
-            )
-        beginning = "history_rewritten" if self.turns else "started"
-        return Continuation(parent=None, beginning=beginning, new_messages=len(history) - 1)
+            origin: TurnOrigin = "forked" if best.children else "continued"
+            return Continuation(parent=best, origin=origin, new_messages=len(history) - len(best.history))
+        origin = "history_rewritten" if self.turns else "started"
+        return Continuation(parent=None, origin=origin, new_messages=len(history) - 1)
 
     def add(
         self,
-        place: Continuation,
+        at: Continuation,
         *,
         context_ids: list[int],
         sampled: Sampled,
         history: Sequence[str],
         reply: str,
     ) -> ConversationTurn:
-        """`beginning` is judged again: a call beside this one may have gone on from the same turn meanwhile."""
-        beginning = place.beginning
-        if place.parent is not None:
-            beginning = "forked" if place.parent.children else "continued"
-            place.parent.children += 1
+        """Append a turn. Its origin is determined again, because a concurrent call may have continued the same turn."""
+        origin = at.origin
+        if at.parent is not None:
+            origin = "forked" if at.parent.children else "continued"
+            at.parent.children += 1
         turn = ConversationTurn(
             number=len(self.turns),
-            parent=place.parent,
-            beginning=beginning,
+            parent=at.parent,
+            origin=origin,
             context_ids=context_ids,
             sampled=sampled,
             history=(*history, reply),
@@ -122,12 +120,12 @@ class ConversationTree:
 
 
 def history_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Tools and messages in a form in which equal means equal: what clients add or leave out does not count."""
+    """Tools and messages in canonical form, so that differences between clients do not matter."""
     return [json.dumps(list(tools), sort_keys=True), *(canonical(message) for message in messages)]
 
 
 def canonical(message: Mapping[str, Any]) -> str:
-    """Role, text, and what tools are called with; ids of calls and empty fields are left out."""
+    """Role, text and tool arguments, without call ids and empty fields."""
     calls = [
         [call.get("function", {}).get("name"), arguments_of(call)] for call in message.get("tool_calls") or []
     ]
@@ -135,7 +133,7 @@ def canonical(message: Mapping[str, Any]) -> str:
 
 
 def arguments_of(call: Mapping[str, Any]) -> Any:
-    """The arguments of a tool call as a value; text that is no JSON stays text."""
+    """The arguments of a tool call as a value; text that is not JSON stays text."""
     arguments = call.get("function", {}).get("arguments")
     if not isinstance(arguments, str):
         return arguments

@@ -1,13 +1,13 @@
-"""From captured turns to the trajectories that a step trains on (pure).
+"""Convert recorded turns into the trajectories that a step trains on (pure).
 
 `concatenated`: one trajectory per branch, from its root to its last turn. A turn that several branches share is
-trained on once, in the first of them; in the others it is read only. `individual`: one trajectory per call; what
-came before it is read only. Every trajectory of a session has the session's reward and names its rollout, so that
+trained on once, in the first of them, and masked in the others. `individual`: one trajectory per call, with the
+context before it masked. Every trajectory of a session has the session's reward and names its rollout, so that
 baselines and filters count each session once.
 
-The members of a group begin with different tokens, each with its agent's own conversation. The trainer knows one
-prompt per group: so the longest beginning that all share is the group's prompt, and what follows of each prompt is
-in its trajectory, without a part in the loss.
+The rollouts of a group begin with different tokens, because each agent writes its own conversation. The trainer
+expects one prompt per group: so the longest common prefix is the group's prompt, and the rest of each prompt is part
+of its trajectory, masked in the loss.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Export = Literal["concatenated", "individual"]
 
 
 class NoCommonPrompt(ValueError):
-    """The members' conversations do not even begin with the same token, so that they have no prompt in common."""
+    """The rollouts' conversations do not begin with the same token, so they have no common prompt."""
 
 
 @dataclass
 class Branch:
-    """A trajectory in the making, its prompt included. All lists have length T."""
+    """A trajectory under construction, with its prompt. All lists have length T."""
 
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)  # -1 where the environment spoke
-    sampled: list[ConversationTurn] = field(default_factory=list)  # those with a part in the loss
+    versions: list[int] = field(default_factory=list)  # -1 for environment tokens
+    sampled: list[ConversationTurn] = field(default_factory=list)  # the turns that are trained on
 
-    def add_read_only(self, token_ids: Sequence[int]) -> None:
+    def add_masked(self, token_ids: Sequence[int]) -> None:
         self.token_ids += token_ids
         self.loss_mask += [0] * len(token_ids)
         self.logprobs += [0.0] * len(token_ids)
@@ -50,14 +50,14 @@ class Branch:
         self.sampled.append(turn)
 
     def trajectory(self, *, prompt_tokens: int, rollout: int, reward: float, score: float) -> Trajectory:
-        """Without the group's prompt, which is its first `prompt_tokens`. `rollout` is the session's member."""
+        """The trajectory without the group's prompt, its first `prompt_tokens`. `rollout`: the session's index."""
         loss_mask = self.loss_mask[prompt_tokens:]
         last = self.sampled[-1].sampled
         return Trajectory(
             token_ids=self.token_ids[prompt_tokens:],
             loss_mask=loss_mask,
             behavior_logprobs=self.logprobs[prompt_tokens:],
-            policy_versions=_with_neighbours(self.versions[prompt_tokens:]),
+            policy_versions=_fill_versions(self.versions[prompt_tokens:]),
             finish_reason=last.finish_reason,
             turns=_turns(loss_mask, self.sampled),
             reward=reward,
@@ -68,42 +68,42 @@ class Branch:
         )
 
 
-def export_branches(capture: ConversationTree, export: Export) -> list[Branch]:
+def export_branches(tree: ConversationTree, export: Export) -> list[Branch]:
     if export == "individual":
-        return [_branch(turn, trained={turn}) for turn in capture.turns]
+        return [_branch(turn, trained={turn}) for turn in tree.turns]
     branches: list[Branch] = []
     done: set[ConversationTurn] = set()
-    for leaf in capture.leaves:
+    for leaf in tree.leaves:
         branches.append(_branch(leaf, trained=set(leaf.path) - done))
         done.update(leaf.path)
     return branches
 
 
 def common_prompt(branches: Sequence[Branch]) -> list[int]:
-    """What all begin with, and nobody is trained on. Raises NoCommonPrompt."""
-    most = min(branch.loss_mask.index(1) for branch in branches)
+    """Return the longest common prefix that no branch trains on. Raises NoCommonPrompt."""
+    limit = min(branch.loss_mask.index(1) for branch in branches)
     first = branches[0].token_ids
     shared = 0
-    while shared < most and all(branch.token_ids[shared] == first[shared] for branch in branches):
+    while shared < limit and all(branch.token_ids[shared] == first[shared] for branch in branches):
         shared += 1
     if shared == 0:
-        raise NoCommonPrompt("the members' conversations do not begin with the same token")
+        raise NoCommonPrompt("the conversations of the group's sessions do not begin with the same token")
     return first[:shared]
 
 
 def _branch(leaf: ConversationTurn, *, trained: set[ConversationTurn]) -> Branch:
     branch = Branch()
     for turn in leaf.path:
-        branch.add_read_only(turn.context_ids)
+        branch.add_masked(turn.context_ids)
         if turn in trained:
             branch.add_sampled(turn)
         else:
-            branch.add_read_only(turn.sampled.token_ids)
+            branch.add_masked(turn.sampled.token_ids)
     return branch
 
 
-def _with_neighbours(versions: list[int]) -> list[int]:
-    """The environment's tokens get the version of the token before, so that they change neither age nor span."""
+def _fill_versions(versions: list[int]) -> list[int]:
+    """Give environment tokens the previous token's version, so that they change neither age nor version span."""
     before = next(version for version in versions if version >= 0)
     filled = []
     for version in versions:
@@ -113,7 +113,7 @@ def _with_neighbours(versions: list[int]) -> list[int]:
 
 
 def _turns(loss_mask: list[int], sampled: Sequence[ConversationTurn]) -> list[Turn]:
-    """Stretches of the trajectory; sampled turns that touch each other stay apart."""
+    """Split the trajectory into turns; adjacent sampled turns stay separate."""
     turns: list[Turn] = []
     position = 0
     for turn in sampled:

@@ -1,4 +1,4 @@
-"""Where sessions are opened and closed: each is a member of a group that was let in by the admission gate."""
+"""Opens and closes sessions. Each session is one rollout of a group that the admission gate admitted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from oolong.contracts.rollout import Refusal
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5
-MOST_CALLS = 16  # of one session at a time: more would crowd out the other groups of the engine
-REMEMBERED_SESSIONS = 2000  # that are over, so that a late call learns why
+CHECK_SECONDS = 0.5
+MAX_CONCURRENT_CALLS = 16  # per session: more would crowd out the engine's other groups
+REMEMBERED_SESSIONS = 2000  # ended sessions, so that a late call gets the reason
 
 
 class NoCapacity(Exception):
-    """The gate is closed: no session can begin now. `refusal` is the gate's own reason."""
+    """The admission gate is closed: no session can start now. `refusal` is the gate's reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -33,11 +33,11 @@ class NoCapacity(Exception):
 
 
 class SessionNotFound(Exception):
-    """There is no session of this id here."""
+    """No session has this id."""
 
 
 class SessionConflict(Exception):
-    """The session's state does not allow it; the message says what is missing."""
+    """The session's state does not allow the operation. The message says what is missing."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -52,50 +52,50 @@ class OpenedSession:
 
 
 class SessionManager:
-    """`claim` asks the controller for one group: a group that now runs, or the gate's refusal."""
+    """`claim` claims one group from the controller: a running group, or the gate's refusal."""
 
     def __init__(self, *, index: int, rows: Mapping[int, CanonicalRow]) -> None:
         self.counts: Counter[str] = Counter()
-        self._index = index  # of the worker's job: session ids begin with it, so that calls find their way
+        self._index = index  # of the worker's job: prefix of session ids, which routes calls
         self._rows = rows
         self._claim: Callable[[], Awaitable[SessionGroup | Refusal]] | None = None
-        self._groups: list[SessionGroup] = []  # those that run
+        self._groups: list[SessionGroup] = []  # running
         self._sessions: dict[str, tuple[Session, SessionGroup]] = {}
         self._opening = asyncio.Lock()
 
     def serve(self, claim: Callable[[], Awaitable[SessionGroup | Refusal]]) -> None:
-        """From now on groups can be claimed."""
+        """Start claiming groups through `claim`."""
         self._claim = claim
 
     async def run(self) -> None:
-        """Drop what agents have left alone; for ever."""
+        """Drop abandoned groups, forever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             now = time.monotonic()
             for group in list(self._groups):
                 if overdue := group.overdue(now=now):
-                    log.warning("group %s is dropped: %s", group.claimed.group_id, overdue)
+                    log.warning("dropping group %s: %s", group.claimed.group_id, overdue)
                     self.counts["timeouts"] += 1
                     group.fail("session_timeout", overdue)
 
     async def open(self) -> OpenedSession:
-        """A member of a group that has one free, else of a newly claimed one. Raises NoCapacity."""
-        async with self._opening:  # else two agents would claim two groups where one has room for both
-            group = next((one for one in self._groups if one.free_members), None)
+        """Open a session in a group with a free rollout, else in a newly claimed group. Raises NoCapacity."""
+        async with self._opening:  # otherwise two agents could claim two groups where one suffices
+            group = next((group for group in self._groups if group.free_rollouts), None)
             if group is None:
-                # An agent that hangs up now leaves a claimed group, which the next one gets.
+                # If the agent disconnects now, the next agent gets the claimed group.
                 group = await asyncio.shield(asyncio.create_task(self._claim_group()))
             session = group.open(f"{self._index}-{secrets.token_hex(8)}", now=time.monotonic())
         self.counts["opened"] += 1
         self._sessions[session.session_id] = (session, group)
-        self._forget_oldest()
+        self._prune_ended()
         return OpenedSession(session, group, self._rows[group.claimed.row])
 
     def find(self, session_id: str) -> tuple[Session, SessionGroup]:
         """Raises SessionNotFound."""
         if session_id not in self._sessions:
             raise SessionNotFound(
-                f"there is no session {session_id!r} here: it never was, or its worker has been started anew since"
+                f"there is no session {session_id!r}: it never existed, or its worker has restarted since"
             )
         return self._sessions[session_id]
 
@@ -104,63 +104,65 @@ class SessionManager:
         session_id: str,
         request: ChatRequest,
         *,
-        said: Callable[[str], Awaitable[None]] | None = None,
+        on_text: Callable[[str], Awaitable[None]] | None = None,
     ) -> Completed:
-        session, group = self._open_one(session_id)
-        if len(session.calls) >= MOST_CALLS:
+        session, group = self._find_open(session_id)
+        if len(session.calls) >= MAX_CONCURRENT_CALLS:
             raise SessionConflict(
-                "too_many_calls", f"{len(session.calls)} calls of the session are running; wait for one"
+                "too_many_calls",
+                f"{len(session.calls)} calls of the session are running; wait for one to finish",
             )
-        number = len(session.capture.turns) + len(session.calls)
-        seed = group.policy.stage.seed_of(group.claimed.group_id, session.member, number)
-        member = RolloutState(index=session.member, seed=seed)
-        session.calls.append(member)
-        call = asyncio.create_task(group.policy.complete(session, request, group.prompt, member, said=said))
+        number = len(session.tree.turns) + len(session.calls)
+        seed = group.policy.context.seed_of(group.claimed.group_id, session.rollout_index, number)
+        rollout = RolloutState(index=session.rollout_index, seed=seed)
+        session.calls.append(rollout)
+        call = asyncio.create_task(
+            group.policy.complete(session, request, group.prompt, rollout, on_text=on_text)
+        )
         try:
             completed = await asyncio.shield(call)
         except asyncio.CancelledError:
-            # The agent hung up: nobody wants the rest. Cancelled first, or it would go on after the abort.
-            rid = member.rid
+            # The agent disconnected. Cancel the call first, or it would resume after the abort.
+            rid = rollout.rid
             call.cancel()
             await group.policy.abort([rid])
             raise
         finally:
-            session.calls.remove(member)
+            session.calls.remove(rollout)
             session.touched_at = time.monotonic()
         self.counts["completions"] += 1
-        self.counts["branches"] += completed.turn.beginning in ("forked", "history_rewritten")
+        self.counts["branches"] += completed.turn.origin in ("forked", "history_rewritten")
         return completed
 
     def set_reward(self, session_id: str, reward: float) -> Session:
-        session, _ = self._open_one(session_id)
+        session, _ = self._find_open(session_id)
         session.reward = reward
         session.touched_at = time.monotonic()
         return session
 
     def end(self, session_id: str) -> Session:
-        session, group = self._open_one(session_id)
+        session, group = self._find_open(session_id)
         if session.calls:
             raise SessionConflict(
                 "call_running", f"{len(session.calls)} calls of the session are still running"
             )
         if session.reward is None:
+            raise SessionConflict("no_reward", "set a reward first, or end the session with discard")
+        if not session.tree.turns:
             raise SessionConflict(
-                "no_reward", "set a reward first; an agent that has none to give ends with discard"
-            )
-        if not session.capture.turns:
-            raise SessionConflict(
-                "nothing_sampled", "the policy has not said anything: there is nothing to train on; discard"
+                "nothing_sampled",
+                "the policy has sampled nothing, so there is nothing to train on; end the session with discard",
             )
         group.end(session, now=time.monotonic())
         return session
 
     def discard(self, session_id: str) -> Session:
-        """The agent failed: its group is dropped{error}, never trained with a reward of 0. Done twice, done."""
+        """The agent failed: drop its group as an error, never train it with a reward of 0. Idempotent."""
         session, group = self.find(session_id)
         if session.state == "dropped":
             return session
-        self._open_one(session_id)
-        group.fail("session_discarded", f"the agent of session {session_id} gave it up")
+        self._find_open(session_id)
+        group.fail("session_discarded", f"the agent of session {session_id} discarded it")
         return session
 
     def metrics(self) -> dict[str, float]:
@@ -179,8 +181,6 @@ class SessionManager:
             "tunnel/bytes": float(counts["relay_bytes"]),
         }
 
-    # --- inside -------------------------------------------------------------------------------------------
-
     async def _claim_group(self) -> SessionGroup:
         refusal: Refusal = "paused"
         if self._claim is not None:
@@ -192,14 +192,14 @@ class SessionManager:
         self.counts[f"refused_{refusal}" if refusal in ("staleness", "concurrency") else "refused_other"] += 1
         raise NoCapacity(refusal)
 
-    def over(self, group: SessionGroup) -> None:
-        """The group was reported."""
+    def group_reported(self, group: SessionGroup) -> None:
+        """Forget a group that was submitted, failed or released."""
         if group in self._groups:
             self._groups.remove(group)
         for session in group.sessions:
             session.settle()
 
-    def _open_one(self, session_id: str) -> tuple[Session, SessionGroup]:
+    def _find_open(self, session_id: str) -> tuple[Session, SessionGroup]:
         session, group = self.find(session_id)
         if session.state == "dropped":
             raise SessionConflict("session_dropped", f"the session was dropped: {session.why}")
@@ -207,7 +207,7 @@ class SessionManager:
             raise SessionConflict("session_ended", "the session has ended")
         return session, group
 
-    def _forget_oldest(self) -> None:
-        over = [identity for identity, (session, _) in self._sessions.items() if session.state != "open"]
-        for identity in over[: max(0, len(over) - REMEMBERED_SESSIONS)]:
+    def _prune_ended(self) -> None:
+        ended = [identity for identity, (session, _) in self._sessions.items() if session.state != "open"]
+        for identity in ended[: max(0, len(ended) - REMEMBERED_SESSIONS)]:
             del self._sessions[identity]

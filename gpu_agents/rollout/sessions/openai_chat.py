@@ -1,7 +1,7 @@
-"""OpenAI's chat completions as far as a training rollout can serve them (pure): requests in, documents out.
+"""The part of OpenAI's chat completions that a training rollout can serve (pure): parse requests, render responses.
 
-What would change the distribution that is sampled, and so the log-probabilities that are trained on, is refused with
-the reason; nothing is silently left out.
+Parameters that would change the sampled distribution, and so the log-probabilities that are trained on, are rejected
+with the reason. No parameter is silently ignored.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from gpu_agents.rollout.sessions.conversation_tree import arguments_of
 from oolong.untrusted import parse_json
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-# Values that change nothing. Anything else is refused.
+# Values that change nothing. All others are rejected.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,), "top_p": (1,), "top_k": (-1,), "min_p": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
     "repetition_penalty": (1,), "logit_bias": ({},), "logprobs": (False,), "top_logprobs": (0,), "seed": (),
     "response_format": ({"type": "text"},), "tool_choice": ("auto",), "functions": (), "function_call": (),
     "audio": (), "modalities": (["text"],), "prediction": (),
 }  # fmt: skip
-_WHY = {
-    "n": "a session is one rollout; open another session for another one",
-    "seed": "the engine's noise is the run's",
-    "logprobs": "log-probabilities are captured for training and not handed out",
+_REASONS = {
+    "n": "a session is one rollout; open another session for another rollout",
+    "seed": "sampling noise is seeded per run",
+    "logprobs": "log-probabilities are recorded for training and not returned",
     "response_format": "constrained decoding samples another distribution than the one that is trained",
     "tool_choice": "a forced tool call samples another distribution than the one that is trained",
 }
 _DISTRIBUTION = "the log-probabilities that are trained on are those of the full distribution"
 
 
-MOST_CALLS = 128  # of one reply; with more it stays text
+MAX_TOOL_CALLS = 128  # per reply; a reply with more stays text
 
 
 class InvalidChatRequest(Exception):
-    """Answered with 400 in OpenAI's form."""
+    """Rejected with status 400 in OpenAI's error format."""
 
     def __init__(self, param: str, message: str, *, code: str = "invalid_value") -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class InvalidChatRequest(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    messages: list[dict[str, Any]]  # roles and contents in plain form
+    messages: list[dict[str, Any]]  # normalized roles, contents as strings
     tools: list[dict[str, Any]]
     max_tokens: int | None
     stops: list[str]
@@ -58,7 +58,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What the policy said, as the agent gets it and sends it back with its next call."""
+    """The policy's reply, as the agent receives it and sends it back with its next call."""
 
     text: str
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
@@ -78,15 +78,15 @@ def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
     except ValueError as error:
         raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise InvalidChatRequest("", "the body is no JSON object")
+        raise InvalidChatRequest("", "the body is not a JSON object")
     _check_sampling(document, temperature)
-    given = document.get("messages")
-    if not isinstance(given, list) or not given:
+    raw = document.get("messages")
+    if not isinstance(raw, list) or not raw:
         raise InvalidChatRequest("messages", "messages must be a list with at least one message")
-    messages = [_message(message, place) for place, message in enumerate(given)]
+    messages = [_message(message, index) for index, message in enumerate(raw)]
     if messages[-1]["role"] == "assistant":
         last = f"messages.{len(messages) - 1}"
-        raise InvalidChatRequest(last, "the last message is the assistant's own: there is nothing to answer")
+        raise InvalidChatRequest(last, "the last message is from the assistant: there is nothing to answer")
     options = document.get("stream_options") or {}
     return ChatRequest(
         messages=messages,
@@ -99,7 +99,7 @@ def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
 
 
 def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """As chat templates want them: arguments of tool calls as values, not as text."""
+    """Convert messages for chat templates: arguments of tool calls become values."""
     prepared = []
     for message in messages:
         calls = [
@@ -113,16 +113,16 @@ def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def parse_reply(
     text: str, finish_reason: Literal["stop", "length"], *, has_tools: bool, stops: Sequence[str]
 ) -> Reply:
-    """The text up to a stop string; tool calls in the form that Qwen's and Hermes' templates teach."""
-    cut = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
+    """Parse the text up to a stop string. Tool calls have the format of Qwen's and Hermes' templates."""
+    cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))
     text = text[:cut]
     found: list[TaggedObject] = []
     calls: list[dict[str, Any]] = []
-    for written in tagged_objects(text, "tool_call") if has_tools else ():
-        call = _call(written.body)
-        if call is None or len(calls) == MOST_CALLS:  # what is no call stays text, and then all of it does
+    for tag in tagged_objects(text, "tool_call") if has_tools else ():
+        call = _call(tag.body)
+        if call is None or len(calls) == MAX_TOOL_CALLS:  # one invalid call makes the whole reply text
             return Reply(text=text, finish_reason=finish_reason)
-        found.append(written)
+        found.append(tag)
         calls.append(call)
     if not calls:
         return Reply(text=text, finish_reason=finish_reason)
@@ -134,12 +134,12 @@ def parse_reply(
 
 
 def completion_document(
-    identity: str, *, created: int, model: str, reply: Reply, usage: dict[str, int], more: dict[str, Any]
+    identity: str, *, created: int, model: str, reply: Reply, usage: dict[str, int], extension: dict[str, Any]
 ) -> dict[str, Any]:
     choice = {"index": 0, "message": reply.message, "finish_reason": reply.finish_reason, "logprobs": None}
     return {
         "id": identity, "object": "chat.completion", "created": created, "model": model, "choices": [choice],
-        "usage": usage, "oolong": more,
+        "usage": usage, "oolong": extension,
     }  # fmt: skip
 
 
@@ -163,37 +163,35 @@ def error_document(message: str, *, kind: str, code: str, param: str | None = No
     return {"error": {"message": message, "type": kind, "code": code, "param": param}}
 
 
-# --- inside ---------------------------------------------------------------------------------------------------
-
-
 def _check_sampling(document: Mapping[str, Any], temperature: float) -> None:
-    asked = document.get("temperature")
-    if asked is not None and (not isinstance(asked, int | float) or float(asked) != temperature):
+    requested = document.get("temperature")
+    if requested is not None and (not isinstance(requested, int | float) or float(requested) != temperature):
         raise InvalidChatRequest(
             "temperature",
-            f"temperature={asked!r} is not the run's {temperature:g}: the trainer divides logits by the run's, so "
-            f"tokens sampled at another would be trained with wrong weights. Send {temperature:g}, or leave it out",
+            f"temperature={requested!r} is not the run's {temperature:g}: the trainer divides logits by the run's "
+            f"temperature, so tokens sampled at another would get wrong importance weights. "
+            f"Send {temperature:g}, or leave it out",
         )
     for name, neutral in _NEUTRAL.items():
         value = document.get(name)
         if value is not None and value not in neutral:
             allowed = f"leave it out, or at {neutral[0]!r}" if neutral else "leave it out"
             raise InvalidChatRequest(
-                name, f"{name}={value!r} is refused: {_WHY.get(name, _DISTRIBUTION)}; {allowed}"
+                name, f"{name}={value!r} is rejected: {_REASONS.get(name, _DISTRIBUTION)}; {allowed}"
             )
 
 
-def _message(message: Any, place: int) -> dict[str, Any]:
+def _message(message: Any, index: int) -> dict[str, Any]:
     if not isinstance(message, dict) or message.get("role") not in ROLES:
-        raise InvalidChatRequest(f"messages.{place}.role", f"a message needs a role of {', '.join(ROLES)}")
+        raise InvalidChatRequest(f"messages.{index}.role", f"a message needs a role of {', '.join(ROLES)}")
     plain: dict[str, Any] = {
         "role": ROLES[message["role"]],
-        "content": _content(message.get("content"), place),
+        "content": _content(message.get("content"), index),
     }
     calls = message.get("tool_calls")
     if calls:
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise InvalidChatRequest(f"messages.{place}.tool_calls", "tool_calls is a list of objects")
+            raise InvalidChatRequest(f"messages.{index}.tool_calls", "tool_calls must be a list of objects")
         plain["tool_calls"] = calls
     for name in ("tool_call_id", "name"):
         if isinstance(message.get(name), str):
@@ -201,7 +199,7 @@ def _message(message: Any, place: int) -> dict[str, Any]:
     return plain
 
 
-def _content(content: Any, place: int) -> str:
+def _content(content: Any, index: int) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
@@ -210,7 +208,7 @@ def _content(content: Any, place: int) -> str:
     for part in content if isinstance(content, list) else [content]:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             raise InvalidChatRequest(
-                f"messages.{place}.content", "only text is served: a string, or parts of type text"
+                f"messages.{index}.content", "only text is supported: a string, or parts of type text"
             )
         texts.append(part["text"])
     return "".join(texts)
@@ -222,7 +220,7 @@ def _tools(tools: Any) -> list[dict[str, Any]]:
     if not isinstance(tools, list) or not all(
         isinstance(t, dict) and t.get("type") == "function" for t in tools
     ):
-        raise InvalidChatRequest("tools", "tools is a list of objects of type function")
+        raise InvalidChatRequest("tools", "tools must be a list of objects of type function")
     return tools
 
 
@@ -231,7 +229,7 @@ def _max_tokens(document: Mapping[str, Any]) -> int | None:
         value = document.get(name)
         if value is not None:
             if type(value) is not int or value < 1:
-                raise InvalidChatRequest(name, f"{name}={value!r}: a whole number from 1 on")
+                raise InvalidChatRequest(name, f"{name}={value!r}: must be an integer of at least 1")
             return value
     return None
 
@@ -239,7 +237,7 @@ def _max_tokens(document: Mapping[str, Any]) -> int | None:
 def _stops(stop: Any) -> list[str]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(s, str) and s for s in stops):
-        raise InvalidChatRequest("stop", f"stop={stop!r}: a text, or up to four")
+        raise InvalidChatRequest("stop", f"stop={stop!r}: must be a string, or a list of up to four")
     return stops
 
 
@@ -250,7 +248,7 @@ def _without(text: str, parts: Sequence[TaggedObject]) -> str:
 
 
 def _call(text: str) -> dict[str, Any] | None:
-    """A tool call that the policy wrote; None when it is none, and stays text then."""
+    """Parse a tool call that the policy wrote; None if it is invalid and stays text."""
     try:
         call = parse_json(text)
     except ValueError:

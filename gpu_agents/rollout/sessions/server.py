@@ -1,13 +1,13 @@
-"""Sessions over HTTP: on loopback for agents of this node, and behind the relay for all others.
+"""Sessions over HTTP: on loopback for agents on this node, and through the tunnel for all others.
 
-    POST /sessions                              open one; 429 with the gate's reason while it is closed
-    GET  /sessions/{id}                         how it stands
-    *    /sessions/{id}/v1/chat/completions     OpenAI's, also as a stream
+    POST /sessions                              open a session; 429 with the gate's reason while it is closed
+    GET  /sessions/{id}                         its status
+    *    /sessions/{id}/v1/chat/completions     OpenAI's chat completions, also as a stream
     GET  /sessions/{id}/v1/models
     PUT  /sessions/{id}/reward                  {"reward": 1.0}
     POST /sessions/{id}/end                     {"reward": 1.0}, {"discard": true} or {}
 
-The bearer is the attempt's token (the relay has checked the user's), or the key of the session itself.
+The bearer token is the attempt's (the tunnel has authenticated the user), or the session's own key.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BODY_BYTES = 4 * 1024 * 1024
 RETRY_SECONDS = 1
 RELAYED = "oolong-relay"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionServerConfig:
-    """What the door says of the run."""
+    """What the server needs to know about the run."""
 
     run_id: str
     token: str  # of the attempt
@@ -65,10 +65,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class SessionServer:
-    def __init__(self, desk: SessionManager, facts: SessionServerConfig) -> None:
-        self._desk = desk
-        self._facts = facts
-        self._app = web.Application(client_max_size=MOST_BYTES, middlewares=[self._judge])
+    def __init__(self, manager: SessionManager, config: SessionServerConfig) -> None:
+        self._manager = manager
+        self._config = config
+        self._app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._handle_errors])
         self._app.router.add_post("/sessions", self._open)
         self._app.router.add_get("/sessions/{id}", self._show)
         self._app.router.add_put("/sessions/{id}/reward", self._reward)
@@ -79,7 +79,7 @@ class SessionServer:
 
     async def open(self, port: int) -> int:
         """Listen on loopback; port 0 takes a free one. Returns the port."""
-        # An agent that hangs up must not leave its completion in the engine.
+        # If an agent disconnects, its completion must leave the engine.
         self._runner = web.AppRunner(
             self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
         )
@@ -93,50 +93,50 @@ class SessionServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    # --- who, and what went wrong ---------------------------------------------------------------------------
+    # --- authorization and errors --------------------------------------------------------------------------
 
     @web.middleware
-    async def _judge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _handle_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if RELAYED in request.headers:
-            self._desk.counts["relay_requests"] += 1
-            self._desk.counts["relay_bytes"] += request.content_length or 0
+            self._manager.counts["relay_requests"] += 1
+            self._manager.counts["relay_bytes"] += request.content_length or 0
         try:
-            self._authorise(request)
+            self._authorize(request)
             response = await handler(request)
         except web.HTTPException as error:
             response = _error(error.status, error.reason or "", code="http")
         except InvalidChatRequest as error:
             response = _error(400, str(error), code=error.code, param=error.param)
         except NoCapacity as error:
-            response = self._no_place(error)
+            response = self._no_capacity(error)
         except SessionNotFound as error:
             response = _error(404, str(error), code="not_found")
         except SessionConflict as error:
             response = _error(410 if error.code == "session_dropped" else 409, str(error), code=error.code)
         except Interrupted:
-            response = _error(410, "the session was dropped while the policy spoke", code="session_dropped")
+            response = _error(410, "the session was dropped while the policy sampled", code="session_dropped")
         except (EngineError, WorkflowFailed) as error:
             response = _error(502, f"the engine did not finish: {error}", code="engine_error")
         if RELAYED in request.headers and isinstance(response, web.Response) and response.body:
-            self._desk.counts["relay_bytes"] += len(response.body)  # type: ignore[arg-type]
+            self._manager.counts["relay_bytes"] += len(response.body)  # type: ignore[arg-type]
         return response
 
-    def _authorise(self, request: web.Request) -> None:
-        given = request.headers.get("Authorization", "")
-        accepted = [self._facts.token]
+    def _authorize(self, request: web.Request) -> None:
+        bearer = request.headers.get("Authorization", "")
+        accepted = [self._config.token]
         identity = request.match_info.get("id")
         if identity is not None:
             try:
-                accepted.append(self._desk.find(identity)[0].key)
+                accepted.append(self._manager.find(identity)[0].key)
             except SessionNotFound:
-                log.debug("no session %s", identity)  # said to those who have the attempt's token
-        if not any(has_token(given, one) for one in accepted):
+                log.debug("no session %s", identity)  # reported only to callers with the attempt's token
+        if not any(has_token(bearer, token) for token in accepted):
             raise web.HTTPUnauthorized(reason="send the session's api_key as bearer token")
 
-    def _no_place(self, error: NoCapacity) -> web.Response:
+    def _no_capacity(self, error: NoCapacity) -> web.Response:
         if error.refusal == "run_ending":
             return _error(410, "the run needs no more rollouts", code="run_ending")
-        message = f"no group may start now ({error.refusal}): come back in a moment"
+        message = f"no group may start now ({error.refusal}); retry after {RETRY_SECONDS} s"
         response = _error(429, message, code=error.refusal, kind="admission_refused")
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
@@ -144,83 +144,87 @@ class SessionServer:
     # --- sessions -------------------------------------------------------------------------------------------
 
     async def _open(self, request: web.Request) -> web.Response:
-        opened = await self._desk.open()
+        opened = await self._manager.open()
         identity = opened.session.session_id
         relayed = RELAYED in request.headers
-        host = f"/api/v1/runs/{self._facts.run_id}" if relayed else f"http://127.0.0.1:{self.port}"
+        host = f"/api/v1/runs/{self._config.run_id}" if relayed else f"http://127.0.0.1:{self.port}"
         document = {
             "id": identity,
-            "run_id": self._facts.run_id,
+            "run_id": self._config.run_id,
             "base_url": f"{host}/sessions/{identity}/v1",
-            "api_key": "" if relayed else opened.session.key,  # through the relay it is the project token
-            "model": self._facts.model,
+            "api_key": ""
+            if relayed
+            else opened.session.key,  # through the tunnel the project token is the key
+            "model": self._config.model,
             "group_id": opened.group.claimed.group_id,
-            "member": opened.session.member,
+            "member": opened.session.rollout_index,
             "row": opened.row.row,
             "messages": opened.row.messages,
             "prompt": opened.group.prompt.text,
             "answer": opened.row.answer,
-            "temperature": self._facts.temperature,
-            "max_tokens": self._facts.max_new_tokens,
-            "timeout_seconds": self._facts.timeout_seconds,
+            "temperature": self._config.temperature,
+            "max_tokens": self._config.max_new_tokens,
+            "timeout_seconds": self._config.timeout_seconds,
         }
         return web.json_response(document, status=201)
 
     async def _show(self, request: web.Request) -> web.Response:
-        session, _ = self._desk.find(request.match_info["id"])
+        session, _ = self._manager.find(request.match_info["id"])
         return web.json_response(session_status(session))
 
     async def _reward(self, request: web.Request) -> web.Response:
         document = await _object(request)
         return web.json_response(
-            session_status(self._desk.set_reward(request.match_info["id"], _number(document.get("reward"))))
+            session_status(
+                self._manager.set_reward(request.match_info["id"], _number(document.get("reward")))
+            )
         )
 
     async def _end(self, request: web.Request) -> web.Response:
         identity = request.match_info["id"]
         document = await _object(request)
         if document.get("discard"):
-            return web.json_response(session_status(self._desk.discard(identity)))
+            return web.json_response(session_status(self._manager.discard(identity)))
         if document.get("reward") is not None:
-            self._desk.set_reward(identity, _number(document["reward"]))
-        return web.json_response(session_status(self._desk.end(identity)))
+            self._manager.set_reward(identity, _number(document["reward"]))
+        return web.json_response(session_status(self._manager.end(identity)))
 
-    # --- OpenAI's -------------------------------------------------------------------------------------------
+    # --- OpenAI's API --------------------------------------------------------------------------------------
 
     async def _models(self, request: web.Request) -> web.Response:
-        self._desk.find(request.match_info["id"])
-        model = {"id": self._facts.model, "object": "model", "created": 0, "owned_by": "oolong"}
+        self._manager.find(request.match_info["id"])
+        model = {"id": self._config.model, "object": "model", "created": 0, "owned_by": "oolong"}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        asked = parse_request(await request.read(), temperature=self._facts.temperature)
+        chat = parse_request(await request.read(), temperature=self._config.temperature)
         identity = request.match_info["id"]
-        if asked.stream:
-            return await self._stream(request, identity, asked)
-        completed = await self._desk.complete(identity, asked)
+        if chat.stream:
+            return await self._stream(request, identity, chat)
+        completed = await self._manager.complete(identity, chat)
         document = completion_document(
             _completion_id(),
             created=int(time.time()),
-            model=self._facts.model,
+            model=self._config.model,
             reply=completed.reply,
             usage=_usage(completed),
-            more=_more(identity, completed),
+            extension=_extension(identity, completed),
         )
         return web.json_response(document)
 
-    async def _stream(self, request: web.Request, identity: str, asked: ChatRequest) -> web.StreamResponse:
-        """The head goes out with the first text: until then a refusal still has its own status."""
-        writer = _EventWriter(request, self._facts.model)
-        given = 0
+    async def _stream(self, request: web.Request, identity: str, chat: ChatRequest) -> web.StreamResponse:
+        """Stream the completion. Headers are sent with the first text, so earlier errors keep their own status."""
+        writer = _EventWriter(request, self._config.model)
+        sent = 0
 
-        async def said(text: str) -> None:
-            nonlocal given
-            if not asked.tools:  # what may become a tool call is not text yet
-                given += len(text)
+        async def on_text(text: str) -> None:
+            nonlocal sent
+            if not chat.tools:  # the text may still become a tool call
+                sent += len(text)
                 await writer.delta({"content": text})
 
         try:
-            completed = await self._desk.complete(identity, asked, said=said)
+            completed = await self._manager.complete(identity, chat, on_text=on_text)
         except (
             InvalidChatRequest,
             SessionConflict,
@@ -234,22 +238,22 @@ class SessionServer:
             await writer.event(error_document(str(error), kind="session_error", code="broken_off"))
             return await writer.end()
         reply = completed.reply
-        if rest := reply.text[given:]:
+        if rest := reply.text[sent:]:
             await writer.delta({"content": rest})
         if reply.tool_calls:
-            calls = [{"index": place, **call} for place, call in enumerate(reply.tool_calls)]
+            calls = [{"index": index, **call} for index, call in enumerate(reply.tool_calls)]
             await writer.delta({"tool_calls": calls})
-        await writer.delta({}, finish_reason=reply.finish_reason, oolong=_more(identity, completed))
-        if asked.include_usage:
+        await writer.delta({}, finish_reason=reply.finish_reason, oolong=_extension(identity, completed))
+        if chat.include_usage:
             await writer.chunk(usage=_usage(completed))
         await writer.done()
         if RELAYED in request.headers:
-            self._desk.counts["relay_bytes"] += writer.bytes
+            self._manager.counts["relay_bytes"] += writer.bytes
         return await writer.end()
 
 
 class _EventWriter:
-    """Server-sent events in OpenAI's form. Nothing is sent before the first one."""
+    """Server-sent events in OpenAI's format. Headers are sent with the first event."""
 
     def __init__(self, request: web.Request, model: str) -> None:
         self.begun = False
@@ -313,14 +317,14 @@ def _usage(completed: Completed) -> dict[str, int]:
     }
 
 
-def _more(identity: str, completed: Completed) -> dict[str, Any]:
-    """What OpenAI's form has no place for: where the call went on, and which versions of the policy spoke."""
+def _extension(identity: str, completed: Completed) -> dict[str, Any]:
+    """Fields beyond OpenAI's format: the turn that the call continued, and the policy versions that sampled it."""
     versions = completed.turn.sampled.versions
     return {
         "session": identity,
         "turn": completed.turn.number,
         "continues": completed.turn.parent.number if completed.turn.parent else None,
-        "because": completed.turn.beginning,
+        "because": completed.turn.origin,
         "policy_versions": [min(versions), max(versions)] if versions else [],
     }
 
@@ -332,13 +336,13 @@ async def _object(request: web.Request) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise InvalidChatRequest("", "the body is no JSON object")
+        raise InvalidChatRequest("", "the body is not a JSON object")
     return document
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidChatRequest("reward", f"reward={value!r}: a finite number")
+        raise InvalidChatRequest("reward", f"reward={value!r}: must be a finite number")
     return float(value)
 
 

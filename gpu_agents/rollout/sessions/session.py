@@ -1,4 +1,4 @@
-"""One session: an agent's conversation with the policy, from its opening to its reward and end."""
+"""One session: an agent's conversation with the policy, from opening to reward and end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpu_agents.rollout.worker.permits import Permit, Permits
 from gpu_agents.rollout.worker.rollout_state import RolloutState
 from oolong.workflow import OutOfRoom
 
-SLICE_TOKENS = 32  # of a completion that is watched while it is made: streamed, or with stop strings
+SLICE_TOKENS = 32  # per request of a completion that is streamed or has stop strings
 
 State = Literal["open", "ended", "dropped"]
 
@@ -37,21 +37,21 @@ State = Literal["open", "ended", "dropped"]
 @dataclass(eq=False, kw_only=True)
 class Session:
     session_id: str
-    member: int  # of its group, 0-based
+    rollout_index: int  # in its group, 0-based
     opened_at: float
-    touched_at: float  # of the last call's end; an open session that is left alone for too long is dropped
+    touched_at: float  # end of the last call; an open session that stays idle for too long is dropped
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    capture: ConversationTree = field(default_factory=ConversationTree)
-    reward: float | None = None  # as the agent gave it, before scale and bias
+    tree: ConversationTree = field(default_factory=ConversationTree)
+    reward: float | None = None  # from the agent, before scale and bias
     state: State = "open"
-    why: str = ""  # it was dropped
-    calls: list[RolloutState] = field(default_factory=list)  # what the calls that run now have sampled so far
-    summary: dict[str, Any] | None = None  # what is left of it once its group was reported
+    why: str = ""  # reason of state "dropped"
+    calls: list[RolloutState] = field(default_factory=list)  # tokens of the running calls
+    summary: dict[str, Any] | None = None  # the final status, kept after the group is reported
 
     def settle(self) -> None:
-        """Its group was reported: late calls are answered from a summary, and its tokens and texts are let go."""
+        """Free tokens and texts after the group is reported; late calls get the summary."""
         self.summary = session_status(self)
-        self.capture = ConversationTree()
+        self.tree = ConversationTree()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +63,10 @@ class Completed:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyClient:
-    """What sessions of one worker talk to: its engine, at the run's temperature."""
+    """Samples for the sessions of one worker: its engine, at the run's temperature."""
 
-    stage: RolloutContext
-    places: Permits
+    context: RolloutContext
+    permits: Permits
     temperature: float
 
     async def complete(
@@ -74,105 +74,105 @@ class PolicyClient:
         session: Session,
         request: ChatRequest,
         prompt: Prompt,
-        member: RolloutState,
+        rollout: RolloutState,
         *,
-        said: Callable[[str], Awaitable[None]] | None = None,
+        on_text: Callable[[str], Awaitable[None]] | None = None,
     ) -> Completed:
-        """One call of the agent, sampled into `member` and captured; `said` is told each new stretch of text.
+        """One call of the agent, sampled into `rollout` and recorded; `on_text` receives each new piece of text.
 
-        Raises InvalidChatRequest, EngineError, and Interrupted when the session's group was taken away meanwhile.
+        Raises InvalidChatRequest, EngineError, and Interrupted when the session's group is dropped.
         """
         history = history_of(request.messages, request.tools)
-        place = session.capture.place(history)
-        new = for_template(request.messages[len(request.messages) - place.new_messages :])
-        template = self.stage.template
-        if place.parent is None:
+        at = session.tree.locate(history)
+        new = for_template(request.messages[len(request.messages) - at.new_messages :])
+        template = self.context.template
+        if at.parent is None:
             added = template.encode(template.render(new, tools=request.tools, plain=True))
             before: list[int] = []
         else:
-            before = place.parent.token_ids
-            ended = place.parent.sampled.finish_reason == "stop"
+            before = at.parent.token_ids
+            ended = at.parent.sampled.finish_reason == "stop"
             added = template.continuation(new, stop_token=before[-1] if ended else None)
-        context = before + added
-        sampled = await self._sample(session, request, prompt, member, context, said)
+        input_ids = before + added
+        sampled = await self._sample(session, request, prompt, rollout, input_ids, on_text)
         text = template.decode(sampled.token_ids)
         has_tools = bool(request.tools)
         reply = await beside_the_loop(
             text, lambda: parse_reply(text, sampled.finish_reason, has_tools=has_tools, stops=request.stops)
         )
-        turn = session.capture.add(
-            place, context_ids=added, sampled=sampled, history=history, reply=canonical(reply.message)
+        turn = session.tree.add(
+            at, context_ids=added, sampled=sampled, history=history, reply=canonical(reply.message)
         )
-        return Completed(turn=turn, reply=reply, prompt_tokens=len(context))
+        return Completed(turn=turn, reply=reply, prompt_tokens=len(input_ids))
 
     async def _sample(
         self,
         session: Session,
         request: ChatRequest,
         prompt: Prompt,
-        member: RolloutState,
-        context: list[int],
-        said: Callable[[str], Awaitable[None]] | None,
+        rollout: RolloutState,
+        input_ids: list[int],
+        on_text: Callable[[str], Awaitable[None]] | None,
     ) -> Sampled:
-        """Sample whole, or slice by slice where somebody watches: each goes on from the tokens of the one before."""
-        limits = self.stage.limits
-        most = min(request.max_tokens or limits.max_new_tokens, limits.max_new_tokens)
+        """Sample the completion in one request, or in slices if it is streamed or has stop strings."""
+        limits = self.context.limits
+        limit = min(request.max_tokens or limits.max_new_tokens, limits.max_new_tokens)
         episode = RolloutEpisode(
-            self.stage,
-            member,
-            Prompt(row=prompt.row, token_ids=context, text=prompt.text, answer=prompt.answer),
+            self.context,
+            rollout,
+            Prompt(row=prompt.row, token_ids=input_ids, text=prompt.text, answer=prompt.answer),
             self.temperature,
             lambda: session.state != "open",
-            Permit(self.places),
+            Permit(self.permits),
         )
-        watched = said is not None or bool(request.stops)
+        sliced = on_text is not None or bool(request.stops)
         text = _IncrementalText(request.stops)
         began = time.monotonic()
         try:
-            kept = 0
+            count = 0
             finish: Literal["stop", "length"] = "length"
-            while kept < most:
-                part = min(SLICE_TOKENS, most - kept) if watched else most
+            while count < limit:
+                part = min(SLICE_TOKENS, limit - count) if sliced else limit
                 turn = await episode.sample(max_new_tokens=part)
                 finish = turn.finish_reason
-                kept = member.sampled_tokens
-                if watched:
-                    new, stopped = text.grow(self.stage.template.decode(member.token_ids))
-                    if said is not None and new:
-                        await said(new)
+                count = rollout.sampled_tokens
+                if sliced:
+                    new, stopped = text.grow(self.context.template.decode(rollout.token_ids))
+                    if on_text is not None and new:
+                        await on_text(new)
                     if stopped:
-                        kept, finish = self._tokens_to_stop(member.token_ids, request.stops), "stop"
+                        count, finish = self._tokens_to_stop(rollout.token_ids, request.stops), "stop"
                         break
                 if finish == "stop" or episode.room_tokens < 1:
                     break
         except OutOfRoom as error:
             raise InvalidChatRequest(
                 "messages",
-                f"the conversation has {len(context)} tokens and leaves no room for an answer: {error}",
+                f"the conversation has {len(input_ids)} tokens and leaves no room for a reply: {error}",
                 code="context_length_exceeded",
             ) from error
         return Sampled(
-            token_ids=member.token_ids[:kept],
-            logprobs=member.logprobs[:kept],
-            versions=member.versions[:kept],
+            token_ids=rollout.token_ids[:count],
+            logprobs=rollout.logprobs[:count],
+            versions=rollout.versions[:count],
             finish_reason=finish,
-            interruptions=member.interruptions,
+            interruptions=rollout.interruptions,
             generate_seconds=time.monotonic() - began,
         )
 
     async def abort(self, rids: Sequence[str]) -> None:
-        """Take these requests back from the engine."""
+        """Abort these requests in the engine."""
         try:
-            await self.stage.slot.abort([rid for rid in rids if rid])
+            await self.context.engine.abort([rid for rid in rids if rid])
         except EngineError:
-            return  # an engine that is gone holds nothing any more
+            return  # the engine has ended, and the requests with it
 
     def _tokens_to_stop(self, token_ids: list[int], stops: Sequence[str]) -> int:
-        """The fewest tokens whose text has a stop string: what was sampled beyond them nobody has seen."""
+        """The fewest tokens whose text contains a stop string. Later tokens were never sent to the agent."""
         low, high = 1, len(token_ids)
         while low < high:
             middle = (low + high) // 2
-            text = self.stage.template.decode(token_ids[:middle])
+            text = self.context.template.decode(token_ids[:middle])
             if any(stop in text for stop in stops):
                 high = middle
             else:
@@ -181,37 +181,35 @@ class PolicyClient:
 
 
 class _IncrementalText:
-    """Text as it grows, given out up to where it can no longer change: before half characters and half stops."""
+    """Growing text, released as far as it is final: not within a partial character or a partial stop string."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._held_back = max((len(stop) for stop in stops), default=1) - 1
-        self._given = 0
+        self._sent = 0
 
     def grow(self, text: str) -> tuple[str, bool]:
-        """What is new and final of the text so far, and whether a stop string was met."""
-        cut = min((place for stop in self._stops if (place := text.find(stop)) >= 0), default=-1)
+        """Return the new final text, and whether a stop string was found."""
+        cut = min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=-1)
         safe = cut if cut >= 0 else len(text.rstrip("\ufffd")) - self._held_back
-        new = text[self._given : max(safe, self._given)]
-        self._given = max(safe, self._given)
+        new = text[self._sent : max(safe, self._sent)]
+        self._sent = max(safe, self._sent)
         return new, cut >= 0
 
 
 def session_status(session: Session) -> dict[str, Any]:
     if session.summary is not None:
         return session.summary
-    turns = session.capture.turns
+    turns = session.tree.turns
     return {
         "id": session.session_id,
         "state": session.state,
         "why": session.why,
-        "member": session.member,
+        "member": session.rollout_index,
         "reward": session.reward,
         "completions": len(turns),
-        "sampled_tokens": session.capture.sampled_tokens,
+        "sampled_tokens": session.tree.sampled_tokens,
         "branches": [
-            {"turn": turn.number, "because": turn.beginning}
-            for turn in turns
-            if turn.beginning != "continued"
+            {"turn": turn.number, "because": turn.origin} for turn in turns if turn.origin != "continued"
         ],
     }

@@ -1,4 +1,4 @@
-"""A claimed group whose members are sessions: it waits until all have ended, then hands the group in."""
+"""A claimed group of sessions: waits until all sessions have ended, then submits the group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
 
-Outcome = Literal["whole", "failed", "lost", "give_back"]
+Outcome = Literal["complete", "failed", "lost", "release"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +36,14 @@ class SessionConfig:
 
 
 class SessionGroup:
-    """One claim. Its sessions cannot move to another worker: what they have sampled there is lost with it."""
+    """One claim. Its sessions cannot migrate to another worker: on release their tokens are lost."""
 
     def __init__(
         self,
         claimed: ClaimedGroup,
         *,
         worker_id: str,
-        rules: SessionConfig,
+        config: SessionConfig,
         policy: PolicyClient,
         controller: Peer,
         now: float,
@@ -55,7 +55,7 @@ class SessionGroup:
             row=claimed.row, token_ids=claimed.prompt_token_ids, text=claimed.prompt, answer=claimed.answer
         )
         self._worker_id = worker_id
-        self._rules = rules
+        self._config = config
         self.policy = policy
         self._controller = controller
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -66,52 +66,54 @@ class SessionGroup:
         return self.claimed.claim_id
 
     @property
-    def free_members(self) -> int:
-        """Members that no agent has taken yet."""
+    def free_rollouts(self) -> int:
+        """Rollouts without a session so far."""
         return 0 if self._outcome.done() else self.claimed.group_size - len(self.sessions)
 
     def open(self, session_id: str, *, now: float) -> Session:
         self.touched_at = now
-        session = Session(session_id=session_id, member=len(self.sessions), opened_at=now, touched_at=now)
+        session = Session(
+            session_id=session_id, rollout_index=len(self.sessions), opened_at=now, touched_at=now
+        )
         self.sessions.append(session)
         return session
 
     def end(self, session: Session, *, now: float) -> None:
-        """The agent is done with it, and it has a reward."""
+        """End a session that has a reward. The last one completes the group."""
         session.state = "ended"
         self.touched_at = now
         if len(self.sessions) == self.claimed.group_size and all(s.state == "ended" for s in self.sessions):
-            self._decide("whole")
+            self._decide("complete")
 
     def fail(self, kind: str, message: str) -> None:
-        """An error of one member is an error of the group: it is dropped, and never trained with a reward of 0."""
+        """Drop the whole group for an error of one session. It is never trained with a reward of 0."""
         if not self._outcome.done():
             self._failure = (kind, message)
         self._decide("failed")
 
-    async def interrupt(self, interruption: Literal["lost", "give_back"]) -> None:
+    async def interrupt(self, interruption: Literal["lost", "release"]) -> None:
         self._decide(interruption)
         await self.policy.abort([call.rid for session in self.sessions for call in session.calls])
 
     def overdue(self, *, now: float) -> str:
-        """What has been waited for in vain, in words; "" while there is nothing."""
-        limit = self._rules.timeout_seconds
+        """Describe the expired timeout; "" if there is none."""
+        limit = self._config.timeout_seconds
         for session in self.sessions:
             if session.state == "open" and not session.calls and now - session.touched_at > limit:
-                return f"session {session.session_id} was left alone for {limit:g} s"
+                return f"session {session.session_id} was idle for more than {limit:g} s"
         idle = not any(session.state == "open" for session in self.sessions)
-        if self.free_members and idle and now - self.touched_at > limit:
-            return f"{self.free_members} members of the group found no agent within {limit:g} s"
+        if self.free_rollouts and idle and now - self.touched_at > limit:
+            return f"{self.free_rollouts} rollouts of the group had no agent within {limit:g} s"
         return ""
 
     async def run(self) -> None:
-        """Until the group is reported: submitted, failed, given back, or lost."""
+        """Run until the group is reported: submitted, failed, released, or lost."""
         try:
             outcome = await asyncio.shield(self._outcome)
         finally:
-            self._close("the run has ended, or its worker")  # only when this task was cancelled itself
+            self._close("the run or its worker has ended")  # no effect unless this task itself was canceled
         match outcome:
-            case "whole":
+            case "complete":
                 try:
                     group = self.group()
                 except NoCommonPrompt as error:
@@ -125,7 +127,7 @@ class SessionGroup:
                 await self._fail(*self._failure)
             case "lost":
                 await self._fail("claim_lost", "the claim was lost")
-            case "give_back":
+            case "release":
                 request = ReleaseRequest(
                     worker_id=self._worker_id,
                     claim_id=self.claim_id,
@@ -135,19 +137,19 @@ class SessionGroup:
                 await self._report("release", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
 
     def group(self) -> Group:
-        """Of sessions that have all ended. Raises NoCommonPrompt."""
+        """Build the group from its ended sessions. Raises NoCommonPrompt."""
         branches = [
-            (s, branch) for s in self.sessions for branch in export_branches(s.capture, self._rules.export)
+            (s, branch) for s in self.sessions for branch in export_branches(s.tree, self._config.export)
         ]
         prompt = common_prompt([branch for _, branch in branches])
         trajectories = []
         for session, branch in branches:
             score = session.reward
             assert score is not None
-            reward = self._rules.reward_scale * score + self._rules.reward_bias
+            reward = self._config.reward_scale * score + self._config.reward_bias
             trajectories.append(
                 branch.trajectory(
-                    prompt_tokens=len(prompt), rollout=session.member, reward=reward, score=score
+                    prompt_tokens=len(prompt), rollout=session.rollout_index, reward=reward, score=score
                 )
             )
         return Group(
@@ -159,15 +161,13 @@ class SessionGroup:
             trajectories=trajectories,
         )
 
-    # --- inside -------------------------------------------------------------------------------------------
-
     def _decide(self, outcome: Outcome) -> None:
         if self._outcome.done():
             return
         self._outcome.set_result(outcome)
-        if outcome != "whole":
-            said = {"failed": self._failure[1], "lost": "its claim was lost", "give_back": "its worker stops"}
-            self._close(f"its group was dropped: {said[outcome]}")
+        if outcome != "complete":
+            reason = {"failed": self._failure[1], "lost": "its claim expired", "release": "its worker stops"}
+            self._close(f"its group was dropped: {reason[outcome]}")
 
     def _close(self, why: str) -> None:
         for session in self.sessions:
@@ -175,7 +175,7 @@ class SessionGroup:
                 session.state, session.why = "dropped", why
 
     def _sampled_tokens(self) -> int:
-        return sum(session.capture.sampled_tokens for session in self.sessions)
+        return sum(session.tree.sampled_tokens for session in self.sessions)
 
     async def _fail(self, kind: str, message: str) -> None:
         request = FailRequest(
@@ -190,13 +190,13 @@ class SessionGroup:
 
     async def _report(
         self,
-        verb: str,
+        method: str,
         request: SubmitRequest | FailRequest | ReleaseRequest,
         *,
         patience_seconds: float | None = None,
     ) -> None:
         try:
-            await self._controller.call(verb, request, Ack, patience_seconds=patience_seconds)
+            await self._controller.call(method, request, Ack, patience_seconds=patience_seconds)
         except CallRefused as error:
             if error.code != "stale_claim":
                 raise

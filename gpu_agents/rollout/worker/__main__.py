@@ -45,7 +45,7 @@ from oolong.contracts.user_code import SourceKind
 from oolong.gpu_slots import visible_devices
 from oolong.sandbox import SandboxUnsupported
 
-SHARED_ENGINE_STATIC = 0.8  # of its share of a GPU: weights and KV cache
+SHARED_ENGINE_STATIC = 0.8  # fraction of its GPU share for weights and KV cache
 
 
 def main() -> int:
@@ -69,8 +69,8 @@ async def work(job: Job) -> int:
     options = _options(job, spec)
     workflow = _workflow(job, spec)
     template = ChatTemplate(attempt.model_directory)
-    meters = EngineCounters(clock=time.monotonic)
-    slot = EngineHandle(meters, loads_between_requests=options.loads_between_requests)
+    counters = EngineCounters(clock=time.monotonic)
+    engine = EngineHandle(counters, loads_between_requests=options.loads_between_requests)
     controller = Peer("the controller", attempt.controller_url, attempt.token)
     reward = Peer("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
@@ -78,9 +78,9 @@ async def work(job: Job) -> int:
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
     if workflow.executes:
         await executor.require()
-    stage = RolloutContext(
+    context = RolloutContext(
         workflow=workflow,
-        slot=slot,
+        engine=engine,
         scorer=Scorer(reward, timeout_seconds=options.reward_timeout_seconds),
         template=template,
         limits=EpisodeLimits(
@@ -93,18 +93,20 @@ async def work(job: Job) -> int:
     )
     loader = WeightLoader(
         options=options,
-        slot=slot,
+        engine=engine,
         controller=controller,
         expected=ExpectedTensors.of_model(attempt.model_directory),
         probe_prompt=_probe_prompt(job, spec, template, limits),
         loads=loads,
     )
-    parts = Parts(job=job, options=options, stage=stage, loader=loader, controller=controller, limits=limits)
+    parts = Parts(
+        job=job, options=options, context=context, loader=loader, controller=controller, limits=limits
+    )
     try:
         ending = await (_evaluate(parts) if job.job.evaluates else _generate(parts, loads))
     finally:
-        if stage.workflow.close is not None:
-            await stage.workflow.close()
+        if context.workflow.close is not None:
+            await context.workflow.close()
         await controller.close()
         await reward.close()
     return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
@@ -112,11 +114,11 @@ async def work(job: Job) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What every worker is put together from."""
+    """What a training worker and an evaluator both need."""
 
     job: Job
     options: WorkerConfig
-    stage: RolloutContext
+    context: RolloutContext
     loader: WeightLoader
     controller: Peer
     limits: ModelLimits
@@ -127,16 +129,16 @@ class Parts:
 
 
 async def _generate(parts: Parts, loads: list[Load]) -> Ending:
-    """As an engine of the run."""
-    job, spec, slot = parts.job, parts.job.attempt.run_spec, parts.stage.slot
+    """Serve the run: claim groups and follow every published version."""
+    job, spec, engine = parts.job, parts.job.attempt.run_spec, parts.context.engine
     sessions = session_support(job, spec) if spec.serves_sessions else None
-    more = sessions.desk.metrics if sessions else dict
-    telemetry = WorkerTelemetry(job, parts.outbox, slot.meters, more=more)
+    extra_metrics = sessions.manager.metrics if sessions else dict
+    telemetry = WorkerTelemetry(job, parts.outbox, engine.counters, extra_metrics=extra_metrics)
     worker = Worker(
         options=parts.options,
-        stage=parts.stage,
+        context=parts.context,
         supervisor=EngineSupervisor(
-            launch_plan(job, spec), parts.limits, slot=slot, loader=parts.loader, telemetry=telemetry
+            launch_plan(job, spec), parts.limits, engine=engine, loader=parts.loader, telemetry=telemetry
         ),
         loader=parts.loader,
         loads=loads,
@@ -145,25 +147,25 @@ async def _generate(parts: Parts, loads: list[Load]) -> Ending:
         stop=stop_event(),
         sessions=sessions,
     )
-    door = session_server(job, spec, sessions) if sessions else None
+    server = session_server(job, spec, sessions) if sessions else None
     try:
-        if door is not None:
-            await door.open(job.job.session_port or job.attempt.session_ports[job.job.index])
+        if server is not None:
+            await server.open(job.job.session_port or job.attempt.session_ports[job.job.index])
         return await worker.run()
     finally:
-        if door is not None:
-            await door.close()
+        if server is not None:
+            await server.close()
         telemetry.close()
 
 
 async def _evaluate(parts: Parts) -> Ending:
-    """As an engine that is none of the run's."""
-    job, slot = parts.job, parts.stage.slot
-    telemetry = EvaluatorTelemetry(job, parts.outbox, slot.meters)
+    """Score one evaluation on a borrowed engine, without claiming groups."""
+    job, engine = parts.job, parts.context.engine
+    telemetry = EvaluatorTelemetry(job, parts.outbox, engine.counters)
     evaluator = Evaluator(
         worker_id=parts.options.worker_id,
         task_id=job.job.evaluates,
-        stage=parts.stage,
+        context=parts.context,
         loader=parts.loader,
         controller=parts.controller,
         telemetry=telemetry,
@@ -172,7 +174,7 @@ async def _evaluate(parts: Parts) -> Ending:
     plan = launch_plan(job, job.attempt.run_spec)
     try:
         return await evaluator.run(
-            EngineSupervisor(plan, parts.limits, slot=slot, loader=evaluator, telemetry=telemetry)
+            EngineSupervisor(plan, parts.limits, engine=engine, loader=evaluator, telemetry=telemetry)
         )
     finally:
         telemetry.close()
@@ -193,7 +195,7 @@ def session_support(job: Job, spec: RunSpec) -> Sessions:
 
 def session_server(job: Job, spec: RunSpec, sessions: Sessions) -> SessionServer:
     return SessionServer(
-        sessions.desk,
+        sessions.manager,
         SessionServerConfig(
             run_id=job.attempt.run_id,
             token=job.attempt.token,
@@ -205,13 +207,13 @@ def session_server(job: Job, spec: RunSpec, sessions: Sessions) -> SessionServer
 
 
 def _workflow(job: Job, spec: RunSpec) -> Workflow:
-    """Of the table, or the uploaded one, which runs in the sandbox or not at all."""
+    """Return the built-in workflow, or the uploaded one in the sandbox. Raises SandboxRefused without a sandbox."""
     if spec.workflow.function is None:
         return build_workflow(spec.workflow)
     source = Path(job.attempt.source_files[SourceKind.WORKFLOW]).read_text()
     sandbox = require_sandbox(worker=job.job.index, slots=spec.rollout.max_concurrent_groups)
     return UserWorkflow(
-        source, spec.workflow.options, sandbox_launcher(sandbox), seats=spec.rollout.group_size
+        source, spec.workflow.options, sandbox_launcher(sandbox), host_capacity=spec.rollout.group_size
     ).workflow
 
 
@@ -223,7 +225,7 @@ def _options(job: Job, spec: RunSpec) -> WorkerConfig:
         temperature=spec.rollout.temperature,
         window=WindowLimits(
             group_size=spec.rollout.group_size,
-            most=spec.rollout.engine_max_running_requests,
+            max_rollouts=spec.rollout.engine_max_running_requests,
             kv_tokens=spec.rollout.engine_max_total_tokens,
             longest_tokens=spec.rollout.max_prompt_tokens + spec.rollout.max_new_tokens,
         ),
@@ -242,18 +244,18 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
     if attempt.device == "cuda" and spec.trainer.dtype == "float32":
         raise EngineConfigRejected(
             "trainer.dtype: float32 has no exact attention kernel on a GPU (Triton's may round to TF32), so the "
-            "engine's log-probabilities would not be the trainer's; use bfloat16"
+            "engine's log-probabilities would differ from the trainer's; use bfloat16"
         )
     if attempt.device != "cuda" and spec.rollout.repeatable_sampling:
         raise EngineConfigRejected(
             "rollout.repeatable_sampling: true needs a GPU: SGLang's deterministic inference, without which it ignores "
-            "the seed of a request, has no attention for a CPU; leave it out, or place the run on GPUs"
+            "the seed of a request, has no attention for a CPU; leave the field out, or run on GPUs"
         )
     return LaunchPlan(
         node_python=attempt.node_python,
         model_directory=attempt.model_directory,
         port=job.job.engine_port or attempt.engine_ports[job.job.index],
-        api_key=secrets.token_hex(24),  # never with a leading "-", which SGLang would take for an option
+        api_key=secrets.token_hex(24),  # no leading "-", which SGLang would parse as an option
         device=attempt.device,
         dtype=spec.trainer.compute_type if attempt.device == "cuda" else "float32",
         max_running_requests=spec.rollout.engine_max_running_requests,
@@ -269,13 +271,13 @@ def launch_plan(job: Job, spec: RunSpec) -> LaunchPlan:
     )
 
 
-def engine_memory_fraction(asked: float | None, *, gpu_share: float) -> float | None:
-    """Of the memory that is free when the engine boots; None leaves it to the engine, which then takes a whole GPU.
+def engine_memory_fraction(requested: float | None, *, gpu_share: float) -> float | None:
+    """Fraction of the GPU memory that is free at boot; None lets the engine choose, which takes the whole GPU.
 
-    On a shared GPU the slot's share, less what CUDA graphs and activations take beside weights and KV cache.
+    On a shared GPU: the GPU share of the job, minus room for CUDA graphs and activations.
     """
-    if asked is not None or gpu_share >= 1:
-        return asked
+    if requested is not None or gpu_share >= 1:
+        return requested
     return round(gpu_share * SHARED_ENGINE_STATIC, 3)
 
 
@@ -288,7 +290,7 @@ def limits_of(model_directory: str) -> ModelLimits:
 
 
 def _probe_prompt(job: Job, spec: RunSpec, template: ChatTemplate, limits: ModelLimits) -> list[int]:
-    """The first row's prompt, the same on every engine of the run, cut to what the context holds."""
+    """The first row's prompt, truncated to the context: the same on every engine of the run."""
     row = read_rows(job.attempt.dataset_file, split=spec.dataset.split)[0]
     token_ids = template.encode(template.render(row.messages))
     return token_ids[: min(256, limits.context_tokens - PROBE_TOKENS)]

@@ -1,4 +1,4 @@
-"""Code of the policy, run by the reward service in its sandbox: what came of it, as text for the policy."""
+"""Run the policy's code in the reward service's sandbox and return the output as text for the policy."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from gpu_agents.channel import CallRefused, Peer, PeerGone
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
 from oolong.workflow import WorkflowFailed
 
-QUEUE_SECONDS = 900.0  # a program may have to wait for a free sandbox behind those of every other group
+QUEUE_SECONDS = 900.0  # a program may queue for a free sandbox behind the programs of all other groups
 
 
 class SandboxUnavailable(Exception):
-    """The reward service runs no code; the message says why, and what would change it."""
+    """The reward service cannot run code. The message has the cause and the fix."""
 
 
 class SandboxedPython:
-    """POST /execute of the reward service. Nothing is kept between two programs."""
+    """Client of the reward service's POST /execute. Programs share no state."""
 
     def __init__(self, service: Peer, *, seconds: float) -> None:
         self._service = service
         self._seconds = seconds
 
     async def require(self) -> None:
-        """Raise SandboxUnavailable unless a program can be run: known before the first prompt costs anything."""
+        """Raise SandboxUnavailable unless programs can run. Called at start, before any prompt is sampled."""
         try:
-            await self._ask("1")
+            await self._request("1")
         except CallRefused as error:
             raise SandboxUnavailable(str(error)) from error
 
     async def execute(self, code: str) -> str:
-        """What a program printed and how it failed are answers; only the sandbox's own fault is WorkflowFailed."""
+        """Return the program's output or its error. Raises WorkflowFailed only when the sandbox itself fails."""
         try:
-            return observation(await self._ask(code), seconds=self._seconds)
+            return observation(await self._request(code), seconds=self._seconds)
         except CallRefused as error:
             if error.code == "too_large":
                 return f"Error: {error}"
@@ -38,7 +38,7 @@ class SandboxedPython:
         except PeerGone as error:
             raise WorkflowFailed("sandbox", str(error)) from error
 
-    async def _ask(self, code: str) -> ExecuteReply:
+    async def _request(self, code: str) -> ExecuteReply:
         request = ExecuteRequest(code=code, wall_seconds=self._seconds)
         return await self._service.call(
             "execute", request, ExecuteReply, timeout=self._seconds + QUEUE_SECONDS
@@ -46,7 +46,7 @@ class SandboxedPython:
 
 
 def observation(reply: ExecuteReply, *, seconds: float) -> str:
-    """Output, then the value of the last line, then the error or the limit that ended it."""
+    """Format stdout, the value of the last line, then stderr and the limit that ended the program."""
     parts = [reply.stdout.rstrip("\n"), reply.value or ""]
     if reply.status != "ok":
         parts += [reply.stderr.rstrip("\n"), _LIMITS.get(reply.status, "").format(seconds=seconds)]

@@ -1,4 +1,4 @@
-"""Settings of one worker, read once at the door."""
+"""Settings of one worker, read once at start."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class WorkerConfig:
     worker_id: str  # rollout-0/2: job name / incarnation
     group_size: int
     temperature: float
-    window: WindowLimits  # of the members in the engine at once
+    window: WindowLimits  # bounds of the number of rollouts in the engine
     interruptible: bool
     reward_scale: float
     reward_bias: float
     reward_timeout_seconds: float
     pause_mode: PauseMode = "retract"
-    # The negative controls of the tests; a run of a user never sets them, nor the pause mode in_place: it comes without
-    # the flush, so that tokens are made from a stale KV cache.
-    skip_loads: bool = False  # go on with the first version for ever, and say so to nobody
+    # Negative controls, set by tests only, like the pause mode in_place: without the cache flush, tokens are sampled
+    # from a stale KV cache.
+    skip_loads: bool = False  # keep sampling from the first version and report newer ones as loaded
 
     @property
     def loads_between_requests(self) -> bool:
-        """A load never happens inside a request: it waits for them, or takes them back first."""
+        """Whether weights load only while no request runs: after draining the requests, or after aborting them."""
         return not self.interruptible or self.pause_mode == "abort"
 
     @property
@@ -38,7 +38,7 @@ class WorkerConfig:
 def read_test_overrides(
     environment: Mapping[str, str], *, interruption: Literal["retract", "abort"]
 ) -> tuple[PauseMode, bool]:
-    """(pause mode, skip loads): the spec's, unless the job's environment says otherwise, which only tests do."""
+    """Return (pause mode, skip loads): the spec's values, unless a test overrides them in the environment."""
     mode = environment.get("OOLONG_TEST_PAUSE_MODE", interruption)
     if mode not in ("retract", "abort", "in_place"):
         raise ValueError(f"OOLONG_TEST_PAUSE_MODE={mode!r} is not one of retract, abort, in_place")

@@ -1,4 +1,4 @@
-"""The last call of a worker."""
+"""The worker's last call to the controller."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from oolong.contracts.rollout import Ack, DeregisterRequest
 
 log = logging.getLogger(__name__)
 
-GOODBYE_SECONDS = 2.0
+DEREGISTER_SECONDS = 2.0
 
 
 async def deregister(controller: Peer, worker_id: str) -> None:
-    """So that nobody waits for this engine; without it, silence says the same half a minute later."""
+    """Remove this worker's engine at the controller now, instead of after the liveness timeout."""
     try:
         await controller.call(
-            "deregister", DeregisterRequest(worker_id=worker_id), Ack, patience_seconds=GOODBYE_SECONDS
+            "deregister", DeregisterRequest(worker_id=worker_id), Ack, patience_seconds=DEREGISTER_SECONDS
         )
     except (CallRefused, PeerGone) as error:
-        log.info("the controller did not hear the goodbye: %s", error)
+        log.info("the controller did not receive the deregistration: %s", error)

@@ -1,4 +1,4 @@
-"""What a worker measures of its engine: busy time, pauses, tokens. The clock is the caller's."""
+"""Counters of a worker's engine: busy time, pauses, tokens. The caller supplies the clock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class EngineCounters:
     clock: Callable[[], float]
     generated_tokens: int = 0
     input_tokens: int = 0
-    cached_tokens: int = 0  # of the input tokens, those whose keys and values the engine had
+    cached_tokens: int = 0  # input tokens found in the engine's prefix cache
     requests: int = 0
     interrupted_requests: int = 0
-    retractions: int = 0  # for want of KV memory: work that the engine does twice
-    load: EngineLoad | None = None  # as the engine last said
-    window: int = 0  # members that may be in the engine at once
+    retractions: int = 0  # because KV memory ran out: the engine repeats their work
+    load: EngineLoad | None = None  # the engine's last report
+    window: int = 0  # rollouts that may be in the engine at once
     restarts: int = 0
     load_seconds: list[float] = field(default_factory=list)
     paused_seconds: list[float] = field(default_factory=list)
@@ -28,7 +28,7 @@ class EngineCounters:
     _busy_seconds: float = 0.0
 
     def open(self) -> None:
-        """The engine may be given requests from now on; time before that is boot, not idleness."""
+        """The engine takes requests from now on. Boot time before that does not count as idle."""
         if self._opened_at is None:
             self._opened_at = self.clock()
 
@@ -75,7 +75,7 @@ class EngineCounters:
 
 @dataclass(frozen=True, kw_only=True)
 class CounterSnapshot:
-    """A moment's totals; the difference of two gives rates and shares."""
+    """Totals at one moment. Two snapshots give rates and fractions."""
 
     open_seconds: float
     busy_seconds: float
@@ -85,18 +85,18 @@ class CounterSnapshot:
     cached_tokens: int = 0
 
     @classmethod
-    def of(cls, meters: EngineCounters) -> CounterSnapshot:
+    def of(cls, counters: EngineCounters) -> CounterSnapshot:
         return cls(
-            open_seconds=meters.open_seconds,
-            busy_seconds=meters.busy_seconds,
-            paused_seconds=sum(meters.paused_seconds),
-            generated_tokens=meters.generated_tokens,
-            input_tokens=meters.input_tokens,
-            cached_tokens=meters.cached_tokens,
+            open_seconds=counters.open_seconds,
+            busy_seconds=counters.busy_seconds,
+            paused_seconds=sum(counters.paused_seconds),
+            generated_tokens=counters.generated_tokens,
+            input_tokens=counters.input_tokens,
+            cached_tokens=counters.cached_tokens,
         )
 
     def rates_since(self, earlier: CounterSnapshot) -> dict[str, float]:
-        """Metrics over the time between two readings; empty while the engine is not open."""
+        """Metrics over the time between two snapshots; empty while the engine is not open."""
         seconds = self.open_seconds - earlier.open_seconds
         if seconds <= 0:
             return {}

@@ -1,4 +1,4 @@
-"""The place where this worker's engine is: which incarnation serves now, what it has loaded, who may send."""
+"""Handle of the worker's engine: the incarnation that serves, its loaded version, and admission of requests."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ ABORT_AGAIN_SECONDS = 0.1
 
 
 class EngineHandle:
-    """Requests wait here while there is no engine, or while one is kept clear for a load.
+    """Requests wait here while no engine serves, or while a load keeps requests out.
 
-    `loads_between_requests` says that a load never happens inside a request (SEMANTICS section 4: abort, and the mode
-    that does not interrupt): then each request is of one version, also on a server that reports no spans.
+    With `loads_between_requests`, weights load only while no request runs (SEMANTICS section 4: abort, and the mode
+    without interruption). Each request then has one version, also on a server that reports no spans.
     """
 
-    def __init__(self, meters: EngineCounters, *, loads_between_requests: bool = False) -> None:
-        self.meters = meters
+    def __init__(self, counters: EngineCounters, *, loads_between_requests: bool = False) -> None:
+        self.counters = counters
         self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
         self._client: EngineClient | None = None
-        self._pauses = 0  # each retracts what runs, which says nothing about memory
+        self._pauses = 0  # each pause retracts the running requests, which says nothing about memory
         self._open = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._closed = asyncio.Event()
+        self._no_requests = asyncio.Event()
+        self._no_requests.set()
 
     @property
     def is_open(self) -> bool:
@@ -38,7 +38,7 @@ class EngineHandle:
 
     @property
     def client(self) -> EngineClient:
-        """Of the engine that serves now. Raises EngineUnavailable."""
+        """Client of the engine that serves now. Raises EngineUnavailable."""
         if self._client is None:
             raise EngineUnavailable("there is no engine at the moment")
         return self._client
@@ -47,41 +47,41 @@ class EngineHandle:
         self._client = client
         self.loaded_version = version
         self._pauses += 1
-        self._gone.clear()
+        self._closed.clear()
         self._open.set()
-        self.meters.open()
+        self.counters.open()
 
     def close(self) -> None:
-        """The engine is gone: requests wait for the next one."""
+        """The engine has ended: requests wait for the next one."""
         self._open.clear()
         self._client = None
         self.loaded_version = -1
-        self._gone.set()
+        self._closed.set()
 
-    async def wait_gone(self) -> None:
-        """Until the engine that serves now is gone."""
-        await self._gone.wait()
+    async def wait_closed(self) -> None:
+        """Wait until the current engine has ended."""
+        await self._closed.wait()
 
     async def wait_open(self) -> None:
         await self._open.wait()
 
     async def drain(self) -> None:
-        """Let nothing new in, and wait until what runs has ended by itself."""
+        """Admit no new requests, and wait until the running ones complete."""
         self._open.clear()
-        await self._quiet.wait()
+        await self._no_requests.wait()
 
     async def clear(self) -> None:
-        """Let nothing new in, and take back what runs: every request returns with the tokens that it has.
+        """Admit no new requests, and abort the running ones: each returns the tokens that it has.
 
-        One that the engine does not know yet, for it is still on its way, is asked again for.
+        The abort repeats, because a request may still be on its way to the engine.
         """
         self._open.clear()
-        while not self._quiet.is_set():
+        while not self._no_requests.is_set():
             if self._client is not None:
                 await self._client.abort_all()
             try:
-                async with asyncio.timeout(ABORT_AGAIN_SECONDS):  # wait_for may lose a cancellation
-                    await self._quiet.wait()
+                async with asyncio.timeout(ABORT_AGAIN_SECONDS):  # asyncio.wait_for may lose a cancellation
+                    await self._no_requests.wait()
             except TimeoutError:
                 continue
 
@@ -90,7 +90,7 @@ class EngineHandle:
             pauses_before = self._pauses
             only_version = self.loaded_version if self._loads_between_requests else None
             generation = await client.generate(input_ids, sampling, rid=rid, only_version=only_version)
-        self.meters.request_returned(
+        self.counters.request_returned(
             input_tokens=len(input_ids),
             cached_tokens=generation.cached_tokens,
             generated_tokens=len(generation.token_ids),
@@ -102,10 +102,10 @@ class EngineHandle:
         return generation
 
     async def prefill(self, input_ids: list[int], *, rid: str) -> None:
-        """Have the input's keys and values computed, for those who go on from it."""
+        """Compute the input's keys and values, so that requests with this prefix find them in the cache."""
         async with self._request() as client:
             prefill = await client.prefill(input_ids, rid=rid)
-        self.meters.request_returned(
+        self.counters.request_returned(
             input_tokens=len(input_ids),
             cached_tokens=prefill.cached_tokens,
             generated_tokens=0,
@@ -115,22 +115,22 @@ class EngineHandle:
 
     @contextlib.asynccontextmanager
     async def _request(self) -> AsyncIterator[EngineClient]:
-        """The engine, once it takes requests; `drain` and `clear` wait for the end. Raises EngineUnavailable."""
-        while not self._open.is_set():  # it may have closed again between the event and this task's turn
+        """Wait until the engine takes requests. `drain` and `clear` wait for this block. Raises EngineUnavailable."""
+        while not self._open.is_set():  # it may close again before this task runs
             await self._open.wait()
         if self._client is None:
             raise EngineUnavailable("the engine ended before the request was sent")
-        self._quiet.clear()
-        self.meters.request_started()
+        self._no_requests.clear()
+        self.counters.request_started()
         try:
             yield self._client
         finally:
-            self.meters.request_ended()
-            if self.meters.live_requests == 0:
-                self._quiet.set()
+            self.counters.request_ended()
+            if self.counters.live_requests == 0:
+                self._no_requests.set()
 
     async def abort(self, rids: list[str]) -> None:
-        """Ask for partial results; a request that the engine does not know yet needs asking again."""
+        """Abort requests, which return partial results. Repeat it for a request still on its way to the engine."""
         client = self._client
         if client is not None:
             await asyncio.gather(*(client.abort(rid) for rid in rids))

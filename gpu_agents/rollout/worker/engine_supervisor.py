@@ -1,4 +1,4 @@
-"""The life of the worker's engine: start, watch, restart; a few restarts in a while, then no more."""
+"""Supervise the worker's engine: start, watch, and restart it a limited number of times."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ RESTARTS = 3
 RESTART_WINDOW_SECONDS = 600.0
 FAILED_BOOTS = 3  # in a row, however long each takes
 WATCH_SECONDS = 5.0
-SILENCES = 4
+MAX_FAILED_PROBES = 4
 PORT_SECONDS = 30.0
 
 
 class EngineCrashLoop(Exception):
-    """The engine died more often than it may be restarted; the message has its last error."""
+    """The engine crashed more often than restarts are allowed. The message has its last error."""
 
 
 class ServingTask(Protocol):
-    """Who has an engine that serves, until the run has ended."""
+    """What runs while the engine serves, until the run ends."""
 
     async def keep_current(self, client: EngineClient) -> None: ...
 
 
 class LifecycleObserver(Protocol):
-    """Who hears of boots and restarts."""
+    """Receives boots and restarts."""
 
     def boot(self, done: bool) -> None: ...
 
@@ -43,7 +43,7 @@ class LifecycleObserver(Protocol):
 
 
 class Restarts:
-    """Counts deaths in a sliding window, and boots that failed one after another."""
+    """Counts crashes in a sliding window, and consecutive failed boots."""
 
     def __init__(self, *, allowed: int = RESTARTS, window_seconds: float = RESTART_WINDOW_SECONDS) -> None:
         self._allowed = allowed
@@ -52,7 +52,7 @@ class Restarts:
         self.failed_boots = 0
 
     def allow(self, *, now: float, booted: bool = True) -> bool:
-        """Whether another start may follow this death; `booted`: the engine had served before it."""
+        """Return whether the engine may start again. `booted`: it served before this crash."""
         self.failed_boots = 0 if booted else self.failed_boots + 1
         if self.failed_boots >= FAILED_BOOTS:
             return False
@@ -63,11 +63,11 @@ class Restarts:
         self._at.append(now)
         return True
 
-    def why(self, error: EngineUnavailable) -> str:
-        """Why no other start follows `error`."""
+    def exhausted_message(self, error: EngineUnavailable) -> str:
+        """The message for an engine that may not start again after `error`."""
         if self.failed_boots >= FAILED_BOOTS:
             return f"the engine failed to boot {self.failed_boots} times in a row: {error}"
-        return f"the engine died {self._allowed + 1} times in {self._window_seconds:g} s: {error}"
+        return f"the engine crashed {self._allowed + 1} times in {self._window_seconds:g} s: {error}"
 
 
 class EngineSupervisor:
@@ -76,34 +76,34 @@ class EngineSupervisor:
         plan: LaunchPlan,
         limits: ModelLimits,
         *,
-        slot: EngineHandle,
+        engine: EngineHandle,
         loader: ServingTask,
         telemetry: LifecycleObserver,
     ) -> None:
         self._plan = plan
         self._limits = limits
-        self._slot = slot
+        self._engine = engine
         self._loader = loader
         self._telemetry = telemetry
         self._restarts = Restarts()
-        self._serving = False  # this life of the engine has come so far
+        self._serving = False  # whether the current incarnation has served
 
     async def run(self) -> None:
-        """Until the run has ended. Raises EngineCrashLoop. Cancelled, it stops the engine before it returns."""
+        """Run until the run ends. Raises EngineCrashLoop. On cancellation, stop the engine first."""
         while True:
             self._serving = False
             try:
-                await self._one_life()
+                await self._run_incarnation()
                 return
             except EngineUnavailable as error:
                 if not self._restarts.allow(now=time.monotonic(), booted=self._serving):
-                    raise EngineCrashLoop(self._restarts.why(error)) from error
-                self._slot.meters.restarts += 1
-                log.warning("the engine is started again: %s", error)
+                    raise EngineCrashLoop(self._restarts.exhausted_message(error)) from error
+                self._engine.counters.restarts += 1
+                log.warning("restarting the engine: %s", error)
                 kind = "engine_restarted" if self._serving else "engine_boot_failed"
                 self._telemetry.note(kind, str(error))
 
-    async def _one_life(self) -> None:
+    async def _run_incarnation(self) -> None:
         await _wait_for_port(self._plan.port)
         client = EngineClient(self._plan.port, self._plan.api_key, self._limits)
         process = await EngineProcess.start(self._plan)
@@ -114,9 +114,8 @@ class EngineSupervisor:
             self._serving = True
             self._telemetry.boot(done=True)
             log.info("engine pid %d serves", process.pid)
-            keeping = asyncio.create_task(self._loader.keep_current(client))
             tasks = {
-                keeping,
+                asyncio.create_task(self._loader.keep_current(client)),
                 asyncio.create_task(_watch(client, process)),
                 asyncio.create_task(_raise_at_exit(process)),
             }
@@ -124,7 +123,7 @@ class EngineSupervisor:
             for task in done:
                 task.result()
         finally:
-            self._slot.close()
+            self._engine.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -140,23 +139,23 @@ async def _raise_at_exit(process: EngineProcess) -> None:
 
 
 async def _watch(client: EngineClient, process: EngineProcess) -> None:
-    """GET /model_info is the sign of life: /health hangs while the engine is paused."""
-    silences = 0
+    """Probe GET /model_info for liveness: /health hangs while the engine is paused."""
+    failures = 0
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         try:
             await client.weight_version()
-            silences = 0
+            failures = 0
         except EngineError as error:
-            silences += 1
-            if silences == SILENCES:
+            failures += 1
+            if failures == MAX_FAILED_PROBES:
                 raise EngineUnavailable(
-                    f"/model_info failed {SILENCES} times in a row: {error}{process.last_lines}"
+                    f"/model_info failed {MAX_FAILED_PROBES} times in a row: {error}{process.last_lines}"
                 ) from error
 
 
 async def _wait_for_port(port: int) -> None:
-    """The last incarnation's engine may hold the port for a moment longer."""
+    """Wait until the previous incarnation has released the port."""
     deadline = time.monotonic() + PORT_SECONDS
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -167,6 +166,6 @@ async def _wait_for_port(port: int) -> None:
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise EngineUnavailable(
-                        f"port {port} of the engine is taken by another process: {error}"
+                        f"port {port} of the engine is in use by another process: {error}"
                     ) from error
         await asyncio.sleep(0.2)

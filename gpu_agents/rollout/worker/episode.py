@@ -1,7 +1,7 @@
-"""The episode of one member: its workflow's wishes, carried out on the engine and written into the member.
+"""The episode of one rollout: runs its workflow's requests on the engine and records them in the rollout.
 
-A resumed member is replayed: its workflow runs from its start, and as long as the member has turns and outcomes from
-an earlier worker, it gets those instead of new ones.
+A resumed rollout is replayed: the workflow runs from its start, and receives the turns and outcomes recorded by an
+earlier worker until these are used up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oolong.workflow import OutOfRoom, PolicyTurn, WorkflowFailed
 
 
 class Interrupted(Exception):
-    """The group was halted: what the member has so far is kept, and its workflow is not to go on."""
+    """The group was halted: the rollout keeps its tokens, and the workflow stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,61 +42,61 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeLimits:
-    max_new_tokens: int  # of one turn
-    max_trajectory_tokens: int | None  # of all turns; None: what the model's context holds
+    max_new_tokens: int  # per turn
+    max_trajectory_tokens: int | None  # over all turns; None: the model's context
     model: ModelLimits
 
-    def room_of(self, prompt: Prompt) -> int:
+    def remaining_tokens(self, prompt: Prompt) -> int:
         room = self.model.context_tokens - len(prompt.token_ids)
         return room if self.max_trajectory_tokens is None else min(room, self.max_trajectory_tokens)
 
 
 class Executor(Protocol):
-    """Runs code of the policy; see `oolong.workflow.Episode.execute`."""
+    """Runs the policy's code; see `oolong.workflow.Episode.execute`."""
 
     async def execute(self, code: str) -> str: ...
 
 
 def completion_seed(run_seed: int, *identity: str | int) -> int:
-    """The seed of one completion, below 2^56. A request that goes on from its tokens has the same one: SGLang derives
-    the random numbers of a token from seed and position, so an interruption changes none that come after it."""
+    """The seed of one completion, below 2^56. A request that resumes the completion uses the same seed: SGLang derives
+    the random numbers of a token from seed and position, so an interruption does not change later tokens."""
     words = "/".join(map(str, (run_seed, *identity)))
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7])
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutContext:
-    """Where episodes of one worker are played: its engine, its scorer and the run's workflow."""
+    """What the episodes of one worker share: its engine, its scorer and the run's workflow."""
 
     workflow: Workflow
-    slot: EngineHandle
+    engine: EngineHandle
     scorer: Scorer
     template: ChatTemplate
     limits: EpisodeLimits
     executor: Executor | None = None
-    sampling_seed: int | None = None  # of the run, where every completion has a seed of its own
+    sampling_seed: int | None = None  # the run's seed if rollout.repeatable_sampling is set
 
     def seed_of(self, *identity: str | int) -> int | None:
         return None if self.sampling_seed is None else completion_seed(self.sampling_seed, *identity)
 
-    async def play(
+    async def run(
         self,
-        member: RolloutState,
+        rollout: RolloutState,
         prompt: Prompt,
         *,
         temperature: float,
         interrupted: Callable[[], bool],
-        place: Permit | None = None,
+        permit: Permit | None = None,
     ) -> float:
-        """Run the workflow to its end; what the trajectory is worth. Raises Interrupted, WorkflowFailed,
-        RewardFailed and EngineError."""
-        episode = RolloutEpisode(self, member, prompt, temperature, interrupted, place)
-        worth = await self.workflow.run(episode)
-        if not member.sampled_tokens:
-            raise WorkflowFailed("nothing_sampled", "the workflow ended before the policy had said anything")
-        if member.score is None:
-            member.score = worth
-        return worth
+        """Run the workflow and return the trajectory's value. Raises Interrupted, WorkflowFailed, RewardFailed and
+        EngineError."""
+        episode = RolloutEpisode(self, rollout, prompt, temperature, interrupted, permit)
+        value = await self.workflow.run(episode)
+        if not rollout.sampled_tokens:
+            raise WorkflowFailed("nothing_sampled", "the workflow returned before it sampled a turn")
+        if rollout.score is None:
+            rollout.score = value
+        return value
 
 
 class RolloutEpisode:
@@ -104,21 +104,21 @@ class RolloutEpisode:
 
     def __init__(
         self,
-        stage: RolloutContext,
-        member: RolloutState,
+        context: RolloutContext,
+        rollout: RolloutState,
         prompt: Prompt,
         temperature: float,
         interrupted: Callable[[], bool],
-        place: Permit | None,
+        permit: Permit | None,
     ) -> None:
-        self._stage = stage
-        self._member = member
+        self._context = context
+        self._rollout = rollout
         self._prompt = prompt
         self._temperature = temperature
         self._interrupted = interrupted
-        self._place = place
-        self._room = stage.limits.room_of(prompt)
-        # How far the workflow has come; behind what the member has only while a resumed one is replayed.
+        self._permit = permit
+        self._room = context.limits.remaining_tokens(prompt)
+        # The workflow's position: behind the recorded turns only while a resumed rollout is replayed.
         self._turns = 0
         self._tokens = 0
         self._outcomes = 0
@@ -141,7 +141,7 @@ class RolloutEpisode:
 
     @property
     def context_token_ids(self) -> list[int]:
-        return self._prompt.token_ids + self._member.token_ids[: self._tokens]
+        return self._prompt.token_ids + self._rollout.token_ids[: self._tokens]
 
     @property
     def room_tokens(self) -> int:
@@ -151,81 +151,83 @@ class RolloutEpisode:
         self, prompt_ids: Sequence[int] | None = None, *, max_new_tokens: int | None = None
     ) -> PolicyTurn:
         if prompt_ids is not None:
-            self._reach(list(prompt_ids))
+            self._extend_to(list(prompt_ids))
         if max_new_tokens is not None and max_new_tokens < 1:
             raise WorkflowFailed("misuse", f"max_new_tokens={max_new_tokens} is not a number of tokens")
         if self.room_tokens < 1:
             raise OutOfRoom(1, self.room_tokens)
-        most = self._stage.limits.max_new_tokens
-        limit = min(most, max_new_tokens or most, self.room_tokens)
-        member = self._member
+        bound = self._context.limits.max_new_tokens
+        limit = min(bound, max_new_tokens or bound, self.room_tokens)
+        rollout = self._rollout
         turn = self._recorded(sampled=True)
         if turn is None:
-            member.begin_turn()
+            rollout.begin_turn()
         if turn is None or turn.finish_reason is None:
             turn = await self._continue_turn(limit)
-        token_ids = member.token_ids[self._tokens : self._tokens + turn.tokens]
-        self._pass(turn)
+        token_ids = rollout.token_ids[self._tokens : self._tokens + turn.tokens]
+        self._advance(turn)
         assert turn.finish_reason is not None
         return PolicyTurn(
             token_ids=token_ids,
-            text=self._stage.template.decode(token_ids),
+            text=self._context.template.decode(token_ids),
             finish_reason=turn.finish_reason,
         )
 
     async def score(self, text: str | None = None) -> float:
-        said = self._last_turn_text() if text is None else text
-        member = self._member
+        completion = self._last_turn_text() if text is None else text
+        rollout = self._rollout
 
-        async def ask() -> float:
+        async def request_score() -> float:
             started = time.monotonic()
-            reply = await self._stage.scorer.score(
+            reply = await self._context.scorer.score(
                 prompt=self._prompt.text,
                 answer=self._prompt.answer,
-                completion=said,
-                finish_reason=member.finish_reason or "stop",
+                completion=completion,
+                finish_reason=rollout.finish_reason or "stop",
                 row=self._prompt.row,
             )
-            member.reward_seconds += time.monotonic() - started
-            member.reward_parts, member.verdict = reply.parts, reply.verdict
+            rollout.reward_seconds += time.monotonic() - started
+            rollout.reward_parts, rollout.verdict = reply.parts, reply.verdict
             assert reply.score is not None
             return reply.score
 
-        place = self._next_outcome()
-        value = member.outcomes[place]
+        index = self._next_outcome()
+        value = rollout.outcomes[index]
         if value is None:
-            value = member.outcomes[place] = await ask()
+            value = rollout.outcomes[index] = await request_score()
         if not isinstance(value, float):
-            raise _diverged(f"it asks for a score where it had asked for a text ({value!r:.80})")
-        member.score = value
+            raise _diverged(f"it requests a score where it requested an execution before ({value!r:.80})")
+        rollout.score = value
         return value
 
     async def execute(self, code: str, *, max_output_tokens: int = 256) -> str:
-        member = self._member
-        place = self._next_outcome()
-        value = member.outcomes[place]
+        rollout = self._rollout
+        index = self._next_outcome()
+        value = rollout.outcomes[index]
         if value is None:
-            if self._stage.executor is None:
-                raise WorkflowFailed("sandbox", "this run's reward service runs no code: there is no sandbox")
-            output = await self._stage.executor.execute(code)
-            value = member.outcomes[place] = self._cut(output, max_output_tokens)
-            member.tool_calls += 1
+            if self._context.executor is None:
+                raise WorkflowFailed("sandbox", "this run's reward service runs no code: it has no sandbox")
+            output = await self._context.executor.execute(code)
+            value = rollout.outcomes[index] = self._cut(output, max_output_tokens)
+            rollout.tool_calls += 1
         if not isinstance(value, str):
-            raise _diverged(f"it asks for a text where it had asked for a score ({value!r:.80})")
+            raise _diverged(f"it requests an execution where it requested a score before ({value!r:.80})")
         return value
 
     async def append_messages(self, messages: Sequence[Mapping[str, str]]) -> None:
         for message in messages:
             if not {"role", "content"} <= set(message):
                 raise WorkflowFailed(
-                    "misuse", f"{message!r:.200} is no message: it needs a role and a content"
+                    "misuse", f"{message!r:.200} is not a message: it needs a role and a content"
                 )
-        said = self._turn_before()
-        if said is None or not said.sampled:
-            raise WorkflowFailed("misuse", "messages are added after a turn of the policy; there is none yet")
-        last = self._member.token_ids[self._tokens - 1] if said.finish_reason == "stop" else None
+        previous = self._previous_turn()
+        if previous is None or not previous.sampled:
+            raise WorkflowFailed(
+                "misuse", "messages may only follow a turn of the policy: sample a turn first"
+            )
+        last = self._rollout.token_ids[self._tokens - 1] if previous.finish_reason == "stop" else None
         try:
-            token_ids = self._stage.template.continuation(messages, stop_token=last)
+            token_ids = self._context.template.continuation(messages, stop_token=last)
         except InvalidModelFiles as error:
             raise WorkflowFailed("misuse", str(error)) from error
         self._append(token_ids)
@@ -243,101 +245,101 @@ class RolloutEpisode:
         self._check(added)
         turn = self._recorded(sampled=False)
         if turn is None:
-            self._member.add_environment(added)
-            turn = self._member.turns[-1]
-        elif self._member.token_ids[self._tokens : self._tokens + turn.tokens] != added:
-            raise _diverged("it adds other tokens of the environment than before")
-        self._pass(turn)
+            self._rollout.add_environment(added)
+            turn = self._rollout.turns[-1]
+        elif self._rollout.token_ids[self._tokens : self._tokens + turn.tokens] != added:
+            raise _diverged("it adds other environment tokens than before")
+        self._advance(turn)
 
     async def _continue_turn(self, limit: int) -> Turn:
-        """Sample until the member's last turn is whole. Raises Interrupted; its tokens so far are kept.
+        """Sample until the rollout's last turn is complete. Raises Interrupted, and keeps the tokens so far.
 
-        An abort returns partial tokens and the next request goes on from them; a dead engine loses those that it
-        had not returned. Raises EngineUnavailable when one request has cost several engines their life.
+        An abort returns partial tokens, and the next request resumes from them. A crashed engine loses the tokens
+        that it had not returned. Raises EngineUnavailable after several engines crashed under one turn.
         """
-        member = self._member
+        rollout = self._rollout
         started = time.monotonic()
-        deaths = 0
-        if self._place is not None:
-            self._place.take()
+        crashes = 0
+        if self._permit is not None:
+            self._permit.acquire()
         try:
-            while member.turns[-1].finish_reason is None:
+            while rollout.turns[-1].finish_reason is None:
                 if self._interrupted():
                     raise Interrupted
-                left = limit - member.turns[-1].tokens
+                left = limit - rollout.turns[-1].tokens
                 if left <= 0:
-                    member.end_turn("length")
+                    rollout.end_turn("length")
                     break
-                # Request ids are of one length, so that none is a prefix of another: the engine matches prefixes.
-                member.rid = uuid.uuid4().hex
+                # The engine matches request ids by prefix, so all ids have the same length.
+                rollout.rid = uuid.uuid4().hex
                 try:
-                    generation = await self._stage.slot.generate(
-                        self._prompt.token_ids + member.token_ids,
-                        Sampling(max_new_tokens=left, temperature=self._temperature, seed=member.seed),
-                        rid=member.rid,
+                    generation = await self._context.engine.generate(
+                        self._prompt.token_ids + rollout.token_ids,
+                        Sampling(max_new_tokens=left, temperature=self._temperature, seed=rollout.seed),
+                        rid=rollout.rid,
                     )
                 except EngineUnavailable:
-                    deaths += 1
-                    if deaths >= MAX_ENGINE_LOSSES_PER_REQUEST:
+                    crashes += 1
+                    if crashes >= MAX_ENGINE_LOSSES_PER_REQUEST:
                         raise
-                    await asyncio.sleep(0.5)  # until the supervisor has seen it too, and closed the slot
+                    await asyncio.sleep(0.5)  # until the supervisor notices it too and closes the engine
                     continue
                 finally:
-                    member.rid = ""
-                member.add_sampled(generation)
-            return member.turns[-1]
+                    rollout.rid = ""
+                rollout.add_sampled(generation)
+            return rollout.turns[-1]
         finally:
-            member.generate_seconds += time.monotonic() - started
-            if self._place is not None:
-                self._place.leave()
+            rollout.generate_seconds += time.monotonic() - started
+            if self._permit is not None:
+                self._permit.release()
 
-    def _cut(self, output: str, most: int) -> str:
-        ids = self._stage.template.encode(output)
-        if len(ids) <= most:
+    def _cut(self, output: str, limit: int) -> str:
+        ids = self._context.template.encode(output)
+        if len(ids) <= limit:
             return output
-        head, tail = ids[: most - most // 2], ids[len(ids) - most // 2 :]
-        decode = self._stage.template.decode
-        return f"{decode(head)}\n[{len(ids) - most} tokens cut]\n{decode(tail)}"
+        head, tail = ids[: limit - limit // 2], ids[len(ids) - limit // 2 :]
+        decode = self._context.template.decode
+        return f"{decode(head)}\n[{len(ids) - limit} tokens cut]\n{decode(tail)}"
 
     def _recorded(self, *, sampled: bool) -> Turn | None:
-        """The member's turn at which the workflow stands, if it has one from an earlier worker."""
-        if self._turns == len(self._member.turns):
+        """The recorded turn at the workflow's position; None once the replay is over."""
+        if self._turns == len(self._rollout.turns):
             return None
-        turn = self._member.turns[self._turns]
+        turn = self._rollout.turns[self._turns]
         if turn.sampled != sampled:
-            raise _diverged("policy and environment do not take turns as before")
+            raise _diverged("policy and environment alternate differently than before")
         return turn
 
-    def _pass(self, turn: Turn) -> None:
+    def _advance(self, turn: Turn) -> None:
         self._turns += 1
         self._tokens += turn.tokens
 
-    def _turn_before(self) -> Turn | None:
-        return self._member.turns[self._turns - 1] if self._turns else None
+    def _previous_turn(self) -> Turn | None:
+        return self._rollout.turns[self._turns - 1] if self._turns else None
 
     def _last_turn_text(self) -> str:
         end = self._tokens
-        for turn in reversed(self._member.turns[: self._turns]):
+        for turn in reversed(self._rollout.turns[: self._turns]):
             if turn.sampled:
-                return self._stage.template.decode(self._member.token_ids[end - turn.tokens : end])
+                return self._context.template.decode(self._rollout.token_ids[end - turn.tokens : end])
             end -= turn.tokens
-        raise WorkflowFailed("misuse", "there is nothing to score: the policy has not said anything yet")
+        raise WorkflowFailed("misuse", "there is nothing to score: sample a turn first")
 
     def _next_outcome(self) -> int:
-        place = self._outcomes
+        index = self._outcomes
         self._outcomes += 1
-        if place == len(self._member.outcomes):
-            self._member.outcomes.append(None)
-        return place
+        if index == len(self._rollout.outcomes):
+            self._rollout.outcomes.append(None)
+        return index
 
-    def _reach(self, prompt_ids: list[int]) -> None:
-        context = self.context_token_ids
-        if prompt_ids[: len(context)] != context:
-            raise _diverged("the ids to go on from do not begin with the context so far")
-        self._append(prompt_ids[len(context) :])
+    def _extend_to(self, prompt_ids: list[int]) -> None:
+        current = self.context_token_ids
+        if prompt_ids[: len(current)] != current:
+            raise _diverged("prompt_ids do not begin with the context so far")
+        self._append(prompt_ids[len(current) :])
 
     def _check(self, token_ids: list[int]) -> None:
-        vocabulary = self._stage.limits.model.vocabulary
+        vocabulary = self._context.limits.model.vocabulary
         for token in token_ids:
             if type(token) is not int or not 0 <= token < vocabulary:
                 raise WorkflowFailed(
@@ -346,4 +348,4 @@ class RolloutEpisode:
 
 
 def _diverged(what: str) -> WorkflowFailed:
-    return WorkflowFailed("diverged", f"the workflow does not do what it did before: {what}")
+    return WorkflowFailed("diverged", f"the workflow diverged from its recorded trajectory: {what}")

@@ -1,4 +1,4 @@
-"""An evaluation on a leased engine: every prompt greedy once and sampled as often as asked, at one version."""
+"""Run one evaluation: every prompt once greedily and N times sampled, at one policy version."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from oolong.contracts.rollout import (
 from oolong.workflow import WorkflowFailed
 
 
-async def evaluate(task: EvaluationTask, stage: RolloutContext, *, worker_id: str) -> EvaluationResult:
-    """By the run's own workflow; the score is the reward function's last value, without discount.
+async def evaluate(task: EvaluationTask, context: RolloutContext, *, worker_id: str) -> EvaluationResult:
+    """Score all prompts with the run's workflow. A score is the reward function's last value, without discount.
 
     Raises EngineError unless every token is of the task's version, and RewardFailed or WorkflowFailed when a completion
-    cannot be scored: a mean over the rest would mislead.
+    cannot be scored: a mean over the rest would be biased.
     """
     started = time.monotonic()
-    stage = replace(
-        stage,
-        limits=replace(stage.limits, max_new_tokens=task.max_new_tokens or stage.limits.max_new_tokens),
-        scorer=stage.scorer.for_evaluation(timeout_seconds=task.reward_timeout_seconds),
+    context = replace(
+        context,
+        limits=replace(context.limits, max_new_tokens=task.max_new_tokens or context.limits.max_new_tokens),
+        scorer=context.scorer.for_evaluation(timeout_seconds=task.reward_timeout_seconds),
     )
     texts: list[SampledText] = []
     if task.texts_only:
-        stage = replace(stage, scorer=_Collector(texts))
+        context = replace(context, scorer=_TextCollector(texts))
     tokens: list[int] = []
     truncated: list[bool] = []
 
     async def score(prompt: EvaluationPrompt, temperature: float, sample: int = 0) -> float:
-        member = RolloutState(index=0, seed=stage.seed_of(task.label, prompt.index, sample))
-        worth = await stage.play(
-            member,
+        rollout = RolloutState(index=0, seed=context.seed_of(task.label, prompt.index, sample))
+        value = await context.run(
+            rollout,
             Prompt(
                 row=prompt.index, token_ids=prompt.prompt_token_ids, text=prompt.prompt, answer=prompt.answer
             ),
             temperature=temperature,
             interrupted=lambda: False,
         )
-        if set(compress(member.versions, member.loss_mask)) != {task.version}:
+        if set(compress(rollout.versions, rollout.loss_mask)) != {task.version}:
             raise EngineError(
-                f"evaluation {task.label}: a completion was sampled by versions {sorted(set(member.versions))}, "
+                f"evaluation {task.label}: a completion was sampled by versions {sorted(set(rollout.versions))}, "
                 f"not by {task.version} alone"
             )
-        tokens.append(member.sampled_tokens)
-        truncated.append(member.finish_reason == "length")
-        return worth if member.score is None else member.score
+        tokens.append(rollout.sampled_tokens)
+        truncated.append(rollout.finish_reason == "length")
+        return value if rollout.score is None else rollout.score
 
     greedy, sampled = await asyncio.gather(
         asyncio.gather(*(score(prompt, 0.0) for prompt in task.prompts if task.greedy)),
@@ -81,14 +81,14 @@ async def evaluate(task: EvaluationTask, stage: RolloutContext, *, worker_id: st
 
 
 def error_cause(error: Exception) -> Literal["reward", "workflow", "engine"]:
-    """What an evaluation failed at."""
+    """Classify the error for the controller."""
     if isinstance(error, RewardFailed):
         return "reward"
     return "workflow" if isinstance(error, WorkflowFailed) else "engine"
 
 
-class _Collector(Scorer):
-    """In the scorer's place: keeps what it is given, and judges nothing."""
+class _TextCollector(Scorer):
+    """Replaces the scorer: collects the completions without scoring them."""
 
     def __init__(self, texts: list[SampledText]) -> None:
         self._texts = texts

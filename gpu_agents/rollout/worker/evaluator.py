@@ -1,7 +1,7 @@
-"""A worker whose engine is none of the run's: it has a slot for one evaluation, and leaves when nothing is left of it.
+"""A worker that borrows an idle slot for one evaluation and exits when the evaluation is done.
 
-It claims no group and follows no version. The controller waits for its signs of life, and it for the controller's word
-that the evaluation is still wanted.
+It claims no groups and follows no versions. It sends heartbeats to the controller, and the reply says whether the
+evaluation is still wanted.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 5.0
-AGAIN_SECONDS = 1.0  # after an evaluation that failed
+HEARTBEAT_SECONDS = 5.0
+RETRY_SECONDS = 1.0  # after a failed evaluation
 
 
 class EngineLife(Protocol):
-    """The engine's process from start to end, in which `Evaluator.keep_current` has its turn."""
+    """Runs the engine's process, and `Evaluator.keep_current` while it serves."""
 
     def run(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Evaluator:
-    """`run` returns when the evaluation is nobody's any more, or when `stop` is set."""
+    """`run` returns when the controller releases this evaluator, or when `stop` is set."""
 
     def __init__(
         self,
         *,
         worker_id: str,
         task_id: str,
-        stage: RolloutContext,
+        context: RolloutContext,
         loader: WeightLoader,
         controller: Peer,
         telemetry: EvaluatorTelemetry,
@@ -56,7 +56,7 @@ class Evaluator:
     ) -> None:
         self._worker_id = worker_id
         self._task_id = task_id
-        self._stage = stage
+        self._context = context
         self._loader = loader
         self._controller = controller
         self._telemetry = telemetry
@@ -66,7 +66,7 @@ class Evaluator:
         """Raises EngineCrashLoop and PeerGone."""
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(engine.run()),
-            asyncio.create_task(self._beat()),
+            asyncio.create_task(self._send_heartbeats()),
             asyncio.create_task(self._stop.wait()),
         ]
         try:
@@ -82,8 +82,8 @@ class Evaluator:
         return "stopped" if self._stop.is_set() else "ended"
 
     async def keep_current(self, client: EngineClient) -> None:
-        """Of an engine that serves: evaluate until the controller has no more of it. Raises EngineUnavailable."""
-        while (task := (await self._ask(ready=True)).task) is not None:
+        """Evaluate until the controller has no more tasks. Raises EngineUnavailable."""
+        while (task := (await self._request_task(ready=True)).task) is not None:
             try:
                 await self._evaluate(client, task)
             except EngineUnavailable:
@@ -97,49 +97,49 @@ class Evaluator:
                     message=str(error),
                 )
                 await self._controller.call("evaluation_failed", failure, Ack)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _evaluate(self, client: EngineClient, task: EvaluationTask) -> None:
         if task.weights is None:
-            raise InvalidWeights(f"{task.task_id} came without the weights of its version")
-        if self._stage.slot.loaded_version != task.version:
+            raise InvalidWeights(f"{task.task_id} has no weights for its version")
+        if self._context.engine.loaded_version != task.version:
             await self._loader.load(client, task.weights)
         log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
-        result = await evaluate(task, self._stage, worker_id=self._worker_id)
+        result = await evaluate(task, self._context, worker_id=self._worker_id)
         await self._controller.call("evaluation_result", result, Ack)
 
-    async def _beat(self) -> None:
-        """Until the controller says that this one is to leave."""
-        while not (await self._ask(ready=False)).leave:
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats until the controller releases this evaluator."""
+        while not (await self._request_task(ready=False)).leave:
             self._telemetry.publish(now=time.time())
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    async def _ask(self, *, ready: bool) -> EvaluatorReply:
+    async def _request_task(self, *, ready: bool) -> EvaluatorReply:
         request = EvaluatorRequest(worker_id=self._worker_id, task_id=self._task_id, ready=ready)
         return await self._controller.call("evaluator", request, EvaluatorReply)
 
 
 class EvaluatorTelemetry:
-    """None of the run's own measurements: only what its slot was used for, and notes."""
+    """Reports the engine's busy time and notes; an evaluator has no other metrics."""
 
-    def __init__(self, job: Job, outbox: Outbox, meters: EngineCounters) -> None:
+    def __init__(self, job: Job, outbox: Outbox, counters: EngineCounters) -> None:
         self._job = job
         self._outbox = outbox
-        self._meters = meters
-        self._told_seconds = 0.0
+        self._counters = counters
+        self._reported_seconds = 0.0
         self._last_x = -1
 
     def publish(self, *, now: float) -> None:
         x = self._job.seconds_since_start(now)
-        seconds = self._meters.busy_seconds
-        if seconds == self._told_seconds or x <= self._last_x:  # a second point at one x would be a conflict
+        seconds = self._counters.busy_seconds
+        if seconds == self._reported_seconds or x <= self._last_x:  # two points at one x would conflict
             return
-        values = {"evaluator/busy_seconds": seconds - self._told_seconds}
+        values = {"evaluator/busy_seconds": seconds - self._reported_seconds}
         self._outbox.write(Points(axis="time", x=x, values=values))
-        self._told_seconds, self._last_x = seconds, x
+        self._reported_seconds, self._last_x = seconds, x
 
     def boot(self, done: bool) -> None:
-        """Nobody waits for it: the run's own progress is elsewhere."""
+        """Log only: an evaluator's boot is no part of the run's progress."""
         log.info("the engine %s", "serves" if done else "boots")
         if done:
             mark_ready(self._job.directory)

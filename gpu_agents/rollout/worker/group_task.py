@@ -1,6 +1,6 @@
-"""One claimed group from prompt to submit: run the workflow of each member, hand the group in.
+"""One claimed group from prompt to submission: run the workflow of each rollout, then submit the group.
 
-Scoring holds no place in the engine: a member that is being scored has left it.
+A rollout that is being scored holds no engine permit.
 """
 
 from __future__ import annotations
@@ -29,29 +29,33 @@ from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
 
-Interruption = Literal["lost", "give_back"]
+Interruption = Literal["lost", "release"]
 Failure = Literal["reward_error", "workflow_error", "engine_error"]
-FAILURES = (RewardFailed, WorkflowFailed, EngineError)  # of one group; anything else is a fault of the worker
-HALT_TRIES = 20  # not a time: while the engine or this process stands still, tokens are not given up
+FAILURES = (
+    RewardFailed,
+    WorkflowFailed,
+    EngineError,
+)  # of one group; any other exception is a bug of the worker
+HALT_TRIES = 20  # a count, not a time: a stalled engine or process does not cost tokens
 ABORT_AGAIN_SECONDS = 0.3
 STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
 
 
 class GroupTask:
-    """Runs one claim. Its members take their places in the engine at once, and leave them turn by turn."""
+    """Runs one claim. Its rollouts acquire their permits at once, and hold them only while they sample."""
 
     def __init__(
         self,
         claimed: ClaimedGroup,
         *,
         options: WorkerConfig,
-        stage: RolloutContext,
+        context: RolloutContext,
         controller: Peer,
-        places: Permits,
+        permits: Permits,
     ) -> None:
         self.claimed = claimed
         self._options = options
-        self._stage = stage
+        self._context = context
         self._controller = controller
         self._interruption: Interruption | None = None
         self._failed = False
@@ -63,33 +67,33 @@ class GroupTask:
             answer=claimed.answer,
         )
         resumed = {partial.index: RolloutState.resumed(partial) for partial in claimed.partial}
-        self.members = [resumed.get(i) or RolloutState(index=i) for i in range(claimed.group_size)]
-        for member in self.members:
-            member.seed = stage.seed_of(claimed.group_id, member.index)
-        self._prefill = PromptPrefill(stage.slot, self._prompt.token_ids, self.members)
-        self._places = [Permit(places) for _ in self.members]
-        for place in self._places:
-            place.take()
+        self.rollouts = [resumed.get(i) or RolloutState(index=i) for i in range(claimed.group_size)]
+        for rollout in self.rollouts:
+            rollout.seed = context.seed_of(claimed.group_id, rollout.index)
+        self._prefill = PromptPrefill(context.engine, self._prompt.token_ids, self.rollouts)
+        self._permits = [Permit(permits) for _ in self.rollouts]
+        for permit in self._permits:
+            permit.acquire()
 
     @property
     def claim_id(self) -> str:
         return self.claimed.claim_id
 
     async def run(self) -> None:
-        """Until the group is reported: submitted, failed, given back, or lost."""
+        """Run until the group is reported: submitted, failed, released, or lost."""
         self._tasks = [
-            asyncio.create_task(self._run_member(member, place))
-            for member, place in zip(self.members, self._places, strict=True)
+            asyncio.create_task(self._run_rollout(rollout, permit))
+            for rollout, permit in zip(self.rollouts, self._permits, strict=True)
         ]
         try:
             failure = await self._settle()
         finally:
             for task in self._tasks:
-                task.cancel()  # only when this task was cancelled itself: else they are done
-        if self._interruption == "give_back":
-            await self._give_back()
+                task.cancel()  # no effect unless this task itself was canceled: otherwise they are done
+        if self._interruption == "release":
+            await self._release()
         elif self._interruption == "lost":
-            # The claim is gone; say how many tokens were made under it, so that they are accounted for.
+            # Report the tokens that were sampled under the lost claim, so that the ledger counts them.
             await self._fail("workflow_error", "the claim was lost")
         elif failure is not None:
             await self._fail(
@@ -101,13 +105,13 @@ class GroupTask:
             await self._submit()
 
     async def interrupt(self, interruption: Interruption) -> None:
-        """End it early: abort its requests; `run` then reports what came of them."""
+        """Abort the group's requests; `run` then reports their partial results."""
         if self._interruption is None:
             self._interruption = interruption
         await self._halt()
 
     async def _settle(self) -> RewardFailed | WorkflowFailed | EngineError | None:
-        """Wait for every member; the first failure stops the others and is returned."""
+        """Wait for all rollouts. The first failure halts the others and is returned."""
         _done, pending = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         if pending:
             self._failed = True
@@ -119,31 +123,31 @@ class GroupTask:
                 raise error
         return failures[0] if failures else None
 
-    async def _run_member(self, member: RolloutState, place: Permit) -> None:
+    async def _run_rollout(self, rollout: RolloutState, permit: Permit) -> None:
         try:
-            if member.reward is None:
-                await self._prefill.before(member)
-                worth = await self._stage.play(
-                    member,
+            if rollout.reward is None:
+                await self._prefill.before(rollout)
+                value = await self._context.run(
+                    rollout,
                     self._prompt,
                     temperature=self._options.temperature,
                     interrupted=lambda: self._failed or self._interruption is not None,
-                    place=place,
+                    permit=permit,
                 )
-                member.reward = self._options.reward_scale * worth + self._options.reward_bias
+                rollout.reward = self._options.reward_scale * value + self._options.reward_bias
         except Interrupted:
-            log.debug("member %d of %s was halted", member.index, self.claimed.group_id)
+            log.debug("rollout %d of %s was halted", rollout.index, self.claimed.group_id)
         finally:
-            place.leave()
+            permit.release()
 
     async def _halt(self) -> None:
-        """Abort what runs until nothing does; what does not end in time is cancelled and keeps its tokens."""
+        """Abort until no rollout runs. One that does not end in time is canceled and keeps its tokens."""
         pending = {task for task in self._tasks if not task.done()}
         for _ in range(HALT_TRIES):
             if not pending:
                 return
             try:
-                await self._stage.slot.abort([member.rid for member in self.members if member.rid])
+                await self._context.engine.abort([rollout.rid for rollout in self.rollouts if rollout.rid])
             except EngineError as error:
                 log.info("nothing to abort: %s", error)
                 break
@@ -160,19 +164,19 @@ class GroupTask:
             prompt_token_ids=self.claimed.prompt_token_ids,
             prompt=self.claimed.prompt,
             answer=self.claimed.answer,
-            trajectories=[member.trajectory() for member in self.members],
+            trajectories=[rollout.trajectory() for rollout in self.rollouts],
         )
         worker_id = self._options.worker_id
         await self._report("submit", SubmitRequest(worker_id=worker_id, claim_id=self.claim_id, group=group))
 
-    async def _give_back(self) -> None:
-        migratable = self._stage.workflow.migratable
-        kept = [m for m in self.members if m.sampled_tokens and (migratable or m.reward is not None)]
+    async def _release(self) -> None:
+        migratable = self._context.workflow.migratable
+        partial = [m for m in self.rollouts if m.sampled_tokens and (migratable or m.reward is not None)]
         request = ReleaseRequest(
             worker_id=self._options.worker_id,
             claim_id=self.claim_id,
-            members=[member.partial() for member in kept],
-            lost_tokens=sum(m.sampled_tokens for m in self.members) - sum(m.sampled_tokens for m in kept),
+            members=[rollout.partial() for rollout in partial],
+            lost_tokens=sum(m.sampled_tokens for m in self.rollouts) - sum(m.sampled_tokens for m in partial),
         )
         await self._report("release", request)
 
@@ -182,15 +186,15 @@ class GroupTask:
             claim_id=self.claim_id,
             reason=reason,
             message=message,
-            generated_tokens=sum(member.sampled_tokens for member in self.members),
+            generated_tokens=sum(rollout.sampled_tokens for rollout in self.rollouts),
             kind=kind,
         )
         await self._report("fail", request)
 
-    async def _report(self, verb: str, request: SubmitRequest | ReleaseRequest | FailRequest) -> None:
-        patience = STOPPING_PATIENCE_SECONDS if self._interruption == "give_back" else None
+    async def _report(self, method: str, request: SubmitRequest | ReleaseRequest | FailRequest) -> None:
+        patience = STOPPING_PATIENCE_SECONDS if self._interruption == "release" else None
         try:
-            await self._controller.call(verb, request, Ack, patience_seconds=patience)
+            await self._controller.call(method, request, Ack, patience_seconds=patience)
         except CallRefused as error:
             if error.code != "stale_claim":
                 raise

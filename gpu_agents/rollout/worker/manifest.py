@@ -1,7 +1,7 @@
-"""The check of published weights before an engine sees them (SEMANTICS section 4).
+"""Verify published weights before an engine loads them (SEMANTICS section 4).
 
-SGLang answers 200 to a directory with half the tensors missing and dies of a truncated file, so the worker
-compares everything first: manifest hash, file sizes and hashes, tensor names and shapes.
+SGLang answers 200 to a directory without half of the tensors, and crashes on a truncated file. So the worker first
+verifies the manifest's hash, the files' sizes and hashes, and the tensors' names and shapes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8
 
 
 class InvalidWeights(ValueError):
-    """Published weights that no engine may load; the message names the file or the tensor."""
+    """Published weights that must not be loaded. The message names the file or the tensor."""
 
 
 class _File(msgspec.Struct):
@@ -46,10 +46,10 @@ class _Manifest(msgspec.Struct):
 
 @dataclass(frozen=True)
 class ExpectedTensors:
-    """Names and shapes that the model has, read from the directory that the engine booted with."""
+    """Names and shapes of the model's tensors, read from the directory that the engine booted from."""
 
     shapes: dict[str, tuple[int, ...]]
-    tied: bool  # the output head is the embedding, and may be left out
+    tied: bool  # the output head is the embedding, and may be absent
 
     @classmethod
     def of_model(cls, directory: str | Path) -> ExpectedTensors:
@@ -60,12 +60,12 @@ class ExpectedTensors:
             for name, entry in read_header(file).items():
                 shapes[name] = tuple(entry["shape"])
         if not shapes:
-            raise InvalidWeights(f"{directory} has no *.safetensors files to take the tensor names from")
+            raise InvalidWeights(f"{directory} has no *.safetensors files to read the tensor names from")
         return cls(shapes=_without_head(shapes) if tied else shapes, tied=tied)
 
 
 def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
-    """Raise InvalidWeights unless the directory is complete, whole, and a version of the expected model."""
+    """Raise InvalidWeights unless the directory is complete, intact, and matches the expected model."""
     directory = Path(weights.directory)
     manifest = _read_manifest(directory, weights)
     if manifest.version != weights.version:
@@ -78,7 +78,7 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
     listed = {file.name for file in manifest.files}
     for name in sorted({tensor.file for tensor in manifest.tensors}):
         if name not in listed:
-            raise InvalidWeights(f"{name} has tensors but is not among the manifest's files")
+            raise InvalidWeights(f"{name} has tensors but is missing in the manifest's list of files")
         found |= {tensor: tuple(entry["shape"]) for tensor, entry in read_header(directory / name).items()}
     stated = {tensor.name: tuple(tensor.shape) for tensor in manifest.tensors}
     if expected.tied:
@@ -88,24 +88,24 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    """Name -> {dtype, shape, data_offsets} of a safetensors file; raises InvalidWeights for a broken one."""
+    """Name -> {dtype, shape, data_offsets} of a safetensors file. Raises InvalidWeights for a damaged file."""
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             size = file.stat().st_size
             if not 2 <= length <= size - 8:
                 raise InvalidWeights(
-                    f"{file.name} is no safetensors file: its header would have {length} bytes"
+                    f"{file.name} is not a safetensors file: its header would have {length} bytes"
                 )
             header: dict[str, dict[str, Any]] = json.loads(stream.read(length))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidWeights(f"{file.name} is no safetensors file: {error}") from error
+        raise InvalidWeights(f"{file.name} is not a safetensors file: {error}") from error
     header.pop("__metadata__", None)
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        wanted = prod(entry["shape"]) * _DTYPE_BYTES.get(entry["dtype"], 1)
-        if end - begin != wanted and entry["dtype"] in _DTYPE_BYTES:
-            raise InvalidWeights(f"{file.name}: {name} has {end - begin} bytes, its shape needs {wanted}")
+        needed = prod(entry["shape"]) * _DTYPE_BYTES.get(entry["dtype"], 1)
+        if end - begin != needed and entry["dtype"] in _DTYPE_BYTES:
+            raise InvalidWeights(f"{file.name}: {name} has {end - begin} bytes, its shape needs {needed}")
         if 8 + length + end > size:
             raise InvalidWeights(
                 f"{file.name} is truncated: {name} ends at byte {8 + length + end} of {size}"

@@ -1,4 +1,4 @@
-"""Permits of the engine: who holds one, and how many are free for new groups."""
+"""Permits for rollouts in the engine: how many are held, and how many are free for new groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Permits:
     def __init__(self, total: int) -> None:
         self._total = total
         self._held = 0
-        self._room = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def free(self) -> int:
@@ -20,38 +20,38 @@ class Permits:
         return self._held
 
     def resize(self, total: int) -> None:
-        """Those who hold a place keep it; a smaller number takes effect as they leave."""
+        """Change the total. Held permits stay valid: a smaller total takes effect as they are released."""
         self._total = total
-        self._room.set()
+        self._changed.set()
 
-    async def wait_for_room(self) -> None:
-        """Until a place was given up."""
-        self._room.clear()
-        await self._room.wait()
+    async def wait_for_change(self) -> None:
+        """Wait until a permit is released or the total changes."""
+        self._changed.clear()
+        await self._changed.wait()
 
-    def change(self, by: int) -> None:
+    def adjust(self, by: int) -> None:
         self._held += by
         if by < 0:
-            self._room.set()
+            self._changed.set()
 
 
 class Permit:
-    """One member's: held from its claim until its first turn is sampled, then while a further turn is.
+    """One rollout's permit: held from the claim until its first turn is sampled, then while it samples a later turn.
 
-    A member that comes back with another turn does not wait for a free place: it holds its group up, and the engine
-    queues what is too many.
+    A rollout that starts a later turn does not wait for a free permit, because its group waits for it. The engine
+    queues the excess.
     """
 
-    def __init__(self, places: Permits) -> None:
-        self._places = places
+    def __init__(self, permits: Permits) -> None:
+        self._permits = permits
         self._held = False
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         if not self._held:
             self._held = True
-            self._places.change(1)
+            self._permits.adjust(1)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         if self._held:
             self._held = False
-            self._places.change(-1)
+            self._permits.adjust(-1)

@@ -1,6 +1,6 @@
-"""A group's prompt is computed once: one request goes ahead of the members, who find it in the prefix cache.
+"""Prefill a group's prompt once: one request precedes the rollouts, which then hit the prefix cache.
 
-Members that are sent at once come into one prefill, and each computes the whole prompt beside the others.
+Without it, rollouts that are sent together land in one prefill batch, and each computes the whole prompt.
 """
 
 from __future__ import annotations
@@ -16,35 +16,33 @@ from gpu_agents.rollout.worker.rollout_state import RolloutState
 
 log = logging.getLogger(__name__)
 
-WORTH_TOKENS = (
-    64  # a request of its own costs a round trip: below this, computing the prompt again is cheaper
-)
+MIN_PROMPT_TOKENS = 64  # for shorter prompts the extra round trip costs more than the prefill saves
 
 
 class PromptPrefill:
-    """One per claimed group. After a load between it and the members, these compute the prompt themselves."""
+    """One per claimed group. If a load comes between it and the rollouts, they compute the prompt themselves."""
 
-    def __init__(self, slot: EngineHandle, prompt_ids: list[int], members: Sequence[RolloutState]) -> None:
-        self._slot = slot
+    def __init__(self, engine: EngineHandle, prompt_ids: list[int], rollouts: Sequence[RolloutState]) -> None:
+        self._engine = engine
         self._prompt_ids = prompt_ids
-        fresh = [member for member in members if not member.token_ids]
-        worth = len(fresh) > 1 and len(prompt_ids) >= WORTH_TOKENS
-        self._first = fresh[0] if worth else None
-        self._over = asyncio.Event()
-        if not worth:
-            self._over.set()
+        fresh = [rollout for rollout in rollouts if not rollout.token_ids]
+        worthwhile = len(fresh) > 1 and len(prompt_ids) >= MIN_PROMPT_TOKENS
+        self._first = fresh[0] if worthwhile else None
+        self._done = asyncio.Event()
+        if not worthwhile:
+            self._done.set()
 
-    async def before(self, member: RolloutState) -> None:
-        """Returns once the prompt is in the cache, or need not be. The first member's request id is the prefill's
-        meanwhile, so that who halts the group aborts it too."""
-        if member is not self._first:
-            await self._over.wait()
+    async def before(self, rollout: RolloutState) -> None:
+        """Wait until the prompt is in the cache, or prefilling it does not pay off. The prefill runs under the first
+        rollout's request id, so that halting the group aborts it too."""
+        if rollout is not self._first:
+            await self._done.wait()
             return
-        member.rid = uuid.uuid4().hex
+        rollout.rid = uuid.uuid4().hex
         try:
-            await self._slot.prefill(self._prompt_ids, rid=member.rid)
-        except EngineUnavailable as error:  # the members' own requests deal with that
-            log.info("the prompt was not computed ahead: %s", error)
+            await self._engine.prefill(self._prompt_ids, rid=rollout.rid)
+        except EngineUnavailable as error:  # the rollouts' own requests handle it
+            log.info("the prompt was not prefilled: %s", error)
         finally:
-            member.rid = ""
-            self._over.set()
+            rollout.rid = ""
+            self._done.set()

@@ -1,4 +1,4 @@
-"""One member of a group while it is made: its turns and tokens so far, across engines, aborts and versions."""
+"""One rollout of a group in progress: its turns and tokens so far, across engines, aborts and versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpu_agents.rollout.engines.client import Generation
 from oolong.contracts.rollout import PartialTrajectory, Trajectory, Turn
 
-_NOT_SAMPLED = -1  # version of the environment's tokens before anything was sampled
+_NOT_SAMPLED = -1  # version of environment tokens that precede the first sampled token
 
 
 @dataclass(kw_only=True)
@@ -26,16 +26,16 @@ class RolloutState:
     interruptions: int = 0
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0
-    reward: float | None = None  # set when the workflow has returned: the member is whole
+    reward: float | None = None  # set when the workflow has returned: the rollout is complete
     score: float | None = None  # the reward function's last value
     reward_parts: dict[str, float] = field(default_factory=dict)  # of that value
     verdict: str = ""
     rid: str = ""  # of the request in flight
-    seed: int | None = None  # of its random numbers; None: the engine's own
+    seed: int | None = None  # of sampling; None: the engine's own
 
     @classmethod
     def resumed(cls, partial: PartialTrajectory) -> RolloutState:
-        """Go on from what an earlier worker gave back."""
+        """Resume from what an earlier worker released."""
         trajectory = partial.trajectory
         return cls(
             index=partial.index,
@@ -61,14 +61,14 @@ class RolloutState:
 
     @property
     def finish_reason(self) -> Literal["stop", "length"] | None:
-        """Of the last sampled turn; None while it goes on."""
+        """Finish reason of the last sampled turn; None while it continues."""
         return next((turn.finish_reason for turn in reversed(self.turns) if turn.sampled), None)
 
     def begin_turn(self) -> None:
         self.turns.append(Turn(tokens=0, sampled=True))
 
     def add_sampled(self, generation: Generation) -> None:
-        """To the turn that goes on."""
+        """Append to the turn in progress."""
         self.token_ids += generation.token_ids
         self.loss_mask += [1] * len(generation.token_ids)
         self.logprobs += generation.logprobs
@@ -86,7 +86,7 @@ class RolloutState:
         self.turns[-1] = replace(self.turns[-1], finish_reason=finish_reason)
 
     def add_environment(self, token_ids: list[int]) -> None:
-        # With the version of the token before, neither the oldest version nor the span of a trajectory changes.
+        # The previous token's version leaves the trajectory's oldest version and version span unchanged.
         version = self.versions[-1] if self.versions else _NOT_SAMPLED
         self.token_ids += token_ids
         self.loss_mask += [0] * len(token_ids)
@@ -95,7 +95,7 @@ class RolloutState:
         self.turns.append(Turn(tokens=len(token_ids), sampled=False))
 
     def trajectory(self) -> Trajectory:
-        """Of a member that has sampled something."""
+        """Return the trajectory. At least one token must have been sampled."""
         first = next(version for version in self.versions if version != _NOT_SAMPLED)
         return Trajectory(
             token_ids=self.token_ids,

@@ -1,4 +1,4 @@
-"""Scores from the reward service. An error is an error, never a score."""
+"""Scores from the reward service. A failed reward raises and is never a score of 0."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from oolong.contracts.rollout import ScoreReply, ScoreRequest
 
 Purpose = Literal["training", "evaluation"]
 
-# The service ends a slow reward itself, tries some again, and says so; before that a completion may have to wait
-# for its turn behind those of every other group.
+# The service itself times out and retries slow rewards. Before that, a completion may queue behind those of all
+# other groups.
 EXTRA_SECONDS = 900.0
 
 
 class RewardFailed(Exception):
-    """The reward function did not give a score; its group is failed with reward_error."""
+    """The reward function returned no score. Its group fails with reward_error."""
 
 
 class Scorer:
@@ -25,7 +25,7 @@ class Scorer:
         self._purpose = purpose
 
     def for_evaluation(self, *, timeout_seconds: float) -> Scorer:
-        """By the evaluation's own reward, where the spec names one."""
+        """A scorer that uses the evaluation's own reward, where the spec names one."""
         return Scorer(self._service, timeout_seconds=timeout_seconds, purpose="evaluation")
 
     async def score(
@@ -47,5 +47,5 @@ class Scorer:
         except (CallRefused, PeerGone) as error:
             raise RewardFailed(str(error)) from error
         if reply.status != "ok" or reply.score is None:
-            raise RewardFailed(reply.message or "the reward service gave no score and no reason")
+            raise RewardFailed(reply.message or "the reward service returned neither a score nor a message")
         return reply

@@ -1,4 +1,4 @@
-"""What a worker leaves in its outbox: engine and weight-sync metrics, notes, the closing summary."""
+"""What a worker writes to its outbox: engine and weight-sync metrics, notes, and the final summary."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ class WorkerTelemetry:
         self,
         job: Job,
         outbox: Outbox,
-        meters: EngineCounters,
+        counters: EngineCounters,
         *,
-        more: Callable[[], Mapping[str, float]] = dict,
+        extra_metrics: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        self._more = more  # of what this worker serves besides
+        self._extra_metrics = extra_metrics  # of the session server
         self._job = job
         self._outbox = outbox
-        self._meters = meters
-        self._reading = CounterSnapshot.of(meters)
+        self._counters = counters
+        self._snapshot = CounterSnapshot.of(counters)
         self._last_x = -1
         self._reported_versions: set[int] = set()
 
-    def publish(self, slot: EngineHandle, loads: list[Load], *, now: float) -> None:
+    def publish(self, engine: EngineHandle, loads: list[Load], *, now: float) -> None:
         """A point on the time axis, and one on the step axis per version loaded since the last call."""
         x = self._job.seconds_since_start(now)
-        reading = CounterSnapshot.of(self._meters)
-        values = reading.rates_since(self._reading)
-        if values and x > self._last_x:  # a second point at one x would be a conflict
-            self._reading, self._last_x = reading, x
-            if slot.loaded_version >= 0:  # no engine has no version
-                values["engine/version"] = float(slot.loaded_version)
+        snapshot = CounterSnapshot.of(self._counters)
+        values = snapshot.rates_since(self._snapshot)
+        if values and x > self._last_x:  # two points at one x would conflict
+            self._snapshot, self._last_x = snapshot, x
+            if engine.loaded_version >= 0:  # -1: no engine serves
+                values["engine/version"] = float(engine.loaded_version)
             values |= {
-                "engine/running_requests": float(self._meters.live_requests),
-                "engine/restarts": float(self._meters.restarts),
-                "engine/window": float(self._meters.window),
-                "engine/retractions": float(self._meters.retractions),
+                "engine/running_requests": float(self._counters.live_requests),
+                "engine/restarts": float(self._counters.restarts),
+                "engine/window": float(self._counters.window),
+                "engine/retractions": float(self._counters.retractions),
             }
-            values |= self._more()
-            if self._meters.load is not None:
-                values["engine/waiting_requests"] = float(self._meters.load.waiting_requests)
-                values["engine/kv_cache_frac"] = self._meters.load.kv_cache_frac
+            values |= self._extra_metrics()
+            if self._counters.load is not None:
+                values["engine/waiting_requests"] = float(self._counters.load.waiting_requests)
+                values["engine/kv_cache_frac"] = self._counters.load.kv_cache_frac
             self._outbox.write(Points(axis="time", x=x, values=values))
         for load in loads:
-            # A restarted engine loads a version again; the first load of it is the one that counts.
+            # A restarted engine loads a version again; only the first load counts.
             if load.version in self._reported_versions:
                 continue
             self._reported_versions.add(load.version)
@@ -78,23 +78,23 @@ class WorkerTelemetry:
         self._outbox.write(Note(kind=kind, message=message))
 
     def close(self) -> None:
-        self._outbox.write(Summary(name=self._job.job.name, value=summary(self._meters)))
+        self._outbox.write(Summary(name=self._job.job.name, value=summary(self._counters)))
         self._outbox.close()
 
 
-def summary(meters: EngineCounters) -> dict[str, Any]:
-    seconds = meters.open_seconds
+def summary(counters: EngineCounters) -> dict[str, Any]:
+    seconds = counters.open_seconds
     return {
-        "idle": {"rollout": 1 - meters.busy_seconds / seconds if seconds else None},
-        "engine_paused_frac": sum(meters.paused_seconds) / seconds if seconds else None,
-        "mean_seconds": {"load": _mean(meters.load_seconds), "paused": _mean(meters.paused_seconds)},
-        "loads": len(meters.load_seconds),
-        "generated_tokens": meters.generated_tokens,
-        "requests": meters.requests,
-        "interrupted_requests": meters.interrupted_requests,
-        "restarts": meters.restarts,
-        "retractions": meters.retractions,
-        "prefix_hit_frac": meters.cached_tokens / meters.input_tokens if meters.input_tokens else None,
+        "idle": {"rollout": 1 - counters.busy_seconds / seconds if seconds else None},
+        "engine_paused_frac": sum(counters.paused_seconds) / seconds if seconds else None,
+        "mean_seconds": {"load": _mean(counters.load_seconds), "paused": _mean(counters.paused_seconds)},
+        "loads": len(counters.load_seconds),
+        "generated_tokens": counters.generated_tokens,
+        "requests": counters.requests,
+        "interrupted_requests": counters.interrupted_requests,
+        "restarts": counters.restarts,
+        "retractions": counters.retractions,
+        "prefix_hit_frac": counters.cached_tokens / counters.input_tokens if counters.input_tokens else None,
         "seconds": seconds,
     }
 

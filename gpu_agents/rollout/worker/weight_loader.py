@@ -1,4 +1,4 @@
-"""New weights into the engine the moment they are announced: check, pause, load, continue, probe, acknowledge."""
+"""Load published weights into the engine: verify, pause, load, resume, probe, acknowledge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from oolong.contracts.rollout import (
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 20.0
-PROBE_TOKENS = 32  # a load's acknowledgement, and the next load, wait for them
+PROBE_TOKENS = 32  # the acknowledgement and the next load wait for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,33 +37,33 @@ class Load:
 
     version: int
     timings: LoadTimings
-    delay_seconds: float  # learned of the version -> acknowledged
+    delay_seconds: float  # from the notification to the acknowledgement
 
 
 class WeightLoader:
-    """Keeps one engine at the newest version. `pinned` is held while nothing may be loaded (an evaluation)."""
+    """Keeps one engine at the newest version. Hold `pinned` to prevent loads (during an evaluation)."""
 
     def __init__(
         self,
         *,
         options: WorkerConfig,
-        slot: EngineHandle,
+        engine: EngineHandle,
         controller: Peer,
         expected: ExpectedTensors,
         probe_prompt: list[int],
         loads: list[Load],
     ) -> None:
         self._options = options
-        self._slot = slot
+        self._engine = engine
         self._controller = controller
         self._expected = expected
         self._probe_prompt = probe_prompt
         self._loads = loads
         self.pinned = asyncio.Lock()
-        self._seen = -1  # newest version taken over, or tried
+        self._seen = -1  # newest version loaded or tried
 
     async def keep_current(self, client: EngineClient) -> None:
-        """Load every newest version until the run has ended. Raises EngineUnavailable if the engine dies of it."""
+        """Load each new version until the run ends. Raises EngineUnavailable if the engine crashes."""
         self._seen = -1
         while True:
             state = await self._controller.call(
@@ -79,32 +79,34 @@ class WeightLoader:
                 continue
             learned_at = time.monotonic()
             async with self.pinned:
-                if state.newest_version > self._seen:  # an evaluation may have come back to it meanwhile
-                    await self._take_newest_over(client, learned_at)
+                if state.newest_version > self._seen:  # an evaluation may have loaded it before
+                    await self._load_newest(client, learned_at)
 
     async def load_version(self, weights: PublishedWeights) -> None:
-        """Load an earlier version for an evaluation; the caller holds `pinned`, and returns to the newest."""
-        await self.load(self._slot.client, weights)
+        """Load an earlier version for an evaluation; the caller holds `pinned`, and calls `load_latest` afterwards."""
+        await self.load(self._engine.client, weights)
 
     async def load(self, client: EngineClient, weights: PublishedWeights) -> None:
-        """Load this version, whatever is the newest, and tell nobody."""
+        """Load this version without a claim and without an acknowledgement."""
         await self._load(client, weights, time.monotonic())
 
     async def load_latest(self) -> None:
-        """What the engine missed while it was leased; the caller holds `pinned`."""
-        await self._take_newest_over(self._slot.client, time.monotonic())
+        """Load the latest version after an evaluation; the caller holds `pinned`."""
+        await self._load_newest(self._engine.client, time.monotonic())
 
-    async def _take_newest_over(self, client: EngineClient, learned_at: float) -> None:
+    async def _load_newest(self, client: EngineClient, learned_at: float) -> None:
         claim = await self._controller.call(
             "load_claim", LoadClaimRequest(worker_id=self._options.worker_id), LoadClaimReply
         )
         if claim.weights is not None:
             self._seen = claim.weights.version
-            await self._take_over(client, claim.weights, learned_at)
+            await self._load_and_acknowledge(client, claim.weights, learned_at)
 
-    async def _take_over(self, client: EngineClient, weights: PublishedWeights, learned_at: float) -> None:
-        if self._options.skip_loads and self._slot.loaded_version >= 0:
-            self._slot.loaded_version = weights.version
+    async def _load_and_acknowledge(
+        self, client: EngineClient, weights: PublishedWeights, learned_at: float
+    ) -> None:
+        if self._options.skip_loads and self._engine.loaded_version >= 0:
+            self._engine.loaded_version = weights.version
             return
         try:
             timings = await self._load(client, weights, learned_at)
@@ -125,10 +127,10 @@ class WeightLoader:
         await asyncio.to_thread(check_weights, weights, self._expected)
         checked = time.monotonic()
         if not self._options.interruptible:
-            await self._slot.drain()
+            await self._engine.drain()
         paused = time.monotonic()
         if self._options.pause_mode == "abort":
-            await self._slot.clear()
+            await self._engine.clear()
         await client.pause(self._options.pause_mode)
         try:
             loading = time.monotonic()
@@ -136,14 +138,14 @@ class WeightLoader:
                 weights.directory, version=weights.version, flush_cache=self._options.flush_cache
             )
             loaded = time.monotonic()
-            self._slot.loaded_version = weights.version
+            self._engine.loaded_version = weights.version
         finally:
-            # Also after a refusal: the engine goes on with what it has, rather than stand still.
+            # Also after a failed load: the engine continues with the weights that it has.
             await client.resume()
-            if self._slot.loaded_version >= 0:
-                self._slot.open(client, self._slot.loaded_version)
+            if self._engine.loaded_version >= 0:
+                self._engine.open(client, self._engine.loaded_version)
         continued = time.monotonic()
-        self._slot.meters.loaded(load_seconds=loaded - loading, paused_seconds=continued - paused)
+        self._engine.counters.loaded(load_seconds=loaded - loading, paused_seconds=continued - paused)
         return LoadTimings(
             wait_seconds=loading - learned_at,
             check_seconds=checked - checking,
@@ -152,7 +154,7 @@ class WeightLoader:
         )
 
     async def _probe(self, client: EngineClient, version: int) -> Probe | None:
-        """A fixed greedy continuation, all of it under this version."""
+        """Sample a fixed greedy continuation, entirely at this version."""
         generation = await client.generate(
             self._probe_prompt,
             Sampling(max_new_tokens=PROBE_TOKENS, temperature=0.0, ignore_eos=True),

@@ -1,4 +1,4 @@
-"""The worker's loops: keep the engine filled with claimed groups, keep the claims alive, say what it measures."""
+"""The worker's loops: claim groups to fill the engine, renew the claims, report metrics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Ending = Literal["ended", "stopped"]
 
 
 class ClaimedWork(Protocol):
-    """What is done for a claim: a workflow per member, or a session per member."""
+    """The work on one claim: a workflow or an agent session per rollout."""
 
     @property
     def claim_id(self) -> str: ...
@@ -63,20 +63,20 @@ class ClaimedWork(Protocol):
 
 @dataclass(frozen=True)
 class Sessions:
-    """Of a run whose rollouts are made by agents outside it."""
+    """Session support of a run whose rollouts come from user agents."""
 
-    desk: SessionManager
-    rules: SessionConfig
+    manager: SessionManager
+    config: SessionConfig
 
 
 class Worker:
-    """One engine's worker. `run` returns when the run has ended, or when `stop` is set and all is given back."""
+    """One engine's worker. `run` returns when the run has ended, or when `stop` is set and all groups are released."""
 
     def __init__(
         self,
         *,
         options: WorkerConfig,
-        stage: RolloutContext,
+        context: RolloutContext,
         supervisor: EngineSupervisor,
         loader: WeightLoader,
         loads: list[Load],
@@ -87,8 +87,8 @@ class Worker:
     ) -> None:
         self._sessions = sessions
         self._options = options
-        self._stage = stage
-        self._slot = stage.slot
+        self._context = context
+        self._engine = context.engine
         self._supervisor = supervisor
         self._loader = loader
         self._loads = loads
@@ -99,13 +99,13 @@ class Worker:
         self._groups: dict[str, ClaimedWork] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self.window = Window(size=options.window.first_window())
-        self._places = Permits(self.window.size)
+        self._permits = Permits(self.window.size)
         self._failed_group: asyncio.Future[None] | None = None
-        self._evaluation: asyncio.Task[None] | None = None  # that came in place of a group for a session
+        self._evaluation: asyncio.Task[None] | None = None  # received instead of a group for a session
 
     async def run(self) -> Ending:
         self._failed_group = asyncio.get_running_loop().create_future()
-        engine = asyncio.create_task(self._supervisor.run())
+        engine_task = asyncio.create_task(self._supervisor.run())
         loops = [
             asyncio.create_task(self._claim_groups()),
             asyncio.create_task(self._renew_claims()),
@@ -113,26 +113,28 @@ class Worker:
             asyncio.create_task(self._adapt_window()),
         ]
         if self._sessions is not None:
-            self._sessions.desk.serve(self._claim_for_session)
-            loops.append(asyncio.create_task(self._sessions.desk.run()))
+            self._sessions.manager.serve(self._claim_for_session)
+            loops.append(asyncio.create_task(self._sessions.manager.run()))
         stopping = asyncio.create_task(self._stop.wait())
         ended = asyncio.create_task(self._ended.wait())
-        watched: set[asyncio.Future[Any]] = {engine, *loops, stopping, ended, self._failed_group}
+        watched: set[asyncio.Future[Any]] = {engine_task, *loops, stopping, ended, self._failed_group}
         try:
             done, _pending = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             loops[0].cancel()
-            if self._ended.is_set() or (engine.done() and not engine.cancelled() and not engine.exception()):
-                await self._let_everything_go()
+            if self._ended.is_set() or (
+                engine_task.done() and not engine_task.cancelled() and not engine_task.exception()
+            ):
+                await self._cancel_groups()
             else:
-                await self._hand_everything_back()
-            tasks = [engine, *loops, stopping, ended, *([self._evaluation] if self._evaluation else [])]
+                await self._release_groups()
+            tasks = [engine_task, *loops, stopping, ended, *([self._evaluation] if self._evaluation else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._telemetry.publish(self._slot, self._loads, now=time.time())
+            self._telemetry.publish(self._engine, self._loads, now=time.time())
         if self._stop.is_set() and not self._ended.is_set():
             await deregister(self._controller, self._options.worker_id)
             return "stopped"
@@ -140,14 +142,14 @@ class Worker:
 
     async def _claim_groups(self) -> None:
         while True:
-            await self._slot.wait_open()
-            free = self._places.free
+            await self._engine.wait_open()
+            free = self._permits.free
             if free <= 0:
-                await self._places.wait_for_room()
+                await self._permits.wait_for_change()
                 continue
-            # Groups of agent sessions are claimed one by one, when an agent comes for one.
-            wanted = 0 if self._sessions is not None else -(-free // self._options.group_size)
-            reply = await self._claim(wanted, wait_seconds=CLAIM_POLL_SECONDS)
+            # Groups of agent sessions are claimed one at a time, when an agent opens a session.
+            max_groups = 0 if self._sessions is not None else -(-free // self._options.group_size)
+            reply = await self._claim(max_groups, wait_seconds=CLAIM_POLL_SECONDS)
             if reply.ended:
                 return
             if reply.evaluation is not None:
@@ -157,21 +159,21 @@ class Worker:
                     GroupTask(
                         claimed,
                         options=self._options,
-                        stage=self._stage,
+                        context=self._context,
                         controller=self._controller,
-                        places=self._places,
+                        permits=self._permits,
                     )
                 )
             if reply.refusal == "engine_behind":
-                await asyncio.sleep(BEHIND_SECONDS)  # the loader is about to take the newer version over
+                await asyncio.sleep(BEHIND_SECONDS)  # the loader is about to load the newer version
 
     async def _claim(self, groups: int, *, wait_seconds: float) -> ClaimReply:
-        """Ask for groups; the end of the run that comes instead is noted."""
+        """Claim groups, and note the end of the run if the reply says so."""
         reply = await self._controller.call(
             "claim",
             ClaimRequest(
                 worker_id=self._options.worker_id,
-                engine_version=self._slot.loaded_version,
+                engine_version=self._engine.loaded_version,
                 max_groups=groups,
                 running_groups=len(self._groups),
                 wait_seconds=wait_seconds,
@@ -193,25 +195,25 @@ class Worker:
         sessions = self._sessions
         if self._ended.is_set() or self._stop.is_set():
             return "run_ending"
-        if not self._slot.is_open:
+        if not self._engine.is_open:
             return "engine_behind"
         reply = await self._claim(1, wait_seconds=0.0)
         if reply.evaluation is not None:
-            # Not here: whoever came for a session is not to wait for it.
+            # In a task of its own, so that the agent that opens a session does not wait for it.
             self._evaluation = asyncio.create_task(self._evaluate(reply.evaluation))
         if not reply.groups:
             return "run_ending" if reply.ended else reply.refusal or "paused"
         group = SessionGroup(
             reply.groups[0],
             worker_id=self._options.worker_id,
-            rules=sessions.rules,
+            config=sessions.config,
             policy=PolicyClient(
-                stage=self._stage, places=self._places, temperature=self._options.temperature
+                context=self._context, permits=self._permits, temperature=self._options.temperature
             ),
             controller=self._controller,
             now=time.monotonic(),
         )
-        self._begin(group).add_done_callback(lambda _: sessions.desk.over(group))
+        self._begin(group).add_done_callback(lambda _: sessions.manager.group_reported(group))
         return group
 
     async def _renew_claims(self) -> None:
@@ -224,7 +226,7 @@ class Worker:
             for claim_id in reply.lost:
                 task = self._groups.get(claim_id)
                 if task is not None:
-                    log.info("claim %s is lost: its requests are aborted", claim_id)
+                    log.info("claim %s expired: aborting its requests", claim_id)
                     await task.interrupt("lost")
             if reply.ended:
                 self._ended.set()
@@ -232,49 +234,49 @@ class Worker:
             await asyncio.sleep(RENEW_SECONDS)
 
     async def _adapt_window(self) -> None:
-        meters = self._slot.meters
+        counters = self._engine.counters
         retractions = 0
         while True:
-            meters.window = self.window.size
+            counters.window = self.window.size
             await asyncio.sleep(ADAPT_SECONDS)
-            if not self._slot.is_open:
+            if not self._engine.is_open:
                 continue
             try:
-                load = meters.load = await self._slot.client.load()
+                load = counters.load = await self._engine.client.load()
             except EngineError:
-                continue  # it is dying, which the supervisor sees too
-            if load is None:  # an older server: nothing to go by but the spec's bound
-                self.window = Window(size=self._options.window.most)
-                self._places.resize(self.window.size)
+                continue  # the supervisor handles a crashing engine
+            if load is None:  # an older server without /v1/loads: use the spec's bound
+                self.window = Window(size=self._options.window.max_rollouts)
+                self._permits.resize(self.window.size)
                 continue
-            pressure = LoadSample(
+            sample = LoadSample(
                 running_requests=load.running_requests,
                 waiting_requests=load.waiting_requests,
                 kv_cache_frac=load.kv_cache_frac,
-                retractions=meters.retractions - retractions,
-                held=self._places.held,
+                retractions=counters.retractions - retractions,
+                held=self._permits.held,
             )
-            retractions = meters.retractions
-            self.window = aimd_update(self.window, pressure, self._options.window)
-            self._places.resize(self.window.size)
+            retractions = counters.retractions
+            self.window = aimd_update(self.window, sample, self._options.window)
+            self._permits.resize(self.window.size)
 
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            self._telemetry.publish(self._slot, self._loads, now=time.time())
+            self._telemetry.publish(self._engine, self._loads, now=time.time())
 
     async def _evaluate(self, task: EvaluationTask) -> None:
-        """Hold the version while it lasts; a result that cannot be had is left to the controller's clock."""
+        """Evaluate with the version pinned. Without a result, the controller's timeout reassigns the task."""
         async with self._loader.pinned:
-            newest = self._slot.loaded_version
+            newest = self._engine.loaded_version
             try:
                 if newest != task.version:
                     if task.weights is None:
                         return
-                    # Their next tokens are not to be of old weights: they go on elsewhere, or here afterwards.
-                    await self._hand_everything_back()
+                    # Running groups must not get tokens of old weights: release them, so that they resume later.
+                    await self._release_groups()
                     await self._loader.load_version(task.weights)
-                result = await self._play_evaluation(task)
+                result = await self._run_evaluation(task)
             except (RewardFailed, WorkflowFailed, InvalidWeights, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 result = None
@@ -286,40 +288,40 @@ class Worker:
                 )
                 await self._controller.call("evaluation_failed", failure, Ack)
                 await asyncio.sleep(1.0)
-            if self._slot.is_open and self._slot.loaded_version < newest:
+            if self._engine.is_open and self._engine.loaded_version < newest:
                 await self._loader.load_latest()
         if result is not None:
             await self._controller.call("evaluation_result", result, Ack)
 
-    async def _play_evaluation(self, task: EvaluationTask) -> EvaluationResult | None:
-        """None when the engine died of it: the next one must load before it can serve, and this holds the version."""
+    async def _run_evaluation(self, task: EvaluationTask) -> EvaluationResult | None:
+        """Return None if the engine crashed. The next engine cannot load weights while this version is pinned."""
         log.info("evaluation %s: %d prompts at version %d", task.label, len(task.prompts), task.version)
-        scoring = asyncio.create_task(evaluate(task, self._stage, worker_id=self._options.worker_id))
-        gone = asyncio.create_task(self._slot.wait_gone())
+        scoring = asyncio.create_task(evaluate(task, self._context, worker_id=self._options.worker_id))
+        crashed = asyncio.create_task(self._engine.wait_closed())
         try:
-            await asyncio.wait({scoring, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({scoring, crashed}, return_when=asyncio.FIRST_COMPLETED)
             if not scoring.done():
-                self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine died")
+                self._telemetry.note("evaluation_repeated", f"evaluation {task.label}: its engine crashed")
                 return None
             return scoring.result()
         finally:
             scoring.cancel()
-            gone.cancel()
+            crashed.cancel()
 
-    async def _let_everything_go(self) -> None:
-        """The run has ended: nobody wants what is left, and the controller may be gone already."""
+    async def _cancel_groups(self) -> None:
+        """Cancel all groups: the run has ended, and the controller may have exited already."""
         left = list(self._running.values())
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _hand_everything_back(self) -> None:
-        """Give groups back with their tokens before the engine is signalled."""
-        await asyncio.gather(*(task.interrupt("give_back") for task in self._groups.values()))
+    async def _release_groups(self) -> None:
+        """Release all groups with their tokens before the engine is stopped."""
+        await asyncio.gather(*(task.interrupt("release") for task in self._groups.values()))
         results = await asyncio.gather(*self._running.values(), return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
-                log.warning("a group was not given back: %s", result)
+                log.warning("a group was not released: %s", result)
 
     def _group_done(self, claim_id: str, task: asyncio.Task[None]) -> None:
         del self._groups[claim_id]

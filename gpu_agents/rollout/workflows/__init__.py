@@ -1,1 +1,1 @@
-"""Workflows: the code that turns a prompt into a trajectory. One file each, one line each in `table`."""
+"""Workflows: the code that turns a prompt into a trajectory. One file each, and one line each in `registry`."""

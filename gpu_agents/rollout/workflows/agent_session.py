@@ -1,7 +1,7 @@
-"""The rollouts of a run whose agents talk to it from outside (gpu_agents.rollout.sessions).
+"""The workflow of runs whose rollouts come from user agents (gpu_agents.rollout.sessions).
 
-What an agent does cannot be done again elsewhere, so it is not migratable. An evaluation has no agent: it plays a
-single turn of the row's own prompt.
+It is not migratable, because an agent's actions cannot be replayed on another worker. An evaluation has no agent: it
+samples a single turn for the row's prompt.
 """
 
 from __future__ import annotations

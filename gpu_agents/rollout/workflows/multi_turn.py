@@ -1,5 +1,4 @@
-"""Answer, and answer again after a wrong answer, each further turn worth less (the math example of arXiv 2505.24298's
-system: the score is multiplied by the turn discount once per retry)."""
+"""Retry after a wrong answer, with a discount per retry (as in the math example of arXiv 2505.24298's system)."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ def build(section: WorkflowSection) -> Workflow:
     feedback = [{"role": "user", "content": section.feedback}]
 
     async def multi_turn(episode: Episode) -> float:
-        """Worth turn_discount ** (turns - 1) times the last turn's score.
+        """Return turn_discount ** (turns - 1) times the last turn's score.
 
-        The discount applies to the score, before reward.scale and reward.bias: a wrong answer is worth the same after
-        one turn and after many. A turn that was cut off is the last one.
+        The discount applies to the score, before reward.scale and reward.bias: the value of a wrong answer does not
+        depend on the number of turns. A truncated turn is the last one.
         """
         turns = 1
         while True:

@@ -1,4 +1,4 @@
-"""Answer with the help of Python: a turn's programs are run in the sandbox, and their output is the next message."""
+"""Answer with a Python tool: run a turn's programs in the sandbox, and append their output as the next message."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from oolong.workflow import Episode, OutOfRoom
 def build(section: WorkflowSection) -> Workflow:
     role = "tool" if section.tool_format == "tool_call" else "user"
 
-    async def calls_of(text: str, *, most: int) -> list[ToolCall]:
-        return await beside_the_loop(text, lambda: tool_calls(text, section.tool_format, most=most))
+    async def calls_of(text: str, *, limit: int) -> list[ToolCall]:
+        return await beside_the_loop(text, lambda: tool_calls(text, section.tool_format, limit=limit))
 
     async def python_tool(episode: Episode) -> float:
-        """Worth the score of the turn that asks for nothing to be run.
+        """Return the score of the first turn without tool calls.
 
-        A turn that was cut off, one that asks for more than is left of max_tool_calls, and one whose outputs find no
-        room are scored as they are.
+        A truncated turn, a turn that exceeds max_tool_calls, and a turn whose outputs do not fit are scored as they
+        are.
         """
-        left = section.max_tool_calls
+        remaining = section.max_tool_calls
         while True:
             turn = await episode.sample()
-            calls = await calls_of(turn.text, most=left + 1)
-            if not calls or len(calls) > left or turn.finish_reason == "length":
+            calls = await calls_of(turn.text, limit=remaining + 1)
+            if not calls or len(calls) > remaining or turn.finish_reason == "length":
                 break
-            left -= len(calls)
+            remaining -= len(calls)
             outputs = []
             for call in calls:
-                if call.fault:
-                    outputs.append(f"Error: {call.fault}")
+                if call.error:
+                    outputs.append(f"Error: {call.error}")
                 else:
                     outputs.append(
                         await episode.execute(call.code, max_output_tokens=section.tool_output_tokens)

@@ -1,7 +1,7 @@
-"""The worker's side of one sandbox in which a workflow of users runs, for a few episodes at a time.
+"""The worker's side of one sandbox in which an uploaded workflow runs, for a few episodes at a time.
 
-The process inside sees one socket. What it asks for is done on the worker's own episodes, so that tokens,
-log-probabilities and versions are the engine's whatever the code inside says; calls, bytes and silence are bounded.
+The process inside sees one socket. Its calls run on the worker's own episodes, so tokens, log-probabilities and
+versions always come from the engine. Calls, bytes and idle time are bounded.
 """
 
 from __future__ import annotations
@@ -18,76 +18,76 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gpu_agents.rollout.workflows import socket_messages as said
+from gpu_agents.rollout.workflows import socket_messages as messages
 from oolong import workflow as workflow_module
 from oolong.untrusted import clean_text
 from oolong.workflow import Episode, OutOfRoom, WorkflowFailed
 
 GUEST = Path(__file__).with_name("guest.py")
 LINE_BYTES = 4 * 1024**2
-MAX_CALLS = 1000  # of one episode
-MAX_BYTES = 32 * 1024**2  # of one episode
-SILENT_SECONDS = 60.0  # between two calls of one episode
-LAST_WORD_SECONDS = 2.0
-UNREAD_SECONDS = 10.0  # what a process said before it ended by itself is read for so long
-QUEUED_LINES = 16  # of one episode, before its socket is read no further
-KINDS_INSIDE = frozenset({"user_code", "out_of_room", "diverged", "misuse", "sandbox"})
+MAX_CALLS = 1000  # per episode
+MAX_BYTES = 32 * 1024**2  # per episode
+IDLE_SECONDS = 60.0  # between two calls of one episode
+EXIT_SECONDS = 2.0  # from the end of the socket to the end of the process
+DRAIN_SECONDS = 10.0  # to read the remaining messages of a process that exited
+QUEUED_LINES = 16  # per episode; when full, reading from the socket pauses
+GUEST_KINDS = frozenset({"user_code", "out_of_room", "diverged", "misuse", "sandbox"})
 
 
 class Launcher(Protocol):
-    """Runs the program inside; in production a sandbox, and nothing else."""
+    """Runs the guest program; in production always in a sandbox."""
 
     def __call__(self, program: str, common: dict[str, Any], socket: Path, stop: threading.Event) -> str:
-        """Blocks until the process is over, or `stop` is set; says why it ended, "" when it did so by itself.
+        """Block until the process ends or `stop` is set. Return why it ended, or "" if it exited by itself.
 
-        `program` finds `common` as a global name, with `common["socket"]` set to where the socket is for it.
+        `program` gets `common` as a global name, with `common["socket"]` set to its own path of the socket.
         """
 
 
 class SandboxHost:
-    """One sandbox. `seats` episodes are begun in it, then it ends with the last of them."""
+    """One sandbox. It runs `capacity` episodes and ends with the last of them."""
 
-    def __init__(self, source: str, options: dict[str, Any], launch: Launcher, *, seats: int) -> None:
+    def __init__(self, source: str, options: dict[str, Any], launch: Launcher, *, capacity: int) -> None:
         self._source = source
         self._options = options
         self._launch = launch
-        self._seats = seats
-        self._playing = 0
+        self._capacity = capacity
+        self._active = 0
         self._begun = 0
-        self._inboxes: dict[int, asyncio.Queue[said.AnyMessage | None]] = {}
+        self._inboxes: dict[int, asyncio.Queue[messages.AnyMessage | None]] = {}
         self._bytes: dict[int, int] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._stop = threading.Event()
-        self._over = ""  # why the process is over
-        self._ready: asyncio.Future[None] | None = None  # the process has loaded the file
-        self._all_read = asyncio.Event()  # the socket has ended, and what came through it was read
+        self._end_reason = ""  # why the process ended
+        self._ready: asyncio.Future[None] | None = None  # done when the process has loaded the file
+        self._all_read = asyncio.Event()  # set when the socket is closed and all of its messages are read
         self._running: asyncio.Task[None] | None = None
 
     @property
     def has_capacity(self) -> bool:
-        return self._begun < self._seats and not self._over and not self._stop.is_set()
+        return self._begun < self._capacity and not self._end_reason and not self._stop.is_set()
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self._running is not None and self._running.done()
 
     def reserve(self) -> int:
-        """Take a seat; `play` follows."""
+        """Reserve capacity for one episode and return its number for `run`."""
         if self._running is None:
             self._ready = asyncio.get_running_loop().create_future()
-            self._running = asyncio.create_task(self._run())
+            self._running = asyncio.create_task(self._run_process())
         self._begun += 1
-        self._playing += 1
+        self._active += 1
         return self._begun
 
-    async def play(self, number: int, episode: Episode) -> float:
-        """What the workflow says the episode is worth. Raises WorkflowFailed, and whatever the episode raises."""
+    async def run(self, number: int, episode: Episode) -> float:
+        """Run one episode and return the workflow's value. Raises WorkflowFailed, and what the episode raises."""
         assert self._ready is not None
         begun = False
         inbox = self._inboxes[number] = asyncio.Queue(QUEUED_LINES)
         self._bytes[number] = 0
         try:
-            await asyncio.shield(self._ready)  # a write to a process that has ended could lose its last words
+            await asyncio.shield(self._ready)  # writing to an ended process could lose its last messages
             begun = True
             await self._send(
                 begin=number,
@@ -100,12 +100,12 @@ class SandboxHost:
             return await self._serve(number, inbox, episode)
         finally:
             del self._inboxes[number]
-            while not inbox.empty():  # what is read from the socket must not wait for this episode
+            while not inbox.empty():  # the socket's reader must not block on this episode
                 inbox.get_nowait()
-            if begun and self._writer is not None and not self._over:
+            if begun and self._writer is not None and not self._end_reason:
                 self._writer.write(b'{"drop":%d}\n' % number)
-            self._playing -= 1
-            if not self._playing and self._begun >= self._seats:
+            self._active -= 1
+            if not self._active and self._begun >= self._capacity:
                 self._stop.set()
 
     async def close(self) -> None:
@@ -114,49 +114,49 @@ class SandboxHost:
             await self._running
 
     async def _serve(
-        self, number: int, inbox: asyncio.Queue[said.AnyMessage | None], episode: Episode
+        self, number: int, inbox: asyncio.Queue[messages.AnyMessage | None], episode: Episode
     ) -> float:
         for _ in range(MAX_CALLS):
             message = await self._next(inbox)
-            if isinstance(message, said.Done):
+            if isinstance(message, messages.Done):
                 if not math.isfinite(message.worth):
                     raise WorkflowFailed("user_code", f"run returned {message.worth}, which is not finite")
                 return message.worth
-            if isinstance(message, said.Failed):
-                kind = message.kind if message.kind in KINDS_INSIDE else "user_code"
+            if isinstance(message, messages.Failed):
+                kind = message.kind if message.kind in GUEST_KINDS else "user_code"
                 raise WorkflowFailed(kind, clean_text(message.message))
-            if isinstance(message, said.Hello | said.Ready | said.Unusable):
-                raise WorkflowFailed("protocol", "the process in the sandbox does not keep to the protocol")
+            if isinstance(message, messages.Hello | messages.Ready | messages.Unusable):
+                raise WorkflowFailed("protocol", "the process in the sandbox violates the protocol")
             await self._send(episode=number, **await _answer(message, episode))
-        raise WorkflowFailed("too_many_calls", f"the workflow made {MAX_CALLS} calls without an end")
+        raise WorkflowFailed("too_many_calls", f"the workflow made {MAX_CALLS} calls and did not return")
 
-    async def _next(self, inbox: asyncio.Queue[said.AnyMessage | None]) -> said.AnyMessage:
+    async def _next(self, inbox: asyncio.Queue[messages.AnyMessage | None]) -> messages.AnyMessage:
         try:
-            async with asyncio.timeout(SILENT_SECONDS):
+            async with asyncio.timeout(IDLE_SECONDS):
                 message = await inbox.get()
         except TimeoutError as error:
-            why = f"the workflow asked for nothing during {SILENT_SECONDS:g} s and did not end"
-            self._stop.set()  # it may be in a loop, and then none of its episodes goes on
+            why = f"the workflow made no call for {IDLE_SECONDS:g} s and did not return"
+            self._stop.set()  # it may be in an endless loop, which blocks all of its episodes
             raise WorkflowFailed("silent", why) from error
         if message is None:
-            raise WorkflowFailed("sandbox", self._over)
+            raise WorkflowFailed("sandbox", self._end_reason)
         return message
 
     async def _send(self, **message: Any) -> None:
-        if self._writer is None or self._over:
-            raise WorkflowFailed("sandbox", self._over)
+        if self._writer is None or self._end_reason:
+            raise WorkflowFailed("sandbox", self._end_reason)
         self._writer.write(msgspec.json.encode(message) + b"\n")
         try:
             await self._writer.drain()
         except ConnectionError as error:
-            raise WorkflowFailed("sandbox", await self._why_it_ended()) from error
+            raise WorkflowFailed("sandbox", await self._wait_for_end()) from error
 
     # --- the process --------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        """From the listening socket to the end of the process; then every episode that waits is told."""
+    async def _run_process(self) -> None:
+        """Run the process and serve its socket. When it ends, notify all waiting episodes."""
         with tempfile.TemporaryDirectory(prefix="oolong-workflow-") as folder:
-            Path(folder).chmod(0o711)  # another user runs the sandbox; names in here cannot be listed
+            Path(folder).chmod(0o711)  # the sandbox runs as another user; the folder cannot be listed
             path = Path(folder) / f"{secrets.token_hex(8)}.sock"
             key = secrets.token_hex(16)
             server = await asyncio.start_unix_server(self._accept(key), path, limit=LINE_BYTES)
@@ -168,39 +168,39 @@ class SandboxHost:
                 "source": self._source,
                 "options": self._options,
             }
-            ended = "its sandbox could not be run"
+            ended = "the sandbox could not start"
             try:
                 ended = await in_thread(lambda: self._launch(GUEST.read_text(), common, path, self._stop))
                 if not ended and not self._stop.is_set():
-                    await self._read_last_words()
+                    await self._drain_socket()
             finally:
                 server.close()
                 self._end(ended or "the workflow's process ended before its episodes")
 
-    async def _read_last_words(self) -> None:
-        """A process that ended by itself may have said why, and it need not have been read yet."""
+    async def _drain_socket(self) -> None:
+        """Wait until the last messages of a process that exited are read: they may say why."""
         try:
-            async with asyncio.timeout(UNREAD_SECONDS):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await self._all_read.wait()
         except TimeoutError:
-            return  # it never connected, or nobody takes what it said
+            return  # it never connected, or no episode reads its messages
 
-    async def _why_it_ended(self) -> str:
-        """Its socket is closed: it has ended, and how is about to be known; or it is ended now."""
+    async def _wait_for_end(self) -> str:
+        """The socket is closed: wait for the reason of the process's end, or end the process now."""
         assert self._running is not None
-        await asyncio.wait({self._running}, timeout=LAST_WORD_SECONDS)
+        await asyncio.wait({self._running}, timeout=EXIT_SECONDS)
         self._end("the workflow's process closed its socket")
-        return self._over
+        return self._end_reason
 
     def _end(self, why: str) -> None:
-        if self._over:
+        if self._end_reason:
             return
-        self._over = why = clean_text(why)
+        self._end_reason = why = clean_text(why)
         self._stop.set()
         assert self._ready is not None
         if not self._ready.done():
             self._ready.set_exception(WorkflowFailed("sandbox", why))
-            self._ready.exception()  # perhaps nobody waits
+            self._ready.exception()  # mark as retrieved: there may be no waiter
         if self._writer is not None:
             self._writer.close()
         for inbox in self._inboxes.values():
@@ -211,8 +211,8 @@ class SandboxHost:
     def _accept(self, key: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
-                hello = said.decode_line(await reader.readline())
-                if self._writer is not None or not isinstance(hello, said.Hello) or hello.key != key:
+                hello = messages.decode_line(await reader.readline())
+                if self._writer is not None or not isinstance(hello, messages.Hello) or hello.key != key:
                     writer.close()
                     return
                 self._writer = writer
@@ -220,11 +220,11 @@ class SandboxHost:
                     await self._read(reader)
                 finally:
                     self._all_read.set()
-                await self._why_it_ended()
+                await self._wait_for_end()
             except (msgspec.DecodeError, ValueError) as error:  # ValueError: a line over LINE_BYTES
-                self._end(f"the process in the sandbox does not keep to the protocol: {error}")
+                self._end(f"the process in the sandbox violates the protocol: {error}")
             except ConnectionError:
-                await self._why_it_ended()
+                await self._wait_for_end()
 
         return accept
 
@@ -232,44 +232,44 @@ class SandboxHost:
         if not await self._is_loaded(reader):
             return
         while line := await reader.readline():
-            message = said.decode_line(line)
-            if isinstance(message, said.Hello):
+            message = messages.decode_line(line)
+            if isinstance(message, messages.Hello):
                 raise ValueError("a second hello")
-            if isinstance(message, said.Ready | said.Unusable):
-                raise ValueError("it was loaded already")
+            if isinstance(message, messages.Ready | messages.Unusable):
+                raise ValueError("a second ready or unusable")
             inbox = self._inboxes.get(message.episode)
             if inbox is None:
-                continue  # of an episode that was dropped
+                continue  # the episode was dropped
             self._bytes[message.episode] += len(line)
             if self._bytes[message.episode] > MAX_BYTES:
                 raise ValueError(f"episode {message.episode} sent more than {MAX_BYTES} bytes")
             await inbox.put(message)
 
     async def _is_loaded(self, reader: asyncio.StreamReader) -> bool:
-        """Whether the process has the file, and may be asked; else it has ended, or is ended."""
+        """Wait until the process has loaded the file. Otherwise end it and return False."""
         assert self._ready is not None
         try:
-            async with asyncio.timeout(SILENT_SECONDS):
+            async with asyncio.timeout(IDLE_SECONDS):
                 line = await reader.readline()
         except TimeoutError:
-            self._end(f"the workflow's file was not loaded within {SILENT_SECONDS:g} s")
+            self._end(f"the workflow's file was not loaded within {IDLE_SECONDS:g} s")
             return False
-        match said.decode_line(line) if line else None:
-            case said.Ready():
-                if not self._ready.done():  # it may be over by now
+        match messages.decode_line(line) if line else None:
+            case messages.Ready():
+                if not self._ready.done():  # it may have ended
                     self._ready.set_result(None)
                 return True
-            case said.Unusable(message=message):
+            case messages.Unusable(message=message):
                 self._end(f"the workflow's file cannot be loaded: {message}")
             case None:
                 pass
             case _:
-                raise ValueError("it speaks before it has loaded the file")
+                raise ValueError("a call before ready")
         return False
 
 
 async def in_thread(work: Callable[[], str]) -> str:
-    """In a thread of its own: it may last as long as the run, and would hold one of a pool for that time."""
+    """Run in a dedicated thread: it may last as long as the run, which would occupy a pool's thread."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[str] = loop.create_future()
 
@@ -284,7 +284,7 @@ async def in_thread(work: Callable[[], str]) -> str:
     def body() -> None:
         try:
             value, error = work(), None
-        except BaseException as raised:  # noqa: BLE001 - it is raised again where it is waited for
+        except BaseException as raised:  # noqa: BLE001 - raised again in the awaiting task
             value, error = "", raised
         loop.call_soon_threadsafe(settle, value, error)
 
@@ -292,11 +292,11 @@ async def in_thread(work: Callable[[], str]) -> str:
     return await result
 
 
-async def _answer(call: said.AnyMessage, episode: Episode) -> dict[str, Any]:
-    """What a call gives; a failure that the workflow may handle goes back as its answer."""
+async def _answer(call: messages.AnyMessage, episode: Episode) -> dict[str, Any]:
+    """Run a call and build its reply. Failures that the workflow may handle are part of the reply."""
     before = len(episode.context_token_ids)
     try:
-        result = await _do(call, episode)
+        result = await _execute(call, episode)
     except OutOfRoom as error:
         return {
             "error": {
@@ -311,17 +311,17 @@ async def _answer(call: said.AnyMessage, episode: Episode) -> dict[str, Any]:
     return {"added": episode.context_token_ids[before:], "room_tokens": episode.room_tokens, **result}
 
 
-async def _do(call: said.AnyMessage, episode: Episode) -> dict[str, Any]:
+async def _execute(call: messages.AnyMessage, episode: Episode) -> dict[str, Any]:
     match call:
-        case said.Sample():
+        case messages.Sample():
             turn = await episode.sample(call.prompt_ids, max_new_tokens=call.max_new_tokens)
             return {"token_ids": turn.token_ids, "text": turn.text, "finish_reason": turn.finish_reason}
-        case said.Score():
+        case messages.Score():
             return {"score": await episode.score(call.text)}
-        case said.Execute():
+        case messages.Execute():
             return {"text": await episode.execute(call.code, max_output_tokens=call.max_output_tokens)}
-        case said.AppendMessages():
+        case messages.AppendMessages():
             await episode.append_messages(call.messages)
-        case said.AppendEnvironmentTokens():
+        case messages.AppendEnvironmentTokens():
             await episode.append_environment_tokens(call.token_ids)
     return {}

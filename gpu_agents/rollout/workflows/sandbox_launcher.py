@@ -1,4 +1,4 @@
-"""Workflows of users in the sandbox: the one launcher that production knows."""
+"""Launch uploaded workflows in the sandbox; the only launcher in production."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpu_agents.rollout.workflows.sandbox_host import Launcher
 from oolong.sandbox import GUEST_SOCKET, MEBIBYTE, Limits, Program, Sandbox, Status, probe_sandbox
 
 DAY_SECONDS = 86_400.0
-# Of one host, for as long as the engine needs for its group; what code does without asking anything is bounded by
-# `host.SILENT_SECONDS` as well.
+# Per host. Wall time covers as long as the engine needs for a group; `sandbox_host.IDLE_SECONDS` bounds the time
+# between two calls.
 LIMITS = Limits(
     cpu_seconds=900,
     wall_seconds=DAY_SECONDS,
@@ -19,14 +19,14 @@ LIMITS = Limits(
     memory_bytes=512 * MEBIBYTE,
     processes=16,
 )
-FIRST_UID = 31_000  # beside those of the reward service
-SLOTS_MOST = 64
+FIRST_UID = 31_000  # above the uids of the reward service
+MAX_SLOTS = 64
 
 
 def require_sandbox(*, worker: int, slots: int) -> Sandbox:
-    """This machine's sandbox for one worker. Raises SandboxUnsupported with what is missing and the command for it."""
-    slots = min(slots, SLOTS_MOST)
-    return probe_sandbox(slots=slots, first_uid=FIRST_UID + worker * SLOTS_MOST).require()
+    """This machine's sandbox for one worker. Raises SandboxUnsupported with what is missing and the fix."""
+    slots = min(slots, MAX_SLOTS)
+    return probe_sandbox(slots=slots, first_uid=FIRST_UID + worker * MAX_SLOTS).require()
 
 
 def sandbox_launcher(sandbox: Sandbox) -> Launcher:
@@ -38,7 +38,7 @@ def sandbox_launcher(sandbox: Sandbox) -> Launcher:
         ended = outcome.only
         if stop.is_set() or ended.status is Status.OK:
             return ""
-        said = ended.stderr.decode(errors="replace").strip()[-500:]
-        return f"it ended with {ended.status}, exit status {ended.exit_code}: {said}"
+        stderr = ended.stderr.decode(errors="replace").strip()[-500:]
+        return f"it ended with {ended.status}, exit status {ended.exit_code}: {stderr}"
 
     return launch

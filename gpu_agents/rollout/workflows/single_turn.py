@@ -1,4 +1,4 @@
-"""One answer to the prompt, worth its score."""
+"""Sample one turn and return its score."""
 
 from __future__ import annotations
 

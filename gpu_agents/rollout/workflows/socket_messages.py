@@ -1,8 +1,8 @@
-"""What a workflow of users may say over its socket: one JSON object per line, told apart by `type`.
+"""The messages of an uploaded workflow over its socket: one JSON object per line, tagged by `type`.
 
-The worker answers each call with {"episode", "added": ids that the call added to the context, "room_tokens"} and its
-result, or with {"episode", "error": {"kind", "message"}}. It begins an episode with {"begin": number, ...} and ends
-one that nobody waits for with {"drop": number}. Log-probabilities and versions never cross the socket.
+The worker replies to each call with {"episode", "added": ids that the call added to the context, "room_tokens"} and its
+result, or with {"episode", "error": {"kind", "message"}}. It starts an episode with {"begin": number, ...} and
+cancels one with {"drop": number}. Log-probabilities and versions never cross the socket.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
 
 
 class Ready(Message, frozen=True, kw_only=True, tag="ready"):
-    """The file was loaded; before, nothing is asked of it."""
+    """The file is loaded. The worker starts no episode before."""
 
 
 class Unusable(Message, frozen=True, kw_only=True, tag="unusable"):
-    """The file raised when it was loaded."""
+    """The file raised an exception while it was loaded."""
 
     message: str
 
@@ -83,7 +83,7 @@ _decoder = msgspec.json.Decoder(AnyMessage)
 
 
 def decode_line(line: bytes) -> AnyMessage:
-    """Raise ValueError for what is no message; nesting that the decoder gives up on is none."""
+    """Decode one message. Raises ValueError for an invalid line, also for one that is nested too deeply."""
     try:
         message: AnyMessage = _decoder.decode(line)
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""A workflow of users: an uploaded file with `async def run(episode, …)`, run in a sandbox with one bound socket."""
+"""An uploaded workflow: a file with `async def run(episode, …)`, run in a sandbox with one bound socket."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from oolong.workflow import Episode
 
 
 class UserWorkflow:
-    """`run` gives each episode a seat in a host; a host has as many as a group has members."""
+    """Runs each episode in a sandbox host. A host has capacity for one group's rollouts."""
 
-    def __init__(self, source: str, options: dict[str, Any], launch: Launcher, *, seats: int) -> None:
+    def __init__(self, source: str, options: dict[str, Any], launch: Launcher, *, host_capacity: int) -> None:
         self._source = source
         self._options = options
         self._launch = launch
-        self._seats = seats
+        self._host_capacity = host_capacity
         self._hosts: list[SandboxHost] = []
 
     @property
@@ -25,26 +25,26 @@ class UserWorkflow:
         return Workflow(run=self._run, migratable=declares_migratable(self._source), close=self.close)
 
     async def _run(self, episode: Episode) -> float:
-        host = self._host_with_seat()
+        host = self._host_with_capacity()
         number = host.reserve()
-        return await host.play(number, episode)
+        return await host.run(number, episode)
 
     async def close(self) -> None:
         for host in self._hosts:
             await host.close()
 
-    def _host_with_seat(self) -> SandboxHost:
-        self._hosts = [host for host in self._hosts if not host.is_over]
+    def _host_with_capacity(self) -> SandboxHost:
+        self._hosts = [host for host in self._hosts if not host.has_ended]
         for host in self._hosts:
             if host.has_capacity:
                 return host
-        host = SandboxHost(self._source, self._options, self._launch, seats=self._seats)
+        host = SandboxHost(self._source, self._options, self._launch, capacity=self._host_capacity)
         self._hosts.append(host)
         return host
 
 
 def declares_migratable(source: str) -> bool:
-    """False where the file says `MIGRATABLE = False` at its top level. It is read, not run."""
+    """False if the file sets `MIGRATABLE = False` at its top level. Parses the file without running it."""
     for node in ast.parse(source).body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):

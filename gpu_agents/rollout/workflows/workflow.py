@@ -1,4 +1,4 @@
-"""What a workflow is."""
+"""The type of a workflow."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class Workflow:
 
     run: Callable[[Episode], Awaitable[float]]
     migratable: bool = True
-    executes: bool = False  # it cannot do without `Episode.execute`
-    close: Callable[[], Awaitable[None]] | None = None  # when the worker ends
+    executes: bool = False  # it needs `Episode.execute`
+    close: Callable[[], Awaitable[None]] | None = None  # called when the worker ends

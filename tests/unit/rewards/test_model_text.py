@@ -127,7 +127,7 @@ def drained(found: object) -> None:
 
 def tool_formats() -> Iterator[tuple[str, Parser]]:
     for form in get_args(ToolFormat):
-        yield f"tool calls, {form}", lambda text, form=form: tool_calls(text, form, most=9)  # type: ignore[misc]
+        yield f"tool calls, {form}", lambda text, form=form: tool_calls(text, form, limit=9)  # type: ignore[misc]
 
 
 def score_program(text: str) -> object:

@@ -72,14 +72,14 @@ def run_spec(**sections: Any) -> RunSpec:
 class AttachedEngine:
     """In place of the supervisor: an engine that serves already, and is not restarted."""
 
-    def __init__(self, client: EngineClient, slot: EngineHandle, loader: ServingTask) -> None:
-        self._client, self._slot, self._loader = client, slot, loader
+    def __init__(self, client: EngineClient, engine: EngineHandle, loader: ServingTask) -> None:
+        self._client, self._engine, self._loader = client, engine, loader
 
     async def run(self) -> None:
         try:
             await self._loader.keep_current(self._client)
         finally:
-            self._slot.close()
+            self._engine.close()
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Parts:
     """What every worker is put together from."""
 
     options: WorkerConfig
-    stage: RolloutContext
+    context: RolloutContext
     loader: WeightLoader
     loads: list[Load]
     controller: Peer
@@ -97,7 +97,7 @@ class Parts:
 @dataclass
 class RunningWorker:
     worker: Worker
-    slot: EngineHandle
+    engine: EngineHandle
     stop: asyncio.Event
     task: asyncio.Task[str]
     client: EngineClient
@@ -171,21 +171,21 @@ class Harness:
     ) -> RunningWorker:
         job = self._job(f"rollout-{index}", JobKind.ROLLOUT, *self._ports)
         parts = self._parts(job, engine_port, api_key, change=change)
-        stage, loader = parts.stage, parts.loader
+        context, loader = parts.context, parts.loader
         stop = asyncio.Event()
         sessions = session_support(job, self.spec) if self.spec.serves_sessions else None
         worker = Worker(
             options=parts.options,
-            stage=stage,
-            supervisor=AttachedEngine(parts.client, stage.slot, loader),  # type: ignore[arg-type]
+            context=context,
+            supervisor=AttachedEngine(parts.client, context.engine, loader),  # type: ignore[arg-type]
             loader=loader,
             loads=parts.loads,
             controller=parts.controller,
-            telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), stage.slot.meters),
+            telemetry=WorkerTelemetry(job, Outbox(job.directory, 0), context.engine.counters),
             stop=stop,
             sessions=sessions,
         )
-        running = RunningWorker(worker, stage.slot, stop, asyncio.create_task(worker.run()), parts.client)
+        running = RunningWorker(worker, context.engine, stop, asyncio.create_task(worker.run()), parts.client)
         running.door = session_server(job, self.spec, sessions) if sessions else None
         self.workers.append(running)
         return running
@@ -196,17 +196,17 @@ class Harness:
         """An engine beside those of the run, that came for one evaluation."""
         job = self._job(f"evaluator-{index}", JobKind.ROLLOUT, *self._ports)
         parts = self._parts(job, engine_port, api_key)
-        slot, stop = parts.stage.slot, asyncio.Event()
+        engine, stop = parts.context.engine, asyncio.Event()
         evaluator = Evaluator(
             worker_id=parts.options.worker_id,
             task_id=task_id,
-            stage=parts.stage,
+            context=parts.context,
             loader=parts.loader,
             controller=parts.controller,
-            telemetry=EvaluatorTelemetry(job, Outbox(job.directory, 0), slot.meters),
+            telemetry=EvaluatorTelemetry(job, Outbox(job.directory, 0), engine.counters),
             stop=stop,
         )
-        attached = AttachedEngine(parts.client, slot, evaluator)
+        attached = AttachedEngine(parts.client, engine, evaluator)
         running = RunningEvaluator(stop, asyncio.create_task(evaluator.run(attached)), parts.client)
         self.visitors.append(running)
         return running
@@ -227,7 +227,7 @@ class Harness:
                 temperature=rollout.temperature,
                 window=WindowLimits(
                     group_size=rollout.group_size,
-                    most=rollout.engine_max_running_requests,
+                    max_rollouts=rollout.engine_max_running_requests,
                     kv_tokens=rollout.engine_max_total_tokens,
                     longest_tokens=rollout.max_prompt_tokens + rollout.max_new_tokens,
                 ),
@@ -244,23 +244,23 @@ class Harness:
         )
         client = EngineClient(engine_port, api_key, limits)
         template = ChatTemplate(self.model_directory)
-        meters = EngineCounters(clock=time.monotonic)
-        slot = EngineHandle(meters, loads_between_requests=options.loads_between_requests)
+        counters = EngineCounters(clock=time.monotonic)
+        engine = EngineHandle(counters, loads_between_requests=options.loads_between_requests)
         controller = self.peer()
         service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=60)
         self._peers += [controller, service]
         loads: list[Load] = []
         loader = WeightLoader(
             options=options,
-            slot=slot,
+            engine=engine,
             controller=controller,
             expected=ExpectedTensors.of_model(self.model_directory),
             probe_prompt=template.encode("<|user|>a1<|assistant|>"),
             loads=loads,
         )
-        stage = RolloutContext(
+        context = RolloutContext(
             workflow=self.workflow or build_workflow(self.spec.workflow),
-            slot=slot,
+            engine=engine,
             scorer=Scorer(service, timeout_seconds=60.0),
             template=template,
             limits=EpisodeLimits(
@@ -271,7 +271,7 @@ class Harness:
             executor=self.executor,
             sampling_seed=self.spec.seed if rollout.repeatable_sampling else None,
         )
-        return Parts(options, stage, loader, loads, controller, client)
+        return Parts(options, context, loader, loads, controller, client)
 
     async def until(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Wait for the run's state; fails at once when a worker failed."""

@@ -58,13 +58,15 @@ class NoWebSockets:
         await send({"type": "websocket.close", "code": 1008})
 
 
-def ask_for_the_key(auth: ModuleType) -> None:
+def require_key(auth: ModuleType) -> None:
     decide, add = auth.decide_request_auth, auth.add_api_key_middleware
 
-    def decide_for_every_path(*, authorization_header: str | None, **asked: Any) -> Any:
+    def decide_for_every_path(*, authorization_header: str | None, **arguments: Any) -> Any:
         if authorization_header is not None and not authorization_header.isascii():
             authorization_header = None  # SGLang's comparison would raise
-        return decide(authorization_header=authorization_header, **asked | {"method": "POST", "path": "/"})
+        return decide(
+            authorization_header=authorization_header, **arguments | {"method": "POST", "path": "/"}
+        )
 
     def add_middleware(app: Any, **keys: Any) -> None:
         add(app, **keys)
@@ -75,7 +77,7 @@ def ask_for_the_key(auth: ModuleType) -> None:
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch.distributed.rendezvous": listen_on_loopback,
-    "sglang.srt.utils.auth": ask_for_the_key,
+    "sglang.srt.utils.auth": require_key,
 }
 
 

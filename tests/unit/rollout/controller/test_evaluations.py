@@ -405,7 +405,7 @@ async def test_an_evaluation_is_of_one_version_while_training_moves_on(
         )
         assert_ledger_is_true(run.controller)
         # The leased engine comes back to the newest version.
-        await run.until(lambda: {w.slot.loaded_version for w in run.workers} == {version})
+        await run.until(lambda: {w.engine.loaded_version for w in run.workers} == {version})
         points = [
             line
             for line in run.lines("controller")
@@ -453,17 +453,17 @@ async def test_an_engine_that_moved_on_loads_the_version_again_gives_its_groups_
         lease = evaluations.lease
         monkeypatch.setattr(evaluations, "lease", lambda *_, **__: None)
         await run.trainer.announce(versions(1))
-        await run.until(lambda: worker.slot.loaded_version == 1)  # else a slow machine skips it
+        await run.until(lambda: worker.engine.loaded_version == 1)  # else a slow machine skips it
         await run.trainer.take(1)
         task, evaluations.pending = evaluations.pending, None
         await run.trainer.announce(versions(2))
-        await run.until(lambda: worker.slot.loaded_version == 2 and len(engine.held) == 2)
+        await run.until(lambda: worker.engine.loaded_version == 2 and len(engine.held) == 2)
         evaluations.pending = task
         monkeypatch.setattr(evaluations, "lease", lease)
         await run.until(lambda: "step-1" in evaluations.scores)
         assert engine.loads[:4] == ["0", "1", "2", "1"]
         assert engine.running_at_load[3] == 0, "a group would go on with older weights"
-        await run.until(lambda: worker.slot.loaded_version == 2)
+        await run.until(lambda: worker.engine.loaded_version == 2)
         groups = await run.trainer.take(2)
         for trajectory in [t for g in groups for t in g.trajectories]:
             assert trajectory.policy_versions == sorted(trajectory.policy_versions)

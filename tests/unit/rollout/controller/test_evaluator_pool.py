@@ -288,7 +288,7 @@ async def test_an_evaluator_scores_its_version_while_the_only_engine_generates_a
         scores = run.controller.state.evaluations.scores["step-2"]
         assert (scores.version, scores.prompts, idle.loads) == (2, 5, ["2"])
         assert engine.loads == sorted(set(engine.loads)), "it never went back"
-        await run.until(lambda: worker.slot.loaded_version == version)
+        await run.until(lambda: worker.engine.loaded_version == version)
         assert {e.worker_id for e in run.controller.state.engines.all()} == {"rollout-0/0"}
         assert run.controller.state.engines.joined == 1
         counts = run.controller.state.ledger.counts()
@@ -319,7 +319,7 @@ async def test_an_evaluator_that_is_stopped_says_goodbye_and_an_engine_of_the_ru
 async def test_an_evaluator_whose_weights_do_not_load_goes_and_says_why(
     new_harness: Make, engine: FakeEngine, versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(evaluator_module, "RETRY_SECONDS", 0.0)
     async with FakeEngine() as idle, new_harness(**SPEC) as run:
         run.start_worker(engine.port, engine.api_key)
         await until_asked_for(run, versions)

@@ -164,7 +164,7 @@ async def test_the_share_and_the_dropped_tokens_reach_the_outbox(
 
 
 def one_by_one(options: WorkerConfig) -> WorkerConfig:
-    return replace(options, window=replace(options.window, most=2))
+    return replace(options, window=replace(options.window, max_rollouts=2))
 
 
 async def test_a_run_whose_every_group_is_filtered_ends_with_that_cause(

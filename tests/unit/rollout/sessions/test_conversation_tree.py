@@ -45,7 +45,7 @@ def call(
 ) -> ConversationTurn:
     history = history_of(messages, [])
     return capture.add(
-        capture.place(history),
+        capture.locate(history),
         context_ids=context,
         sampled=sampled,
         history=history,
@@ -54,18 +54,18 @@ def call(
 
 
 def test_of_a_session_whose_group_was_reported_only_the_summary_is_left() -> None:
-    session = Session(session_id="0-ab", member=0, opened_at=0.0, touched_at=0.0, capture=conversation())
+    session = Session(session_id="0-ab", rollout_index=0, opened_at=0.0, touched_at=0.0, tree=conversation())
     before = session_status(session)
     assert (before["completions"], before["sampled_tokens"]) == (4, 5)
     session.settle()
-    assert session_status(session) == before and not session.capture.turns
+    assert session_status(session) == before and not session.tree.turns
 
 
 def test_a_session_may_have_more_turns_than_python_has_frames() -> None:
     turn = None
     for number in range(3000):
         turn = ConversationTurn(
-            number=number, parent=turn, beginning="continued", context_ids=[1], sampled=said(2), history=()
+            number=number, parent=turn, origin="continued", context_ids=[1], sampled=said(2), history=()
         )
     assert turn is not None
     assert len(turn.path) == 3000 and turn.token_ids == [1, 2] * 3000
@@ -102,7 +102,7 @@ def conversation() -> ConversationTree:
 
 def test_a_conversation_goes_on_from_the_turn_that_it_begins_with() -> None:
     capture = conversation()
-    assert [turn.beginning for turn in capture.turns] == [
+    assert [turn.origin for turn in capture.turns] == [
         "started",
         "continued",
         "forked",
@@ -117,8 +117,8 @@ def test_a_conversation_goes_on_from_the_turn_that_it_begins_with() -> None:
         assistant("c"),
         {"role": "user", "content": "go"},
     ]
-    place = capture.place(history_of(further, []))
-    assert (place.parent, place.beginning, place.new_messages) == (capture.turns[2], "continued", 1)
+    place = capture.locate(history_of(further, []))
+    assert (place.parent, place.origin, place.new_messages) == (capture.turns[2], "continued", 1)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_a_conversation_goes_on_from_the_turn_that_it_begins_with() -> None:
     ],
 )
 def test_whatever_the_policy_did_not_say_is_a_rewritten_history(changed: list[dict[str, Any]]) -> None:
-    place = conversation().place(history_of(changed, []))
-    assert (place.parent, place.beginning) == (None, "history_rewritten")
+    place = conversation().locate(history_of(changed, []))
+    assert (place.parent, place.origin) == (None, "history_rewritten")
     assert place.new_messages == len(changed)
 
 
 def test_other_tools_are_another_conversation() -> None:
     tools = [{"type": "function", "function": {"name": "add"}}]
-    assert conversation().place(history_of([USER, assistant("a"), USER], tools)).parent is None
+    assert conversation().locate(history_of([USER, assistant("a"), USER], tools)).parent is None
 
 
 def test_what_clients_add_or_leave_out_does_not_count() -> None:

@@ -112,7 +112,7 @@ async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engi
         session = await agents.opened()
         first = (await agents.chat(session, session["messages"])).json()
         seen = engine.seen_inputs[-1]
-        (turn,) = agents.run.workers[0].door._desk.find(session["id"])[0].capture.turns
+        (turn,) = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns
         answer = turn.sampled.token_ids
         assert turn.context_ids == seen
         messages = [
@@ -144,7 +144,7 @@ async def test_a_closed_gate_answers_429_with_its_reason(serve: Any) -> None:
         assert reply.json()["error"]["code"] == "staleness"
         running = agents.run.workers[0]
         assert running.door is not None
-        values = running.door._desk.metrics()
+        values = running.door._manager.metrics()
         assert (values["session/open"], values["session/refused_staleness"]) == (2.0, 1.0)
 
 
@@ -164,7 +164,7 @@ async def test_a_stream_gives_the_same_text_in_parts(serve: Any) -> None:
         choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
         assert choices[0]["delta"]["role"] == "assistant" and choices[-1]["finish_reason"] == "stop"
         text = "".join(choice["delta"].get("content", "") for choice in choices)
-        (turn,) = agents.run.workers[0].door._desk.find(session["id"])[0].capture.turns
+        (turn,) = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns
         assert chunks[-1]["usage"]["completion_tokens"] == len(turn.sampled.token_ids)
         template = ChatTemplate(agents.run.model_directory)
         assert text == template.decode(turn.sampled.token_ids)
@@ -184,7 +184,7 @@ async def test_a_stop_string_ends_text_and_tokens_alike(serve: Any) -> None:
         stop = whole[2:4]
         reply = (await agents.chat(session, session["messages"], stop=stop)).json()
         assert reply["choices"][0]["message"]["content"] == whole[: whole.find(stop)]
-        turn = agents.run.workers[0].door._desk.find(session["id"])[0].capture.turns[-1]
+        turn = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns[-1]
         text = ChatTemplate(agents.run.model_directory).decode(turn.sampled.token_ids)
         assert text == whole[: whole.find(stop) + len(stop)]
         assert reply["choices"][0]["finish_reason"] == "stop"
@@ -222,14 +222,14 @@ async def test_a_session_left_alone_drops_its_group_and_is_no_reward_of_zero(ser
         await agents.chat(done, done["messages"])
         await agents.end(done, reward=1.0)
         await agents.chat(left, left["messages"])
-        find = agents.run.workers[0].door._desk.find
+        find = agents.run.workers[0].door._manager.find
         find(left["id"])[0].touched_at -= 601
         counts = agents.run.controller.state.ledger.counts
         await agents.run.until(lambda: counts().dropped.get("error") == 1)
         assert counts().errors == {"workflow_error": 1}
         late = await agents.end(left, reward=1.0)
         assert (late.status_code, late.json()["error"]["code"]) == (410, "session_dropped")
-        assert "left alone" in late.json()["error"]["message"]
+        assert "was idle" in late.json()["error"]["message"]
         assert counts().buffered == 0
         assert_ledger_is_true(agents.run.controller)
         # And members that no agent comes for drop the group too.
@@ -293,7 +293,7 @@ async def test_an_agent_that_hangs_up_leaves_nothing_in_the_engine(serve: Any, e
 async def test_a_session_has_so_many_calls_at_a_time(
     serve: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager, "MOST_CALLS", 1)
+    monkeypatch.setattr(manager, "MAX_CONCURRENT_CALLS", 1)
     engine.spread, engine.token_seconds = 2000, 0.01
     async with serve(rollout={"max_new_tokens": 500}) as agents:
         session = await agents.opened()

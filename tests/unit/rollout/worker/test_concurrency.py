@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
 
-BOUNDS = WindowLimits(group_size=4, most=64, kv_tokens=32_000, longest_tokens=1_000)
+BOUNDS = WindowLimits(group_size=4, max_rollouts=64, kv_tokens=32_000, longest_tokens=1_000)
 CALM = LoadSample(running_requests=32, waiting_requests=0, kv_cache_frac=0.3, retractions=0, held=32)
 
 
@@ -92,7 +92,7 @@ async def test_a_worker_gives_a_small_engine_no_more_than_it_can_decode(
 
         def settled(running: int) -> bool:
             """Whole groups come, so that it may have some members more than the window."""
-            held, window = worker.worker._places.held, worker.worker.window.size
+            held, window = worker.worker._permits.held, worker.worker.window.size
             return window <= held < window + size and running >= held
 
         engine.settled = settled
@@ -138,5 +138,5 @@ async def test_the_members_of_a_group_share_its_prompt(
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.trainer.take(0)
-        meters = worker.slot.meters
+        meters = worker.engine.counters
         assert meters.cached_tokens / meters.input_tokens > 0.6

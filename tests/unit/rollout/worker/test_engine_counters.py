@@ -48,7 +48,9 @@ def test_boots_that_fail_one_after_another_end_the_restarts_however_long_each_ta
     restarts = Restarts()
     assert [restarts.allow(now=now, booted=False) for now in (300.0, 650.0)] == [True, True]
     assert not restarts.allow(now=1000.0, booted=False)
-    assert "failed to boot 3 times in a row: no memory" in restarts.why(EngineUnavailable("no memory"))
+    assert "failed to boot 3 times in a row: no memory" in restarts.exhausted_message(
+        EngineUnavailable("no memory")
+    )
 
 
 def test_a_boot_that_succeeds_ends_the_count_of_failed_ones() -> None:

@@ -12,14 +12,14 @@ from gpu_agents.rollout.engines.client import EngineClient, ModelLimits
 from gpu_agents.rollout.worker import prompt_prefill
 from gpu_agents.rollout.worker.engine_counters import EngineCounters
 from gpu_agents.rollout.worker.engine_handle import EngineHandle
-from gpu_agents.rollout.worker.prompt_prefill import WORTH_TOKENS, PromptPrefill
+from gpu_agents.rollout.worker.prompt_prefill import MIN_PROMPT_TOKENS, PromptPrefill
 from gpu_agents.rollout.worker.rollout_state import RolloutState
 from oolong.contracts.rollout import PublishedWeights
 from tests.support.waiting import eventually
 from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness
 
-LONG = [97] * WORTH_TOKENS
+LONG = [97] * MIN_PROMPT_TOKENS
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_one_request_goes_ahead_of_all_members(slot: EngineHandle, engine:
     await asyncio.gather(*waiting)
     assert engine.seen_inputs == [LONG]
     assert [member.rid for member in members] == [""] * 4
-    assert slot.meters.generated_tokens == 0 and slot.meters.input_tokens == len(LONG)
+    assert slot.counters.generated_tokens == 0 and slot.counters.input_tokens == len(LONG)
 
 
 async def test_the_worker_has_it_made_for_every_group(
@@ -55,7 +55,7 @@ async def test_the_worker_has_it_made_for_every_group(
     versions: Callable[[int], PublishedWeights],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prompt_prefill, "WORTH_TOKENS", 2)
+    monkeypatch.setattr(prompt_prefill, "MIN_PROMPT_TOKENS", 2)
     async with new_harness(rollout={"group_size": 4}) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")

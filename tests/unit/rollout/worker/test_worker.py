@@ -147,7 +147,7 @@ async def test_a_running_trajectory_spans_the_versions_that_made_it(
             await run.trainer.announce(versions(version + 1))
         await run.until(lambda: run.controller.state.consumed.trajectories_spanning_versions > 0)
         assert run.controller.state.consumed.interruptions > 0
-        assert run.workers[0].slot.meters.retractions == 0, "a load is no want of memory"
+        assert run.workers[0].engine.counters.retractions == 0, "a load is no want of memory"
         for trajectory in [t for group in groups for t in group.trajectories]:
             assert trajectory.policy_versions == sorted(trajectory.policy_versions)
 
@@ -200,7 +200,7 @@ async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ende
         last.append(engine.running[-1].rid)
         await run.trainer.take(0)
         await run.trainer.announce(versions(1))
-        await run.until(lambda: not worker.slot.is_open)
+        await run.until(lambda: not worker.engine.is_open)
         await run.until(lambda: [request.rid for request in engine.running] == last)
         seen = len(engine.seen_rids)
         await asyncio.sleep(1)  # virtual: a thousand tokens
@@ -230,7 +230,7 @@ async def test_slow_scores_hold_no_place_in_the_engine(
         never = asyncio.Event()
 
         run.start_worker(engine.port, engine.api_key)
-        run.workers[0].worker._stage.scorer.score = hang_forever(never)  # type: ignore[method-assign]
+        run.workers[0].worker._context.scorer.score = hang_forever(never)  # type: ignore[method-assign]
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(run.controller.state.groups.running) >= 12)
         never.set()
@@ -320,11 +320,11 @@ async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and
         await run.until(lambda: run.controller.state.counters.acks == 1)
         await run.until(lambda: sum(len(request.output) > 3 for request in engine.running) >= 16)
         running = set(run.controller.state.groups.running)
-        worker.slot.close()
+        worker.engine.close()
         await engine.die()
         next_one.version = "0"
         again = EngineClient(next_one.port, next_one.api_key, worker.client._limits)
-        worker.slot.open(again, 0)
+        worker.engine.open(again, 0)
         groups = await run.trainer.take(0)
         assert {group.group_id for group in groups} <= running
         assert all(len(ids) <= 6 for ids in next_one.seen_inputs), "each begins anew from its prompt"
@@ -473,10 +473,10 @@ async def test_an_evaluation_whose_engine_dies_is_done_again_by_the_next_one(
         worker = run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         await run.until(lambda: len(engine.running) >= 6)
-        worker.slot.close()
+        worker.engine.close()
         await run.until(lambda: not worker.worker._loader.pinned.locked())
         dead.set()
-        worker.slot.open(worker.client, 0)
+        worker.engine.open(worker.client, 0)
         await run.until(lambda: "start" in run.controller.state.evaluations.scores)
 
 

@@ -47,7 +47,7 @@ async def test_the_page_s_workflow_hints_and_is_worth_less_per_guess(
 ) -> None:
     model = write_model(tmp_path / "model")
     template = ChatTemplate(model)
-    workflow = UserWorkflow(shown("python"), {"guesses": 4}, plain_process, seats=1)
+    workflow = UserWorkflow(shown("python"), {"guesses": 4}, plain_process, host_capacity=1)
     spec = run_spec(
         rollout={"group_size": 1},
         staleness={"max": 0},  # the eight rows, once each

@@ -56,7 +56,7 @@ def test_the_programs_of_a_turn(text: str, form: Any, expected: list[ToolCall]) 
 )
 def test_a_call_of_a_wrong_form_is_answered_with_what_is_wrong(body: str, says: str) -> None:
     (call,) = tool_calls(f"<tool_call>{body}</tool_call>", "tool_call")
-    assert not call.code and says in call.fault
+    assert not call.code and says in call.error
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def new_run(tmp_path: Path) -> AsyncIterator[Callable[..., Harness]]:
         source: str, reward: Any = None, options: dict[str, Any] | None = None, **sections: Any
     ) -> Harness:
         spec = run_spec(**sections)
-        workflow = UserWorkflow(source, options or {}, plain_process, seats=spec.rollout.group_size)
+        workflow = UserWorkflow(source, options or {}, plain_process, host_capacity=spec.rollout.group_size)
         made.append(workflow)
         return Harness(tmp_path / "attempt", spec, model, rows, reward=reward, workflow=workflow.workflow)
 
@@ -163,17 +163,17 @@ async def run(episode):
         ("    await episode.sample([1, 2, 3])", "diverged", "do not begin with the context"),
         ("    await episode.execute('1')", "sandbox", "runs no code"),
         ("    import os; os._exit(3)", "sandbox", "ended with 3"),
-        ("    await episode._line.send(type='logprobs', episode=1)", "sandbox", "protocol"),
-        ("    await episode._line.send(type='hello', key='')", "sandbox", "second hello"),
+        ("    await episode._socket.send(type='logprobs', episode=1)", "sandbox", "protocol"),
+        ("    await episode._socket.send(type='hello', key='')", "sandbox", "second hello"),
         (
-            "    episode._line._writer.write(b'{\"a\":' * 100000 + b'\\n'); await episode.score()",
+            "    episode._socket._writer.write(b'{\"a\":' * 100000 + b'\\n'); await episode.score()",
             "sandbox",
             "nested too deeply",
         ),
         ("    raise ValueError('a' + chr(0) + 'b')", "user_code", "ValueError: a\ufffdb"),
         ("    raise ValueError(chr(0xd800) + 'c')", "user_code", "ValueError: ?c"),
         ("    while True: await episode.score('x')", "too_many_calls", "30 calls"),
-        ("    import asyncio; await asyncio.sleep(60)", "silent", "asked for nothing"),
+        ("    import asyncio; await asyncio.sleep(60)", "silent", "made no call"),
     ],
 )
 async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_words(
@@ -186,7 +186,7 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
     says: str,
 ) -> None:
     monkeypatch.setattr(sandbox_host, "MAX_CALLS", 30)
-    monkeypatch.setattr(sandbox_host, "SILENT_SECONDS", 60.0)
+    monkeypatch.setattr(sandbox_host, "IDLE_SECONDS", 60.0)
     failed: list[Any] = []
     source = f"\nasync def run(episode):\n    await episode.sample()\n{body}\n"
     one = {"engine_max_running_requests": 2, "max_concurrent_groups": 1}
@@ -198,7 +198,7 @@ async def test_what_a_workflow_does_wrong_fails_its_group_with_its_kind_and_word
         if kind == "silent":
             await run.until(lambda: any("probe" not in rid for rid in engine.seen_rids))
             monkeypatch.setattr(
-                sandbox_host, "SILENT_SECONDS", 0.5
+                sandbox_host, "IDLE_SECONDS", 0.5
             )  # from its next question on, which never comes
         await run.until(lambda: bool(failed))
         assert (failed[0].reason, failed[0].kind) == ("workflow_error", kind)
@@ -238,7 +238,7 @@ async def test_what_a_process_said_before_it_ended_is_heard_by_a_loop_that_was_a
         threading.Timer(0.2, ended.set).start()  # when this end has been told too
         return ""
 
-    workflow = UserWorkflow("", {}, launch, seats=1)
+    workflow = UserWorkflow("", {}, launch, host_capacity=1)
     with pytest.raises(WorkflowFailed, match="the workflow's file cannot be loaded: why"):
         await workflow.workflow.run(Talk())  # type: ignore[arg-type]
     await workflow.close()
@@ -252,7 +252,7 @@ async def test_a_group_shares_one_process_and_a_full_process_ends_with_its_last_
         return plain_process(program, common, socket, stop)
 
     source = "async def run(episode):\n    return await episode.score() / 4\n"
-    workflow = UserWorkflow(source, {}, launch, seats=3)
+    workflow = UserWorkflow(source, {}, launch, host_capacity=3)
     worths = await asyncio.gather(*(workflow.workflow.run(Talk()) for _ in range(6)))  # type: ignore[arg-type]
     assert worths == [0.5] * 6
     assert len(started) == 2
@@ -266,7 +266,7 @@ def test_a_workflow_says_whether_it_may_be_moved() -> None:
     assert not declares_migratable("MIGRATABLE: bool = False\n" + THREE_TURNS)
     assert declares_migratable("if 1:\n    MIGRATABLE = False\n" + THREE_TURNS), "only at the top level"
     for word in ("True", "False"):
-        source = UserWorkflow(f"MIGRATABLE = {word}\n{THREE_TURNS}", {}, plain_process, seats=1)
+        source = UserWorkflow(f"MIGRATABLE = {word}\n{THREE_TURNS}", {}, plain_process, host_capacity=1)
         assert source.workflow.migratable is (word == "True")
 
 

@@ -263,7 +263,7 @@ async def test_a_member_between_its_turns_holds_no_place_in_the_engine(
         await run.until(lambda: len(run.controller.state.groups.running) >= 12)
         go_on.set()
         await run.until(lambda: len(run.controller.state.groups.buffered) >= 12)
-        assert worker._places.free <= 4
+        assert worker._permits.free <= 4
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def session_server(job: Job, spec: RunSpec, sessions: Sessions) -> SessionServer
 
 
 def _workflow(job: Job, spec: RunSpec) -> Workflow:
-    """Return the built-in workflow, or the uploaded one in the sandbox. Raises SandboxRefused without a sandbox."""
+    """Return the built-in workflow, or the uploaded one in the sandbox. Raises SandboxUnsupported without a sandbox."""
     if spec.workflow.function is None:
         return build_workflow(spec.workflow)
     source = Path(job.attempt.source_files[SourceKind.WORKFLOW]).read_text()

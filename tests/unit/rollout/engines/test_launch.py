@@ -36,7 +36,7 @@ def plan(device: str, fraction: float | None) -> LaunchPlan:
 @pytest.mark.parametrize(
     ("device", "fraction", "said"),
     [("cuda", None, None), ("cuda", 0.35, "0.35"), ("cpu", 0.35, "0.3")],
-    ids=["the engine's own", "as asked", "a processor's is fixed"],
+    ids=["the engine's own", "as configured", "a processor's is fixed"],
 )
 def test_the_memory_fraction_of_an_engine(device: str, fraction: float | None, said: str | None) -> None:
     words = command(plan(device, fraction))

@@ -72,7 +72,7 @@ def test_a_session_may_have_more_turns_than_python_has_frames() -> None:
 
 
 def conversation() -> ConversationTree:
-    """Two turns, a second answer to the first, and a conversation that was written anew."""
+    """Two turns, a second answer to the first, and a conversation with a rewritten history."""
     capture = ConversationTree()
     call(capture, [USER], context=[1, 2], sampled=said(10, 11), reply="a")
     after = [USER, assistant("a")]

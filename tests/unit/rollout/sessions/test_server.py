@@ -123,7 +123,7 @@ async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engi
         second = (await agents.chat(session, messages)).json()
         assert engine.seen_inputs[-1][: len(seen) + len(answer)] == seen + answer
         assert second["oolong"]["because"] == "continued" and second["oolong"]["continues"] == 0
-        # An agent that rewrites what was said starts a branch, and is told so.
+        # An agent that rewrites what was said starts a branch.
         messages[-2] = {"role": "assistant", "content": "something else"}
         third = (await agents.chat(session, messages)).json()
         assert (third["oolong"]["because"], third["oolong"]["continues"]) == ("history_rewritten", None)

@@ -59,7 +59,7 @@ async def test_abort_goes_on_from_the_tokens_and_each_request_is_of_one_version(
         assert len(spanning(groups)) > 5
         assert all(t.policy_versions == sorted(t.policy_versions) for t in trajectories)
         assert all(t.interruptions >= len(set(t.policy_versions)) - 1 for t in trajectories)
-        # The scripted tokens follow from their place in the request: a resumed one starts its alphabet anew.
+        # The scripted tokens follow from their place in the request: a resumed one starts its alphabet again.
         first = spanning(groups)[0]
         switch = next(i for i, v in enumerate(first.policy_versions) if v != first.policy_versions[0])
         assert first.token_ids[switch] == 97

@@ -23,11 +23,11 @@ LONG = [97] * MIN_PROMPT_TOKENS
 
 
 @pytest.fixture
-async def slot(engine: FakeEngine) -> AsyncIterator[EngineHandle]:
+async def handle(engine: FakeEngine) -> AsyncIterator[EngineHandle]:
     client = EngineClient(engine.port, engine.api_key, ModelLimits(vocabulary=264, context_tokens=1024))
-    slot = EngineHandle(EngineCounters(clock=time.monotonic))
-    slot.open(client, 0)
-    yield slot
+    handle = EngineHandle(EngineCounters(clock=time.monotonic))
+    handle.open(client, 0)
+    yield handle
     await client.close()
 
 
@@ -35,9 +35,9 @@ def group(size: int = 4) -> list[RolloutState]:
     return [RolloutState(index=i) for i in range(size)]
 
 
-async def test_one_request_goes_ahead_of_all_members(slot: EngineHandle, engine: FakeEngine) -> None:
+async def test_one_prefill_precedes_all_rollouts(handle: EngineHandle, engine: FakeEngine) -> None:
     members = group()
-    prefill = PromptPrefill(slot, LONG, members)
+    prefill = PromptPrefill(handle, LONG, members)
     engine.places = 0
     waiting = [asyncio.create_task(prefill.before(member)) for member in members]
     await eventually(lambda: engine.requests, "the prefill waits for a place")
@@ -46,7 +46,7 @@ async def test_one_request_goes_ahead_of_all_members(slot: EngineHandle, engine:
     await asyncio.gather(*waiting)
     assert engine.seen_inputs == [LONG]
     assert [member.rid for member in members] == [""] * 4
-    assert slot.counters.generated_tokens == 0 and slot.counters.input_tokens == len(LONG)
+    assert handle.counters.generated_tokens == 0 and handle.counters.input_tokens == len(LONG)
 
 
 async def test_the_worker_has_it_made_for_every_group(
@@ -73,30 +73,30 @@ async def test_the_worker_has_it_made_for_every_group(
         ),
     ],
 )
-async def test_nothing_goes_ahead_where_it_saves_nothing(
-    slot: EngineHandle, engine: FakeEngine, prompt: list[int], members: list[RolloutState]
+async def test_no_prefill_where_it_saves_nothing(
+    handle: EngineHandle, engine: FakeEngine, prompt: list[int], members: list[RolloutState]
 ) -> None:
-    prefill = PromptPrefill(slot, prompt, members)
+    prefill = PromptPrefill(handle, prompt, members)
     await asyncio.gather(*(prefill.before(member) for member in members))
     assert engine.seen_inputs == []
 
 
-async def test_a_dead_engine_lets_the_members_go(slot: EngineHandle, engine: FakeEngine) -> None:
+async def test_a_crashed_engine_releases_the_rollouts(handle: EngineHandle, engine: FakeEngine) -> None:
     members = group()
-    prefill = PromptPrefill(slot, LONG, members)
-    await slot.client.pause("retract")
+    prefill = PromptPrefill(handle, LONG, members)
+    await handle.client.pause("retract")
     waiting = asyncio.gather(*(prefill.before(member) for member in members))
     await eventually(lambda: engine.seen_inputs, "the prefill has come to the engine")
     await engine.die()
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_an_abort_of_the_first_member_ends_it(slot: EngineHandle, engine: FakeEngine) -> None:
+async def test_an_abort_of_the_first_member_ends_it(handle: EngineHandle, engine: FakeEngine) -> None:
     engine.places = 0  # none is ever decoded
     members = group()
-    prefill = PromptPrefill(slot, LONG, members)
+    prefill = PromptPrefill(handle, LONG, members)
     waiting = asyncio.gather(*(prefill.before(member) for member in members))
     await eventually(lambda: engine.requests, "the prefill waits for a place")
     assert members[0].rid in engine.requests
-    await slot.abort([members[0].rid])
+    await handle.abort([members[0].rid])
     await asyncio.wait_for(waiting, 60)

@@ -209,7 +209,7 @@ async def test_without_interruption_nothing_new_is_sent_until_what_runs_has_ende
         await run.until(lambda: engine.loads == ["0", "1"] and len(engine.seen_rids) > seen)
 
 
-async def test_the_engine_is_kept_full_and_not_over_full(
+async def test_the_worker_fills_the_engine_up_to_its_limit(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.003
@@ -327,7 +327,7 @@ async def test_an_engine_that_dies_costs_the_tokens_that_it_had_not_returned_and
         worker.engine.open(again, 0)
         groups = await run.trainer.take(0)
         assert {group.group_id for group in groups} <= running
-        assert all(len(ids) <= 6 for ids in next_one.seen_inputs), "each begins anew from its prompt"
+        assert all(len(ids) <= 6 for ids in next_one.seen_inputs), "each restarts from its prompt"
         assert run.controller.state.ledger.counts().dropped == {}
         assert_ledger_is_true(run.controller)
         await again.close()
@@ -500,11 +500,11 @@ async def test_what_the_controller_leaves_in_its_outbox(
     summaries = {line.name: line.value for line in lines if type(line).__name__ == "Summary"}
     assert summaries["controller"]["ledger"]["balances"] and summaries["controller"]["tokens"]["balances"]
     assert sum(summaries["controller"]["staleness"]["histogram"].values()) == 24
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for line in lines:
         if isinstance(line, Histogram):
-            told[line.name] += sum(line.counts.values())
-    assert told["staleness/consumed_trajectories"] == told["response_length/tokens"] == 24
-    assert told["staleness/consumed_tokens"] == run.controller.state.tokens.counts().trained
+            reported[line.name] += sum(line.counts.values())
+    assert reported["staleness/consumed_trajectories"] == reported["response_length/tokens"] == 24
+    assert reported["staleness/consumed_tokens"] == run.controller.state.tokens.counts().trained
     sample = next(line for line in lines if type(line).__name__ == "TrajectoryLine")
     assert "".join(sample.version_texts) == sample.completion

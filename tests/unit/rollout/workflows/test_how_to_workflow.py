@@ -70,7 +70,7 @@ async def test_the_page_s_workflow_hints_and_is_worth_less_per_guess(
         (trajectory,) = group.trajectories
         assert trajectory.reward == pytest.approx(0.9 ** retries[group.row])
         assert sum(turn.sampled for turn in trajectory.turns) == retries[group.row] + 1
-        assert heard(template, trajectory) == hints_on_the_way_to(group.row)
+        assert environment_messages(template, trajectory) == hints_on_the_way_to(group.row)
 
 
 def halving(template: ChatTemplate) -> Callable[[list[int]], list[int]]:
@@ -94,7 +94,7 @@ def hints_on_the_way_to(number: int) -> list[str]:
     return hints
 
 
-def heard(template: ChatTemplate, trajectory: Trajectory) -> list[Any]:
+def environment_messages(template: ChatTemplate, trajectory: Trajectory) -> list[Any]:
     """What the environment said, read from the tokens that are off the loss mask."""
     off = [t for t, m in zip(trajectory.token_ids, trajectory.loss_mask, strict=True) if not m]
     return re.findall(r"<\|user\|>(.*?)<\|assistant\|>", template.decode(off, skip_special_tokens=False))

@@ -225,7 +225,7 @@ async def test_a_file_that_does_not_load_fails_with_its_line(
     assert "workflow.py line 1: ModuleNotFoundError" in failed[0]
 
 
-async def test_what_a_process_said_before_it_ended_is_heard_by_a_loop_that_was_asleep_meanwhile() -> None:
+async def test_the_last_messages_of_a_process_are_read_by_a_stalled_loop() -> None:
     loop = asyncio.get_running_loop()
 
     def launch(program: str, common: dict[str, Any], path: Path, stop: Any) -> str:

@@ -161,7 +161,7 @@ async def test_a_worker_that_stops_within_a_turn_loses_no_token_and_samples_none
             assert_ledger_is_true(run.controller)
 
 
-async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
+async def test_a_resumed_workflow_gets_recorded_outcomes_without_new_requests(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     """The first turn's score decides how the workflow goes on; after a move it must be the same one."""
@@ -197,7 +197,7 @@ async def test_what_a_workflow_was_told_is_told_again_and_not_asked_again(
         assert max(Counter(asked).values()) == 2, "a member of a group of 2 was scored twice"
 
 
-async def test_a_workflow_that_cannot_be_moved_begins_anew_and_its_tokens_are_counted_as_lost(
+async def test_a_workflow_that_cannot_migrate_restarts_and_its_tokens_count_as_lost(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
     engine.token_seconds = 0.004

@@ -42,13 +42,13 @@ def told(world: World) -> list[str]:
 
 def test_an_alert_opens_once_and_closes_when_it_no_longer_holds(world: World) -> None:
     now = clock.now()
-    offset = ship_steps(world, 1, 12, weight__mean=3.0, time__step_seconds=1.0)
+    offset = ship_steps(world, 1, 12, importance_ratio__mean=3.0, time__step_seconds=1.0)
     alerts.watch_runs(now=now)
     alerts.watch_runs(now=now + timedelta(seconds=10))
     alert = Alert.objects.get()
     assert (alert.rule, alert.train_step, alert.closed_at) == ("weight_off", 12, None)
     assert "mean w is 3" in alert.message
-    ship_steps(world, 13, 6, offset, weight__mean=1.0, time__step_seconds=1.0)
+    ship_steps(world, 13, 6, offset, importance_ratio__mean=1.0, time__step_seconds=1.0)
     alerts.watch_runs(now=now + timedelta(seconds=20))
     alert.refresh_from_db()
     assert alert.closed_at == now + timedelta(seconds=20)
@@ -77,7 +77,7 @@ def test_a_full_buffer_is_measured_by_the_bound_that_holds_now(world: World) -> 
 
 
 def test_a_run_that_has_ended_has_no_open_alert(world: World) -> None:
-    ship_steps(world, 1, 12, weight__mean=3.0)
+    ship_steps(world, 1, 12, importance_ratio__mean=3.0)
     alerts.watch_runs(now=clock.now())
     Run.objects.filter(pk=world.run.pk).update(status=RunStatus.STOPPED)
     alerts.watch_runs(now=clock.now())
@@ -179,7 +179,7 @@ def test_engines_that_fail_to_boot_degrade_the_run_until_one_serves(world: World
 
 
 def test_the_api_shows_them_with_advice_to_the_project_only(world: World) -> None:
-    ship_steps(world, 1, 12, weight__mean=3.0)
+    ship_steps(world, 1, 12, importance_ratio__mean=3.0)
     alerts.watch_runs(now=clock.now())
 
     def get(token: str, query: str = "") -> Any:
@@ -194,7 +194,7 @@ def test_the_api_shows_them_with_advice_to_the_project_only(world: World) -> Non
 
 
 def test_a_run_that_ended_since_it_was_listed_gets_no_alert(world: World) -> None:
-    ship_steps(world, 1, 12, weight__mean=3.0)
+    ship_steps(world, 1, 12, importance_ratio__mean=3.0)
     run = Run.objects.get(pk=world.run.pk)
     run.status = RunStatus.STOPPED
     alerts.watch_run(run, now=clock.now())

@@ -106,7 +106,7 @@ def test_only_the_node_of_the_job_may_ship(world: World, client: Client) -> None
 
 @pytest.mark.parametrize(
     "path",
-    ["metrics", "metric-names", "histograms?name=h", "documents", "documents/d", "trajectories", "logs"],
+    ["metrics", "metric-names", "histograms?name=h", "state", "state/d", "trajectories", "logs"],
 )
 def test_a_foreign_run_does_not_exist(world: World, client: Client, path: str) -> None:
     other = build_world("two")

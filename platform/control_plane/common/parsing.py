@@ -121,29 +121,36 @@ class StrictSerializer(serializers.Serializer[Any]):
         return rules
 
     def to_internal_value(self, data: Any) -> Any:
+        missing: dict[str, Any] = {}
         if isinstance(data, dict):
             refuse_unknown_keys(data, self.fields)
-            self._refuse_missing(set(data))
+            missing = self._missing(set(data))
         try:
-            return super().to_internal_value(data)
+            value = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            raise serializers.ValidationError(said_with_values(self, data, error.detail)) from error
+            detail = said_with_values(self, data, error.detail)
+            raise serializers.ValidationError(
+                {**missing, **detail} if isinstance(detail, dict) else detail
+            ) from error
+        if missing:
+            raise serializers.ValidationError(missing)
+        return value
 
-    def _refuse_missing(self, given: set[str]) -> None:
-        place, code, message = "non_field_errors", "", ""
+    def _missing(self, given: set[str]) -> dict[str, Any]:
+        """The error for fields that the rules of this body ask for together, by its field; empty if they are there."""
+        field, code, message = "non_field_errors", "", ""
         if self.not_empty and not given:
             code, message = "nothing_to_change", f"nothing to change: give {_words(self.fields)}"
         elif self.one_of and len(both := sorted(given & set(self.one_of))) != 1:
             named = f", not {' and '.join(both)}" if both else ""
-            place, code, message = (
+            field, code, message = (
                 self.one_of[0],
                 "one_of",
                 f"give exactly one of {_words(self.one_of)}{named}",
             )
         elif self.any_of and not any(set(group) <= given for group in self.any_of):
             code, message = "any_of", f"give {_words([' and '.join(group) for group in self.any_of])}"
-        if code:
-            raise serializers.ValidationError({place: [exceptions.ErrorDetail(message, code)]})
+        return {field: [exceptions.ErrorDetail(message, code)]} if code else {}
 
 
 def _words(names: Iterable[str]) -> str:

@@ -221,7 +221,7 @@ def test_ports_of_attempts_on_one_node_do_not_meet(alice: Any, node: Any, tick: 
         alice.run(name=f"run {index}")
     tick()
     ports = [port for attempt in machine.beat().attempts for port in attempt.ports.values()]
-    assert len(ports) == len(set(ports)) == 16
+    assert len(ports) == len(set(ports)) == 12
 
 
 def test_ports_go_round_and_leave_out_what_a_run_still_holds(alice: Any, node: Any, tick: Any) -> None:
@@ -231,7 +231,7 @@ def test_ports_go_round_and_leave_out_what_a_run_still_holds(alice: Any, node: A
     alice.run()
     tick()
     held = selectors.held_ports(Node.objects.get())
-    assert held == set(range(fleet.PORTS_FROM + 2, fleet.PORTS_FROM + 6))
+    assert held == set(range(fleet.PORTS_FROM + 2, fleet.PORTS_FROM + 5))
     row = Node.objects.get()
     row.next_port = fleet.PORTS_TO - 1
     first = fleet.PORTS_FROM
@@ -239,7 +239,7 @@ def test_ports_go_round_and_leave_out_what_a_run_still_holds(alice: Any, node: A
         fleet.PORTS_TO - 1,
         first,
         first + 1,
+        first + 5,
         first + 6,
-        first + 7,
     ]
-    assert row.next_port == first + 8
+    assert row.next_port == first + 7

@@ -75,7 +75,8 @@ BY_HAND: dict[str, Any] = {
         "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb", "state": "DONE", "message": "",
         "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
         "model": {"id": "mdl_01m81y7mzx5e9rj2k3c4v5b6nd", "name": "tiny"},
-        "vocabulary": 151936, "duplicates": 0, "conflicts": 0, "without_completion": 32,
+        "vocabulary": 151936, "bytes": 4096, "bytes_seen": 4096,
+        "duplicates": 0, "conflicts": 0, "without_completion": 32,
         "prompts": {"train": {
             "rows": 32, "mean": 4.5, "smallest": 3, "p50": 4, "p95": 6, "p99": 6, "largest": 6, "share_over": None,
             "histogram": [],

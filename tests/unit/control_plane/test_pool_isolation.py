@@ -376,7 +376,7 @@ def test_every_request_of_a_revoked_node_is_refused_and_says_why(
         machine.get(f"/artifacts/{data.sha256}"),
         secrets_of(machine, job),
         machine.post(attempts, json.dumps(announced)),
-        machine.post("/shipments", b""),
+        machine.post("/telemetry", b""),
         machine.post("/imports/imp_none/begin", b""),
         machine.post("/model-checks/chk_none/begin", b""),
     ):
@@ -578,7 +578,7 @@ def test_a_deleted_pool_takes_its_teams_admins_quotas_and_tokens_along(
         content_type="application/json",
         headers={"authorization": f"Bearer {token}"},
     )
-    assert (enrolled.status_code, enrolled.json()["code"]) == (401, "enrollment_unknown")
+    assert (enrolled.status_code, enrolled.json()["code"]) == (401, "join_token_unknown")
     named = red.post("/runs", {"spec": red.spec(placement={"pool": "red-gpus"})})
     assert named.json()["errors"][0]["code"] == "unknown_pool"
     # The history stays, and so does a pool of the same name that begins again with nothing.

@@ -89,7 +89,7 @@ def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def _resolved(schema: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
     for wrapper in ("allOf", "oneOf", "anyOf"):
-        if wrapper in part:
+        if wrapper in part and "properties" not in part:
             return _resolved(schema, next(inner for inner in part[wrapper] if inner.get("type") != "null"))
     if "$ref" in part:
         return _resolved(schema, schema["components"]["schemas"][part["$ref"].rsplit("/", 1)[1]])

@@ -65,7 +65,7 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
                 agent.kill()
         assert agent.returncode == 0, said.decode()
         assert_ledger_is_true(run.controller)
-        metrics = running.door._desk.metrics()
+        metrics = running.door._manager.metrics()
         await end()
         await running.door.close()
     assert len(groups) == 4

@@ -247,7 +247,7 @@ def assert_no_gap_and_no_repeat(stack: Stack, run: Run, *, failing_rows: int = 0
 
     ledger = run.summary["controller"]["ledger"]
     order = PromptOrder(list(range(ROWS)), seed=run.spec["seed"])
-    drawn = [order.draw() for _ in range(ledger["drawn"])]
+    drawn = [order.next() for _ in range(ledger["drawn"])]
     failing = {draw.group_id for draw in drawn if failing_rows and draw.row % failing_rows == 0}
     assert set(ids) == {draw.group_id for draw in drawn} - failing
     assert ledger["dropped_by_reason"] == ({"error": len(failing)} if failing else {})

@@ -67,7 +67,7 @@ def credit(
 def test_kl_in_reward_is_subtracted_per_token_and_reward_is_at_the_last_token(
     estimator: str, returns: list[float]
 ) -> None:
-    kl = {"coefficient": 0.5, "estimator": estimator, "place": "reward"}
+    kl = {"coefficient": 0.5, "estimator": estimator, "apply_to": "reward"}
     found = credit(ForwardOutputs(proximal=PROXIMAL, reference=REFERENCE), kl=kl)
     assert found.returns is not None
     assert found.returns.tolist() == found.advantages.tolist() == pytest.approx(returns)
@@ -75,7 +75,7 @@ def test_kl_in_reward_is_subtracted_per_token_and_reward_is_at_the_last_token(
 
 def test_kl_in_loss_does_not_change_rewards() -> None:
     found = credit(
-        ForwardOutputs(proximal=PROXIMAL, reference=REFERENCE), kl={"coefficient": 0.5, "place": "loss"}
+        ForwardOutputs(proximal=PROXIMAL, reference=REFERENCE), kl={"coefficient": 0.5, "apply_to": "loss"}
     )
     assert found.advantages.tolist() == [1.0, 1.0, 0.0]
 

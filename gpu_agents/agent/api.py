@@ -106,13 +106,13 @@ class AgentApi:
         head = msgspec.json.encode(TelemetryBatchHead(pieces=pieces))
         request = self._http.build_request(
             "POST",
-            "shipments",
+            "telemetry",
             content=b"".join([head, b"\n", *data]),
             headers={"Content-Type": "application/octet-stream"},
         )
         replies = _decode((await self._send(request)).content, TelemetryBatchReply).pieces
         if len(replies) != len(pieces):
-            raise Unreachable(f"shipments: {len(replies)} answers to {len(pieces)} pieces")
+            raise Unreachable(f"telemetry: {len(replies)} answers to {len(pieces)} pieces")
         return replies
 
     @asynccontextmanager

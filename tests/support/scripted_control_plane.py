@@ -119,7 +119,7 @@ class ScriptedControlPlane:
             app.router.add_post(f"{base}/heartbeat", self._heartbeat)
             app.router.add_get(f"{base}/artifacts/{{sha256}}", self._artifact)
             app.router.add_post(f"{base}/jobs/{{job}}/secrets", self._secrets)
-            app.router.add_post(f"{base}/shipments", self._shipments)
+            app.router.add_post(f"{base}/telemetry", self._shipments)
             app.router.add_post(f"{base}/attempts/{{attempt}}/checkpoints", self._begin)
             app.router.add_put(f"{base}/uploads/{{upload}}/parts/{{number}}", self._part)
             app.router.add_post(f"{base}/uploads/{{upload}}/complete", self._complete)

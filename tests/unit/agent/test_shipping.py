@@ -85,7 +85,7 @@ async def test_a_lost_answer_does_not_store_a_chunk_twice(
     node = Node(data, job)
     shipper = node.shipper(api)
     append(node.outbox(job), b"{}\n")
-    control_plane.faults.append(Fault("shipments", "lose_answer"))
+    control_plane.faults.append(Fault("telemetry", "lose_answer"))
     with pytest.raises(Unreachable):
         await shipper.ship_once()
     assert shipper.offsets("job_1")[0].shipped == 0
@@ -335,7 +335,7 @@ async def test_under_random_faults_every_byte_arrives_once_and_in_order(
         append(node.outbox(job), lines)
         for kind in ("refuse", "lose_answer"):
             if draw.random() < 0.4:
-                control_plane.faults.append(Fault("shipments", kind))
+                control_plane.faults.append(Fault("telemetry", kind))
         if draw.random() < 0.2:
             shipper = node.shipper(api)  # killed and started again
         try:

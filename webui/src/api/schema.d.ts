@@ -1103,7 +1103,7 @@ export interface paths {
          * Find leakage between splits
          * @description Rows of one split that stand in another one, exactly or nearly.
          *
-         *     Costs 1 unit of the rate limit.
+         *     Costs 20 units of the rate limit.
          */
         get: operations["get_dataset_leaks"];
         put?: never;
@@ -7552,11 +7552,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 25761,
-                     *             "engine-0": 25762,
-                     *             "controller": 25760
+                     *             "reward": 21321,
+                     *             "engine-0": 21322,
+                     *             "controller": 21320
                      *           },
-                     *           "token": "dGvVZgN9CzBYPF7kSBmDuXtSJ-lJOgVxomRqhPPufR8",
+                     *           "token": "v-ccvGxbCkG2rn7Uj2Zs9F3HTwfAFLr0ObAzu2cIyqg",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -8844,7 +8844,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "337b448c",
+                     *             "after": "3435cdb4",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11883,8 +11883,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyZXltMmptenA3M3plbnJkODlkajI4IiwxNzk1MzgyNzI0LCJ1c3JfMDFtODJleWpjZXRtM3RiZHI0bXgyYWszdDciLCJ0b2tfMDFtODJleWpjaGszNXg2YjZid3l4M2pta2giXQ:1xVE7o:Jh6ePmMMO3q4b7Nioef_rMeVjrfyE1rIBvj-xMEpjPQ",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyZXltMmptenA3M3plbnJkODlkajI4IiwxNzk1MzgyNzI0LCJ1c3JfMDFtODJleWpjZXRtM3RiZHI0bXgyYWszdDciLCJ0b2tfMDFtODJleWpjaGszNXg2YjZid3l4M2pta2giXQ:1xVE7o:Jh6ePmMMO3q4b7Nioef_rMeVjrfyE1rIBvj-xMEpjPQ/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyaGM3ZmZuM3Bic2tmanh4ZTRjNnJzIiwxNzk1Mzg1MjczLCJ1c3JfMDFtODJoYzJzYWhhcjhkYnY1Z2duZWZyYzUiLCJ0b2tfMDFtODJoYzJzdmU2Y24xeXBjYWc5bXI5ZXAiXQ:1xVEmv:LFXyO3FVfAx_1JaRb4SYQiV54oP51azYNUozbDQK4V8",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyaGM3ZmZuM3Bic2tmanh4ZTRjNnJzIiwxNzk1Mzg1MjczLCJ1c3JfMDFtODJoYzJzYWhhcjhkYnY1Z2duZWZyYzUiLCJ0b2tfMDFtODJoYzJzdmU2Y24xeXBjYWc5bXI5ZXAiXQ:1xVEmv:LFXyO3FVfAx_1JaRb4SYQiV54oP51azYNUozbDQK4V8/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -11997,8 +11997,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "bfd6cefc170e084bdafd7e6111890fe3dda0001a38cb6fa3e01ada787e8401ec",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=bfd6cefc170e084bdafd7e6111890fe3dda0001a38cb6fa3e01ada787e8401ec"
+                     *       "sha256": "502bfb748b93ea9096b0a174b967cfc3ece33f2cbd8ce0f29c56182a4670c5bf",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=502bfb748b93ea9096b0a174b967cfc3ece33f2cbd8ce0f29c56182a4670c5bf"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -13561,6 +13561,8 @@ export interface operations {
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
+                     *       "bytes": 4096,
+                     *       "bytes_seen": 4096,
                      *       "duplicates": 0,
                      *       "conflicts": 0,
                      *       "without_completion": 32,
@@ -13601,6 +13603,8 @@ export interface operations {
                      *         "name": "tiny"
                      *       },
                      *       "vocabulary": 151936,
+                     *       "bytes": 4096,
+                     *       "bytes_seen": 4096,
                      *       "duplicates": 0,
                      *       "conflicts": 0,
                      *       "without_completion": 32,
@@ -14614,7 +14618,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41601. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:45403. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17398,15 +17402,15 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 7.462,
+                     *           "slot_seconds": 26.452,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.731,
+                     *             "train": 4,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.731
+                     *             "other": 22.452
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -17418,15 +17422,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 7.462,
+                     *         "slot_seconds": 26.452,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.731,
+                     *           "train": 4,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.731
+                     *           "other": 22.452
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -26856,7 +26860,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "337b448c",
+                     *           "fingerprint": "3435cdb4",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -26922,7 +26926,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "add5f003",
+                     *       "fingerprint": "a3b1dd84",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -26943,7 +26947,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "add5f003",
+                     *       "fingerprint": "a3b1dd84",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -27282,7 +27286,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_Lquq76",
+                     *       "prefix": "ool_ZR5jm5",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -27468,7 +27472,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "NrREwIBbyJsCjFPZyJLBtxXWG6qZufylxQjWJHW3b26cqOwU3VqIy1Ft1gANtshe"
+                     *       "csrf_token": "yk1yTQj6OBX9ggeHHsXKnScQYxU0LU6etS5yiw5RVeZwlStP8PPe3I68774tuuTx"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -28800,7 +28804,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_gWckkS",
+                     *           "prefix": "ool_rgcB8r",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -28813,7 +28817,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_f0iEJP",
+                     *           "prefix": "ool_18ImW4",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -28826,7 +28830,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_KRgbix",
+                     *           "prefix": "ool_cAZrv-",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -28839,7 +28843,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_nZ70WL",
+                     *           "prefix": "ool_fQSob0",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -28852,7 +28856,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_AYF2fl",
+                     *           "prefix": "ool_KnDI-V",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -28865,7 +28869,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_Lp-ccx",
+                     *           "prefix": "ool_ddZKK2",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -28878,7 +28882,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_YiQzl3",
+                     *           "prefix": "ool_syP1va",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -28891,7 +28895,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_1b-1l2",
+                     *           "prefix": "ool_KzSKjJ",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -28904,7 +28908,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_KSyyHj",
+                     *           "prefix": "ool_7klTRu",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -28917,7 +28921,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_7KN8eK",
+                     *           "prefix": "ool_AiG1vG",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -28930,7 +28934,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_qOg3Zf",
+                     *           "prefix": "ool_9b06Wj",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -28943,7 +28947,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_sefCpo",
+                     *           "prefix": "ool_JIG9qn",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -28956,7 +28960,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_Gw1GM6",
+                     *           "prefix": "ool_yuSZ7y",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -28969,7 +28973,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_81x6OE",
+                     *           "prefix": "ool_KnOBsc",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -28982,7 +28986,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_Qrsn1F",
+                     *           "prefix": "ool_OvbmoR",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -28995,7 +28999,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_leDyYT",
+                     *           "prefix": "ool_vfgVXC",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -29008,7 +29012,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_ueLMmb",
+                     *           "prefix": "ool_nEiz1h",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -29021,7 +29025,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_Dx6Zwx",
+                     *           "prefix": "ool_iwfTOj",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -29034,7 +29038,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_u7eQy_",
+                     *           "prefix": "ool_1DbmVP",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -29047,7 +29051,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_BsvQt8",
+                     *           "prefix": "ool_yXe8nm",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -29060,7 +29064,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_2NMN2c",
+                     *           "prefix": "ool_6LTN4L",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -29073,7 +29077,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_vK4fXM",
+                     *           "prefix": "ool_-3Orim",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -29086,7 +29090,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_cKRIrn",
+                     *           "prefix": "ool_qf28_d",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -29099,7 +29103,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_fGConI",
+                     *           "prefix": "ool_MTClAb",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -29112,7 +29116,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_0S40Rz",
+                     *           "prefix": "ool_0EckBY",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -29125,7 +29129,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_O7wa5o",
+                     *           "prefix": "ool_4FOaX7",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -29138,7 +29142,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_bRFVBW",
+                     *           "prefix": "ool_N2QIol",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -29151,7 +29155,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_p6sVzd",
+                     *           "prefix": "ool_EPuOL0",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -29164,7 +29168,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_TKHRnh",
+                     *           "prefix": "ool_BjC4L1",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -29177,7 +29181,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_8PEO0P",
+                     *           "prefix": "ool_5Rn3ih",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -29248,7 +29252,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_84Qmo5",
+                     *       "prefix": "ool_U1DV5U",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -29361,7 +29365,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_4JU9Se",
+                     *       "prefix": "ool_5qMegu",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -30017,7 +30021,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_5Jp4vUSdUp3mdTDb+cBQdS1rZEzjNLgT45XNY9Cv3ek="
+                     *       "secret": "whsec_O79/WxPHTei3rUmvs1ynKUfAoycUoIpp8rJo96W4ZQ4="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -30303,7 +30307,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_5Jp4vUSdUp3mdTDb+cBQdS1rZEzjNLgT45XNY9Cv3ek="
+                     *       "secret": "whsec_O79/WxPHTei3rUmvs1ynKUfAoycUoIpp8rJo96W4ZQ4="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

@@ -132,7 +132,7 @@ def start(harness: Harness, tmp_path: Path) -> Iterator[Callable[..., WorkerProc
         if die_at_boot:
             (jobs / "die_at_boot").touch()
         node_python = tmp_path / "node-python"
-        script = ROOT / "tests" / "unit" / "rollout" / "scripted_launch.py"
+        script = ROOT / "tests" / "unit" / "rollout" / "fake_sglang_launch.py"
         node_python.write_text(
             f'#!/bin/sh\nPYTHONPATH="{ROOT}/platform:{ROOT}" exec "{sys.executable}" "{script}" "$@"\n'
         )

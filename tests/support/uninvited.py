@@ -20,8 +20,9 @@ LISTENS = "0A"
 SECONDS = 10.0
 REFUSALS = (401, 403, 404, 405)  # the last two: of what the process does not know
 VERBS = (
-    "claim", "renew", "submit", "fail", "give_back", "leave", "load_claim", "ack", "evaluator", "state", "announce",
-    "take", "snapshot", "probes", "stale_engine", "end", "evaluation_result", "evaluation_failed", "score",
+    "claim", "renew", "submit", "fail", "release", "deregister", "load_claim", "ack", "evaluator", "state",
+    "publish_version", "take", "snapshot", "probes", "stale_engine", "end", "evaluation_result", "evaluation_failed",
+    "score", "execute",
 )  # fmt: skip
 ENGINE = (
     "generate", "health", "health_generate", "ready", "metrics", "model_info", "get_model_info", "server_info",

@@ -29,6 +29,7 @@ from oolong.contracts.rollout import (
     TakeRequest,
 )
 from oolong.contracts.telemetry import Note
+from tests.support import uninvited
 from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
 from tests.unit.rollout.simulation import finished_group
@@ -53,6 +54,12 @@ async def peer(run: Harness) -> AsyncIterator[Peer]:
 
 async def announce(run: Harness, tmp_path: Path, version: int = 0) -> None:
     await run.trainer.announce(publish(tmp_path / "weights", version), "trained" if version else "none")
+
+
+async def test_uninvited_callers_are_tried_on_every_call_of_the_controller(run: Harness) -> None:
+    calls = {resource.canonical.strip("/") for resource in run.server.rpc.app.router.resources()}
+    assert len(calls) > 10
+    assert calls <= set(uninvited.VERBS)
 
 
 async def test_without_the_attempts_token_nothing_is_answered(run: Harness) -> None:

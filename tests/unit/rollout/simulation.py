@@ -293,6 +293,13 @@ def engines(number: int, *, places: int = 6, load_seconds: float = 0.01) -> list
     return [SimulatedEngine(f"rollout-{i}/0", places, load_seconds) for i in range(number)]
 
 
+def usable_places(controller: Controller) -> int:
+    """Untrained groups that the gate allows besides the batch in training: those in flight and those it admits."""
+    groups = controller.state.groups
+    in_flight = len(groups.running) + len(groups.buffered) + len(groups.waiting)
+    return controller.state.admission().groups + in_flight
+
+
 def assert_ledger_is_true(controller: Controller) -> None:
     """Each counter equals the ids that are enumerated in its place, and both sums balance."""
     ledger = controller.state.ledger

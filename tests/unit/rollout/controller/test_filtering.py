@@ -28,6 +28,7 @@ from tests.unit.rollout.simulation import (
     finished_group,
     new_controller,
     rules,
+    usable_places,
 )
 
 
@@ -89,12 +90,7 @@ def test_filtered_groups_cost_no_places_and_every_batch_is_full_of_signal() -> N
 
     def count_places(world: World) -> None:
         assert_ledger_is_true(world.controller)
-        in_flight = (
-            len(controller.state.groups.running)
-            + len(controller.state.groups.buffered)
-            + len(controller.state.groups.waiting)
-        )
-        places.append(controller.state.admission().groups + in_flight)
+        places.append(usable_places(world.controller))
 
     world = World(
         controller,

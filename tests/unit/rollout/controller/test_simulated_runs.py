@@ -15,6 +15,7 @@ from tests.unit.rollout.simulation import (
     new_controller,
     rules,
     through_bytes,
+    usable_places,
 )
 
 
@@ -29,12 +30,7 @@ def test_drops_at_take_cost_no_places_over_500_steps() -> None:
 
     def count_places(world: World) -> None:
         assert_ledger_is_true(world.controller)
-        in_flight = (
-            len(controller.state.groups.running)
-            + len(controller.state.groups.buffered)
-            + len(controller.state.groups.waiting)
-        )
-        places.append(controller.state.admission().groups + in_flight)
+        places.append(usable_places(world.controller))
 
     world = World(
         controller,

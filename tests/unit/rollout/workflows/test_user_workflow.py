@@ -27,7 +27,7 @@ from oolong.workflow import WorkflowFailed
 from tests.support.plain_workflow_process import plain_process
 from tests.unit.rollout.fake_engine import FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
-from tests.unit.rollout.model_files import publish, write_model, write_rows
+from tests.unit.rollout.model_files import write_model, write_rows
 from tests.unit.rollout.simulation import assert_ledger_is_true
 from tests.unit.rollout.workflows.test_workflows import assert_three_turns, assert_token_exact
 
@@ -50,17 +50,6 @@ class Talk:
 
     async def score(self, text: str | None) -> float:
         return 2.0
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    async with FakeEngine() as engine:
-        yield engine
-
-
-@pytest.fixture
-def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
-    return lambda version: publish(tmp_path / "weights", version)
 
 
 @pytest.fixture

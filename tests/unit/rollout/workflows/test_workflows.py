@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,10 @@ from oolong.contracts.rollout import Group, PublishedWeights, Trajectory
 from oolong.workflow import Episode, OutOfRoom
 from tests.unit.rollout.fake_engine import EOS, FakeEngine
 from tests.unit.rollout.harness import Harness, run_spec
-from tests.unit.rollout.model_files import publish, write_model, write_rows
+from tests.unit.rollout.model_files import write_model, write_rows
 from tests.unit.rollout.simulation import assert_ledger_is_true
 
 ENVIRONMENT = [258, 97, 259]  # <|user|> a <|assistant|>
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    async with FakeEngine() as engine:
-        yield engine
-
-
-@pytest.fixture
-def versions(tmp_path: Path) -> Callable[[int], PublishedWeights]:
-    return lambda version: publish(tmp_path / "weights", version)
 
 
 @pytest.fixture

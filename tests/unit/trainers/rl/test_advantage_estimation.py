@@ -13,31 +13,17 @@ import torch
 
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.run_spec import AlgorithmSection
+from tests.unit.trainers.rl.two_rollouts import TENSORS
 from trainers.rl.advantage_estimation import (
     Advantages,
     ForwardOutputs,
     estimate_gae_advantages,
     estimate_outcome_advantages,
 )
-from trainers.rl.batch_plan import Microbatch, TrainingSequence, plan_batch
+from trainers.rl.batch_plan import plan_batch
 from trainers.rl.microbatch_tensors import build_microbatch_tensors
 
 REWARDS = [[9.0, 1.0], [0.0, 9.0]]
-
-
-TENSORS = build_microbatch_tensors(
-    Microbatch(
-        [
-            TrainingSequence(
-                group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
-                behavior_logprobs=[0.0] * length, versions=[0] * length,
-            )
-            for group, member, length in ((0, 1, 2), (1, 0, 1))
-        ]
-    ),
-    version=0,
-    device=torch.device("cpu"),
-)  # fmt: skip
 
 
 PROXIMAL = torch.tensor([-1.0, -1.0, -2.0])

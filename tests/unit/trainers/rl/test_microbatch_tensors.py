@@ -2,22 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from trainers.rl.batch_plan import Microbatch, TrainingSequence
-from trainers.rl.microbatch_tensors import StepTensors, build_microbatch_tensors, drop_zero_advantage
-
-TENSORS = build_microbatch_tensors(
-    Microbatch(
-        [
-            TrainingSequence(
-                group=group, rollout=member, tokens=[7] * (length + 1), loss_positions=list(range(1, length + 1)),
-                behavior_logprobs=[0.0] * length, versions=[0] * length,
-            )
-            for group, member, length in ((0, 1, 2), (1, 0, 1))
-        ]
-    ),
-    version=0,
-    device=torch.device("cpu"),
-)  # fmt: skip
+from tests.unit.trainers.rl.two_rollouts import TENSORS
+from trainers.rl.microbatch_tensors import StepTensors, drop_zero_advantage
 
 
 def test_sequence_with_one_nonzero_advantage_is_kept_whole() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -73,7 +74,10 @@ def search(run: Run, wanted: Search) -> dict[str, Any]:
     With `has_more`, continue at `next_cursor`: the page is full, or the request reached a limit of bytes, lines or
     time.
     """
-    return search_lines(_lines(run, wanted), wanted)
+    # Closed here: an abandoned reader leaves its server-side cursor open until the garbage collector finds it, and
+    # the collector then closes it within somebody else's transaction.
+    with closing(_chunks(run, wanted)) as chunks, closing(lines_of(chunks, wanted)) as lines:
+        return search_lines(lines, wanted)
 
 
 def search_lines(lines: Iterator[LogLine], wanted: Search) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def _page(found: list[LogLine], last: LogLine | None, scanned: int, *, has_more:
     }
 
 
-def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
+def _chunks(run: Run, wanted: Search) -> Generator[LogChunk]:
     chunks = LogChunk.objects.filter(job__attempt__run=run).select_related("job__attempt").order_by("pk")
     if wanted.job:
         chunks = chunks.filter(Q(job_id=wanted.job) | Q(job__name=wanted.job))
@@ -124,10 +128,10 @@ def _lines(run: Run, wanted: Search) -> Iterator[LogLine]:
     if wanted.after:
         # From a little before, because the line behind the cursor may begin there.
         chunks = chunks.filter(pk__gte=wanted.after[0] - CHUNKS_BACK)
-    return lines_of(chunks.iterator(chunk_size=32), wanted)
+    yield from chunks.iterator(chunk_size=32)
 
 
-def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Iterator[LogLine]:
+def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Generator[LogLine]:
     """Lines of chunks. One that a piece cuts in two is put together with the piece behind it."""
     unfinished: dict[tuple[str, int], LogChunk] = {}
     begun: dict[tuple[str, int], bytes] = {}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from control_plane.common import clock
+from control_plane.common.errors import Problem
 from control_plane.telemetry import log_budget, log_search, selectors, services
 from control_plane.telemetry.log_budget import MIB, Allowance, keep
 from control_plane.telemetry.log_search import Search, level_of
@@ -241,6 +244,23 @@ def test_a_pattern_that_takes_for_ever_is_given_up(
     answer = ask("/search", q=r"^(a*)(a*)(a*)(a*)(a*)\1\2\3\4\5ab$", regex="true")
     assert answer.status_code == 422 and answer.json()["errors"][0]["code"] == "too_slow"
     assert LogChunk.objects.exists()  # the database goes on
+
+
+def test_a_search_that_ends_early_closes_its_cursor(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_search, "REGEX_MILLISECONDS", 0)
+    monkeypatch.setattr(log_search, "BATCH", 200)
+    for n in range(100):
+        write(world, f"line {n}\n" * 10)
+    gc.disable()  # it would close what is left open
+    try:
+        with pytest.raises(Problem, match="took longer") as caught:  # holds the frames of the search
+            log_search.search(world.run, Search(text="line", regex=True))
+        assert log_search.search(world.run, Search(text="line", limit=3))["has_more"]
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_cursors WHERE name LIKE '\\_django\\_curs%'")
+            assert cursor.fetchone() == (0,), caught.value
+    finally:
+        gc.enable()
 
 
 def test_the_batches_of_a_request_share_one_budget_of_time(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local_stack import configuration, dashboard, environments, init, preflight, screenshots, selftest, stack
+from local_stack.demo_options import add_options
 from local_stack.errors import StackError
 from local_stack.paths import Paths, checkout_paths
 from oolong.variables import report_unknown
@@ -184,7 +185,9 @@ def _demo(paths: Paths, rest: list[str]) -> int:
     """Run the demo. On a terminal, serve until Ctrl-C; else stop the stack if this command started it."""
     parser = _parser("demo")
     parser.add_argument("--exit", action="store_true", help="stop everything at the end, also on a terminal")
-    options, for_demo = parser.parse_known_args(rest)
+    add_options(parser)
+    options = parser.parse_args(rest)
+    for_demo = ["--steps", str(options.steps), "--seed", str(options.seed)]
     stays = sys.stdin.isatty() and sys.stdout.isatty() and not options.exit
     began = time.time()
     was_running = stack.is_running(paths)
@@ -228,7 +231,7 @@ def _run_demo(paths: Paths, device: str, began: float, more: list[str]) -> int:
     }
     if "TERM" in os.environ:
         environment["TERM"] = os.environ["TERM"]
-    words = [str(paths.venv_python), "-m", "local_stack.demo", "--device", device, *more]
+    words = [str(paths.venv_python), "-m", "local_stack.demo", *more]
     process = subprocess.Popen(words, env=environment, cwd=paths.root)
     try:
         return process.wait()

@@ -22,6 +22,7 @@ import yaml
 from rich.console import Console
 
 from local_stack.configuration import read_configuration
+from local_stack.demo_options import add_options
 from local_stack.demo_progress import RunProgress, print_summary
 from local_stack.demo_summary import failed_checks, summarize
 from local_stack.paths import Paths, checkout_paths
@@ -32,7 +33,6 @@ from oolong.samples import demo_dataset
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = "letter-sum"
 MODEL = "letter-sum-tiny"
-SEED = 1
 
 
 class PhaseTimings:
@@ -61,12 +61,8 @@ class DemoFailed(Exception):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="manage.py demo", description=__doc__)
-    parser.add_argument("--steps", type=int, default=60, help="train steps of the RL run (20 or more)")
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of model, warm start and RL run")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    add_options(parser)
     arguments = parser.parse_args()
-    if arguments.steps < 20:
-        parser.error("--steps must be 20 or more: the result compares the first and the last ten steps")
     console = Console(highlight=False, soft_wrap=True)
     try:
         return Demo(checkout_paths(ROOT), arguments.steps, arguments.seed, console).run()

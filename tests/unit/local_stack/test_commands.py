@@ -48,3 +48,20 @@ def test_create_token_fails_while_the_stack_is_down(paths, capsys, monkeypatch):
     paths.venv_python.write_text("")
     assert commands.run_django(paths, ["create_token", "--name", "laptop"]) == 1
     assert "python3 manage.py up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "3"], "'3' is not a number of 20 or more"),
+        (["--steps", "many"], "'many' is not a number of 20 or more"),
+        (["--stepz", "60"], "unrecognized arguments: --stepz 60"),
+        (["--seed", "x"], "--seed: invalid int value: 'x'"),
+    ],
+)
+def test_options_of_the_demo_are_refused_before_a_stack_starts(paths, words, said, capsys, monkeypatch):
+    monkeypatch.setattr(commands.stack, "up", lambda *given, **named: pytest.fail("a stack was started"))
+    with pytest.raises(SystemExit) as refusal:
+        commands.COMMANDS["demo"](paths, words)
+    assert refusal.value.code == 2
+    assert said in capsys.readouterr().err

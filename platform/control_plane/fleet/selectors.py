@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Count, Prefetch
@@ -60,6 +61,15 @@ def used_slots(pool: str) -> dict[str, int]:
         .annotate(held=Count("pk"))
     )
     return {row["team"]: row["held"] for row in rows}
+
+
+def leased_slots(holders: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Holder → names of the slots that it has now."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(holders, ())
+    leases = Lease.objects.filter(holder__in=found, released_at=None).order_by("slot__name")
+    for holder, slot in leases.values_list("holder", "slot__name"):
+        found[holder] += (slot,)
+    return found
 
 
 def limits(pool: str) -> dict[str, int | None]:

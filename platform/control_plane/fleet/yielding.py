@@ -13,11 +13,11 @@ from control_plane.fleet.scheduler import (
     NodeView,
     Plan,
     Request,
+    SlotView,
     Snapshot,
-    capacity,
+    allocate,
     offers,
     order,
-    suiting,
 )
 
 
@@ -26,7 +26,7 @@ class Yielding:
     holder: str
     team: str
     node: str
-    slots: int
+    slots: tuple[str, ...]  # names
     leaves: bool  # it was told to go: its slots come free by themselves
 
 
@@ -43,8 +43,8 @@ def who_goes(
         for node in snapshot.nodes:
             if not (node.accepts and _may_hold(node, request)):
                 continue
-            free = sum((node.id, slot.name) not in placed for slot in suiting(node.free, request))
-            chosen = _for_node(node.id, request, free, holders, over=over)
+            free = [slot for slot in node.free if (node.id, slot.name) not in placed]
+            chosen = _for_node(node, request, free, holders, over=over)
             if chosen is not None:
                 choices.append(chosen)
         if choices:
@@ -63,7 +63,7 @@ def teams_to_spare(
         if limit is None or not _waits(request, decided, snapshot, yielding_requests):
             continue
         with_it = decided.used.get(request.team, 0) + request.slots
-        own = sum(holder.slots for holder in holders if holder.team == request.team)
+        own = sum(len(holder.slots) for holder in holders if holder.team == request.team)
         if with_it - own <= limit < with_it + 1:
             found.add(request.team)
     return frozenset(found)
@@ -79,7 +79,7 @@ def _waits(request: Request, decided: Plan, snapshot: Snapshot, yielding_request
 def _may_hold(node: NodeView, request: Request) -> bool:
     """Whether it would be placed there if all of the node's slots were free."""
     return (
-        capacity(node, request) >= request.slots
+        allocate((*node.free, *node.held), request) is not None
         and node.protocol >= request.protocol
         and offers(node, request)
     )
@@ -90,25 +90,37 @@ def _over_the_limit(request: Request, snapshot: Snapshot, holders: Sequence[Yiel
     limit = snapshot.limits.get(request.team)
     if limit is None:
         return 0
-    leaving = sum(holder.slots for holder in holders if holder.team == request.team and holder.leaves)
+    leaving = sum(len(holder.slots) for holder in holders if holder.team == request.team and holder.leaves)
     return snapshot.used.get(request.team, 0) - leaving + request.slots - limit
 
 
 def _for_node(
-    node: str, request: Request, free: int, holders: Sequence[Yielding], *, over: int
+    node: NodeView, request: Request, free: Sequence[SlotView], holders: Sequence[Yielding], *, over: int
 ) -> tuple[str, ...] | None:
     """The fewest holders that make room on a node and below the team's limit; none when what comes free is enough;
     None when it is hopeless."""
-    coming = free + sum(holder.slots for holder in holders if holder.node == node and holder.leaves)
-    chosen: list[str] = []
     limited = over > 0  # then those of its own team go first, whose slots count for both
-    for holder in sorted(
-        (one for one in holders if not one.leaves),
-        key=lambda one: (limited and one.team != request.team, one.node != node, -one.slots, one.holder),
-    ):
-        own, there = holder.team == request.team, holder.node == node
-        if (own and over > 0) or (there and coming < request.slots):
-            chosen.append(holder.holder)
-            over -= holder.slots if own else 0
-            coming += holder.slots if there else 0
-    return tuple(chosen) if coming >= request.slots and over <= 0 else None
+    staying = [one for one in holders if not one.leaves]
+    staying.sort(
+        key=lambda one: (
+            limited and one.team != request.team,
+            one.node != node.id,
+            -len(one.slots),
+            one.holder,
+        )
+    )
+    leaving = [one for one in holders if one.leaves]
+
+    def fits(chosen: Sequence[Yielding]) -> bool:
+        coming = {name for one in (*leaving, *chosen) if one.node == node.id for name in one.slots}
+        slots = (*free, *(slot for slot in node.held if slot.name in coming))
+        freed = sum(len(one.slots) for one in chosen if one.team == request.team)
+        return over <= freed and allocate(slots, request) is not None
+
+    chosen = list(staying)
+    if not fits(chosen):
+        return None
+    for holder in reversed(staying):  # who is last in the order stays first
+        others = [one for one in chosen if one is not holder]
+        chosen = others if fits(others) else chosen
+    return tuple(one.holder for one in chosen)

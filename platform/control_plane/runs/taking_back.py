@@ -9,6 +9,7 @@ from django.db import transaction
 
 from control_plane.fleet import yielding
 from control_plane.fleet.scheduler import Plan, Snapshot
+from control_plane.fleet.selectors import leased_slots
 from control_plane.fleet.yielding import Yielding, who_goes
 from control_plane.runs import engines
 from control_plane.runs.ending import begin_stop
@@ -69,7 +70,7 @@ def _yielding(queued: dict[str, Run]) -> frozenset[str]:
 
 def _job(job: Job) -> Yielding:
     return Yielding(
-        holder=job.pk, team=job.attempt.run.project.team_id, node=job.attempt.node_id, slots=len(job.slots),
+        holder=job.pk, team=job.attempt.run.project.team_id, node=job.attempt.node_id, slots=tuple(job.slots),
         leaves=job.stop_asked_at is not None,
     )  # fmt: skip
 
@@ -80,10 +81,11 @@ def _runs(pool: str) -> list[Yielding]:
         .exclude(status=AttemptStatus.ENDED)
         .select_related("run__project")
     )
+    slots = leased_slots([attempt.pk for attempt in attempts])
     return [
         Yielding(
             holder=attempt.run_id, team=attempt.run.project.team_id, node=attempt.node_id,
-            slots=attempt.run.slots_needed, leaves=attempt.run.status not in _MAY_END,
+            slots=slots[attempt.pk], leaves=attempt.run.status not in _MAY_END,
         )
         for attempt in attempts
     ]  # fmt: skip

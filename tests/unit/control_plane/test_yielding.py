@@ -23,7 +23,7 @@ def request(name: str, slots: int, *, priority: int = 500, team: str = "red") ->
 
 
 def holder(
-    run: str, node: str = "n1", *, slots: int = 1, leaves: bool = False, team: str = "red"
+    run: str, node: str = "n1", *, slots: tuple[str, ...] = ("s0",), leaves: bool = False, team: str = "red"
 ) -> Yielding:
     return Yielding(holder=run, team=team, node=node, slots=slots, leaves=leaves)
 
@@ -36,10 +36,13 @@ def decide(
     total: int = 4,
     limit: int | None = None,
 ) -> tuple[str, ...]:
+    """Each of the holders has a slot of its own, s0 the first of them, s1 the second."""
+    holders = [replace(one, slots=(f"s{number}",)) for number, one in enumerate(holders)]
     nodes = [
-        NodeView(name, name, cpus(total)[:count], cpus(total)[count:], True) for name, count in free.items()
+        NodeView(name, name, cpus(total)[total - count :], cpus(total)[: total - count], True)
+        for name, count in free.items()
     ]
-    used = {"red": sum(one.slots for one in holders if one.team == "red")}
+    used = {"red": sum(len(one.slots) for one in holders if one.team == "red")}
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
     playgrounds = frozenset(one.id for one in queue if one.priority == 0)
     return who_goes(plan(snapshot), snapshot, holders, yielding_requests=playgrounds)
@@ -109,3 +112,43 @@ def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
         now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, limits={}, teams=frozenset({"blue"})
     )
     assert who_goes(plan(snapshot), snapshot, [holder("p", team="blue")], yielding_requests=frozenset()) == ()
+
+
+def gpus(*names: str) -> tuple[SlotView, ...]:
+    return tuple(SlotView(name, "cuda", 2**33) for name in names)
+
+
+def two_ranks(slots: int = 2) -> Request:
+    return replace(request("a", slots), trainer_ranks=2, device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "held", "holders", "ended"),
+    [
+        # One GPU of two slots is no room for two ranks, though its slots are enough.
+        (two_ranks(), ["A/0"], ["A/1"], [("p", "A/1")], ()),
+        # So the holder on the other GPU goes, not the one beside the free slot.
+        (two_ranks(), ["A/0"], ["A/1", "B/0", "B/1"], [("p", "A/1"), ("q", "B/0")], ("q",)),
+        (two_ranks(), [], ["A/0", "A/1", "B/0"], [("p", "A/0"), ("q", "A/1"), ("r", "B/0")], ("p", "r")),
+        (
+            two_ranks(3),
+            [],
+            ["A/0", "A/1", "B/0"],
+            [("p", "A/0"), ("q", "A/1"), ("r", "B/0")],
+            ("p", "q", "r"),
+        ),
+        # What does not suit is not counted: the CPU slot stays with its holder.
+        (two_ranks(), ["A/0"], ["s0", "B/0"], [("p", "s0"), ("q", "B/0")], ("q",)),
+    ],
+    ids=["in_vain", "the_other_gpu", "one_of_each", "all_of_them", "the_suiting_one"],
+)
+def test_ranks_need_a_gpu_each(
+    asked: Request, free: list[str], held: list[str], holders: list[tuple[str, str]], ended: tuple[str, ...]
+) -> None:
+    of_cpu = tuple(SlotView(name) for name in held if name.startswith("s"))
+    node = NodeView(
+        "n1", "n1", gpus(*free), (*of_cpu, *gpus(*(n for n in held if not n.startswith("s")))), True
+    )
+    snapshot = Snapshot(now=NOW, nodes=[node], queue=[asked], used={}, limits={})
+    yielding = [holder(name, slots=(slot,)) for name, slot in holders]
+    assert who_goes(plan(snapshot), snapshot, yielding, yielding_requests=frozenset()) == ended

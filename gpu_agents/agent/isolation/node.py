@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[3]  # holds gpu_agents/, trainers/ and platform/
 CODE = tuple(ROOT / name for name in ("platform", "gpu_agents", "trainers"))
 PROBE_SECONDS = 60.0
+PROBE_TRIES = 5
 PROBE_PREFIX = "probe-"
 # Of what becomes a job's /tmp. A Python or checkout below the machine's /tmp is mounted below it, and `enter` starts as
 # a root without capabilities, who passes through no closed folder of others. Nobody else gets to this one.
@@ -130,17 +131,30 @@ def detect(settings: AgentSettings, data: DataDirectory) -> NodeIsolation:
     if settings.job_isolation == "none":
         return _none(nothing, "the agent was started with --job-isolation none")
     try:
-        found = _as_root(settings, data) if os.geteuid() == 0 else _as_user(settings, data)
-        _probe(found, settings)
+        found = _probed(settings, data)
+        if found.uids is not None:
+            for attempt in data.attempts.iterdir():
+                uid = found.uid_of(attempt)
+                if uid is not None:
+                    found.uids.keep(uid, attempt)
     except (IsolationError, SandboxUnsupported, NoUid, OSError, subprocess.SubprocessError) as error:
         return _none(nothing, str(error))
-    if found.uids is not None:
-        for attempt in data.attempts.iterdir():
-            uid = found.uid_of(attempt)
-            if uid is not None:
-                found.uids.keep(uid, attempt)
     log.info("jobs are isolated: %s", found.kind.value)
     return found
+
+
+def _probed(settings: AgentSettings, data: DataDirectory) -> NodeIsolation:
+    """What a probe has confirmed. One that takes too long on a stalled machine says nothing about it: try again."""
+    for number in range(1, PROBE_TRIES + 1):
+        try:
+            found = _as_root(settings, data) if os.geteuid() == 0 else _as_user(settings, data)
+            _probe(found, settings)
+            return found
+        except subprocess.TimeoutExpired as error:
+            log.warning("probe %d of job isolation, of at most %d: %s", number, PROBE_TRIES, error)
+    raise IsolationError(
+        f"{PROBE_TRIES} probes took over {PROBE_SECONDS:.0f} s each. Restart the agent to probe again"
+    )
 
 
 def _none(nothing: NodeIsolation, reason: str) -> NodeIsolation:

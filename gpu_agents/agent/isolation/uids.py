@@ -1,7 +1,8 @@
 """The uids that attempts run under: each attempt has one of its own, and gives it back when its files are gone.
 
 A claim is a file named by the uid that holds the path of the attempt's directory. Claims lie in one folder of the
-machine, so that two agents never hand out the same uid. A claim whose directory is gone counts for nothing.
+machine that outlives a reboot, so that two agents never hand out the same uid, whichever starts first. A claim whose
+directory is gone counts for nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CLAIMS = Path("/run/oolong-job-uids")
+CLAIMS = Path("/var/lib/oolong-job-uids")
 FIRST, LAST = 400_000, 465_535  # above the ranges that distributions give to accounts and to their containers
 
 
@@ -45,8 +46,13 @@ class UidClaims:
         )
 
     def keep(self, uid: int, holder: Path) -> None:
-        """Claim again what an attempt of this node has: the folder is empty after a reboot."""
+        """Claim what an attempt of this node has, in case its claim was deleted. Raise NoUid if another one has it."""
         with self._locked():
+            if self._is_claimed(uid) and self._holder(uid) != str(holder):
+                raise NoUid(
+                    f"{holder} belongs to uid {uid}, which {self._holder(uid)} has claimed; remove one of the two "
+                    "directories and restart the agent"
+                )
             self._write(uid, holder)
 
     def release(self, uid: int, holder: Path) -> None:

@@ -28,6 +28,7 @@ _MakeSandbox = Callable[[IsolationConfig], Sandbox]
 _LIMITS = Limits(
     cpu_seconds=10, wall_seconds=45, memory_bytes=96 * MEBIBYTE, processes=8, total_wall_seconds=60.0
 )
+TRIES = 3
 _TRIVIAL = "report('inside')"
 _SYSTEM_CALLS = """
 import ctypes, errno, socket
@@ -161,7 +162,12 @@ def _process_bound(
 
 
 def _try(sandbox: Sandbox, source: str, common: object = None) -> SandboxResult:
-    return sandbox.run(Program(source=source, common=common), _LIMITS)
+    """Repeated when it took too long or broke: after a stall that says nothing about this machine."""
+    for _ in range(TRIES):
+        outcome = sandbox.run(Program(source=source, common=common), _LIMITS)
+        if not outcome.error and outcome.only.status is not Status.WALL_LIMIT:
+            break
+    return outcome
 
 
 def _status(outcome: SandboxResult) -> Status:

@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.agent.isolation.node import CODE, ROOT
+from gpu_agents.agent.isolation import node
+from gpu_agents.agent.isolation.node import CODE, PROBE_TRIES, ROOT
 from gpu_agents.agent.isolation.view import View, command, links_of
+from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from oolong.contracts.agent import JobIsolation
 from oolong.sandbox.runtime_files import find_bubblewrap
 from tests.support.isolation import REASON, namespace_error
 
@@ -133,3 +136,24 @@ def test_a_python_that_is_linked_from_elsewhere_starts_in_the_view(tmp_path: Pat
     asked = [str(folder / "python"), "-I", "-S", "-c", "print('it runs')"]
     ended = subprocess.run(command(view, asked), capture_output=True, text=True, timeout=SECONDS)
     assert (ended.returncode, ended.stdout) == (0, "it runs\n"), ended.stderr
+
+
+@pytest.mark.parametrize("timeouts", [1, PROBE_TRIES - 1, PROBE_TRIES])
+def test_a_probe_that_times_out_is_repeated(
+    timeouts: int, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes: list[list[str]] = []
+
+    def stalled(words: list[str], uid: int | None) -> None:
+        probes.append(words)
+        if len(probes) <= timeouts:
+            raise subprocess.TimeoutExpired(words, node.PROBE_SECONDS)
+
+    monkeypatch.setattr(node, "_judge_probe", stalled)
+    settings = AgentSettings(
+        server="http://127.0.0.1", data_directory=data.root, node_python=sys.executable, name="node"
+    )
+    found = node.detect(settings, data)
+    assert len(probes) == min(timeouts + 1, PROBE_TRIES)
+    assert (found.kind is JobIsolation.NONE) == (timeouts == PROBE_TRIES)
+    assert ("Restart the agent to probe again" in found.reason) == (timeouts == PROBE_TRIES)

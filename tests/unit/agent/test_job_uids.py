@@ -52,10 +52,27 @@ def test_the_uid_of_this_process_is_seen() -> None:
     assert 0 in uids._accounts()
 
 
-def test_after_a_reboot_an_attempt_keeps_its_uid(tmp_path: Path, attempts: list[Path]) -> None:
+def test_an_attempt_keeps_its_uid_though_its_claim_was_deleted(tmp_path: Path, attempts: list[Path]) -> None:
     claims = UidClaims(700_000, 700_001, folder=tmp_path / "claims")
     claims.keep(700_000, attempts[0])
+    claims.keep(700_000, attempts[0])
     assert claims.claim(attempts[1]) == 700_001
+
+
+def test_claims_outlive_a_reboot_so_that_the_agent_that_starts_first_takes_no_uid_of_another() -> None:
+    volatile = ("/run", "/tmp", "/dev", "/var/run", "/var/tmp")
+    assert not any(uids.CLAIMS.resolve().is_relative_to(Path(folder).resolve()) for folder in volatile)
+
+
+def test_a_uid_that_another_attempt_has_claimed_is_refused_and_stays_its_own(
+    tmp_path: Path, attempts: list[Path]
+) -> None:
+    first = UidClaims(700_000, 700_001, folder=tmp_path / "claims")
+    assert first.claim(attempts[0]) == 700_000
+    with pytest.raises(NoUid, match=f"{attempts[1]} belongs to uid 700000, which {attempts[0]} has claimed"):
+        UidClaims(700_000, 700_001, folder=tmp_path / "claims").keep(700_000, attempts[1])
+    first.release(700_000, attempts[0])
+    assert first.claim(attempts[1]) == 700_000
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from oolong.sandbox import Capabilities, SandboxUnsupported, bubblewrap
+from oolong.sandbox import Capabilities, SandboxUnsupported, Status, bubblewrap, probe
+from oolong.sandbox.result import SandboxResult, TestResult
 from oolong.sandbox.runtime_files import RuntimeFiles
 
 COMMAND = "sudo sysctl -w user.max_user_namespaces=15000"
@@ -51,3 +52,35 @@ def test_bubblewrap_must_make_a_user_namespace_and_never_goes_on_without() -> No
     words = bubblewrap.command(runtime_files, files, scratch_bytes=1, packages=(), socket=None)
     assert "--unshare-user" in words and "--unshare-net" in words
     assert not [word for word in words if word.endswith("-try") or word == "--unshare-all"]
+
+
+STALLED = SandboxResult(tests=[TestResult(status=Status.WALL_LIMIT)])
+BROKEN = SandboxResult(tests=[TestResult(status=Status.SANDBOX_ERROR)], error="bubblewrap made no sandbox")
+REACHED = SandboxResult(tests=[TestResult(status=Status.MEMORY_LIMIT)])
+DONE = SandboxResult(tests=[TestResult(status=Status.OK)])
+
+
+class Answers:
+    """A sandbox whose programs end as they are given."""
+
+    def __init__(self, *results: SandboxResult) -> None:
+        self.results = list(results)
+
+    def run(self, program: object, limits: object) -> SandboxResult:
+        return self.results.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ((DONE, BROKEN), DONE),
+        ((REACHED, DONE), REACHED),
+        ((STALLED, BROKEN, DONE), DONE),
+        ((BROKEN, BROKEN, STALLED, DONE), STALLED),  # not for ever
+    ],
+)
+def test_a_probe_that_a_stall_breaks_is_repeated(
+    given: tuple[SandboxResult, ...], outcome: SandboxResult
+) -> None:
+    sandbox: Any = Answers(*given)
+    assert probe._try(sandbox, "pass") is outcome

@@ -23,6 +23,7 @@ COPY manage.py pyproject.toml README.md LICENSE ./
 COPY platform/ platform/
 COPY gpu_agents/ gpu_agents/
 COPY trainers/ trainers/
+RUN PYTHONPATH=platform .venv/bin/python -m local_stack.sync_client
 ENV PATH=/app/.venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app/platform:/app \
     PYTHONUNBUFFERED=1 \

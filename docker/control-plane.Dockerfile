@@ -21,6 +21,7 @@ COPY --from=packages /app/.venv /app/.venv
 COPY manage.py pyproject.toml README.md LICENSE ./
 COPY platform/ platform/
 COPY --from=dashboard /build/dist webui/dist
+RUN PYTHONPATH=platform .venv/bin/python -m local_stack.sync_client
 ENV PATH=/app/.venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app/platform:/app \
     PYTHONUNBUFFERED=1 \

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from local_stack import environments, postgres, valkey
+from local_stack import environments, postgres, sync_client, valkey
 from local_stack.paths import checkout_paths
 from tests.support import prepared
 from tests.support.ports import reserve_port
@@ -29,6 +29,7 @@ from tests.support.servers import start_server, until_it_serves
 
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = checkout_paths(ROOT)
+sync_client.ensure(PATHS)  # before a test module imports it
 DJANGOS = "test_oolong"  # the name that Django gives the test database of `oolong`
 SERVERS = frozenset({"postgres_url", "valkey_url"})  # the fixtures that start them
 OURS = not os.environ.get("OOLONG_TEST_DATABASE_URL")  # the PostgreSQL of this session

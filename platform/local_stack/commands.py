@@ -13,7 +13,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_stack import configuration, dashboard, environments, init, preflight, screenshots, selftest, stack
+from local_stack import (
+    configuration,
+    dashboard,
+    environments,
+    init,
+    preflight,
+    screenshots,
+    selftest,
+    stack,
+    sync_client,
+)
 from local_stack.demo_options import add_options
 from local_stack.errors import StackError
 from local_stack.paths import Paths, checkout_paths
@@ -254,6 +264,7 @@ def _selftest(paths: Paths, rest: list[str]) -> int:
     options, for_pytest = parser.parse_known_args(rest)
     if not options.no_setup:
         stack.set_up(paths, device=options.device, echo=print, quiet_preflight=True)
+    sync_client.ensure(paths)
     names = [name for name in options.lanes.split(",") if name]
     return selftest.run_suites(paths, names=names, device=options.device, pytest_args=for_pytest)
 

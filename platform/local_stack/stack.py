@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_stack import configuration, dashboard, environments, jobs, ports, preflight
+from local_stack import configuration, dashboard, environments, jobs, ports, preflight, sync_client
 from local_stack.bootstrap import django
 from local_stack.errors import StackError
 from local_stack.files import disk_usage, file_lock, format_bytes, read_json, tail
@@ -43,11 +43,13 @@ def set_up(paths: Paths, *, device: str, echo: environments.Echo, quiet_prefligh
     if device == "cuda" and not preflight.gpus():
         raise StackError("DEVICE=cuda, but the NVIDIA driver shows no GPU. Unset DEVICE to use the CPU.")
     if ready and quiet_preflight:
+        sync_client.ensure(paths)
         return
     echo("Checking this machine …")
     preflight.check(paths, device=device, environments_ready=ready, echo=echo)
     for environment in wanted:
         environments.ensure(environment, paths=paths, echo=echo)
+    sync_client.ensure(paths)
 
 
 def up(paths: Paths, *, device: str, echo: environments.Echo) -> UpResult:

@@ -24,7 +24,7 @@ from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
-from tests.tools import cli_page, sdk_page, sync_client
+from tests.tools import cli_page, sdk_page
 from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -266,5 +266,4 @@ if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (PAGES / name).write_text(text)
-    sync_client.write()
     sys.exit(0)

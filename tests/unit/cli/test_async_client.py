@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,9 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oolong.client import AsyncClient, Client, Invalid, NotAllowed, RetryPolicy, StreamGap, Unreachable
+from oolong.client import AsyncClient, Invalid, NotAllowed, RetryPolicy, StreamGap, Unreachable
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
-from tests.tools import sync_client
 from tests.unit.cli.test_client import checkpoint, events
 
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)
@@ -24,33 +22,6 @@ QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)
 async def client(api: ScriptedApi) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(api.url, TOKEN, retries=QUICK) as client:
         yield client
-
-
-def test_the_synchronous_client_is_the_asynchronous_one_without_the_waiting() -> None:
-    """If this fails: python tests/tools/sync_client.py"""
-    folder = sync_client.CLIENT / "sync"
-    written = sync_client.files()
-    assert {path.name: path.read_text() for path in folder.glob("*.py") if path.name in written} == written
-    assert {path.name for path in folder.glob("*.py")} == {*written, *sync_client.BY_HAND}
-
-
-def test_both_clients_offer_the_same_calls(api: ScriptedApi) -> None:
-    def offered(client: object) -> dict[str, dict[str, object]]:
-        return {
-            name: {
-                parameter.name: (parameter.kind, parameter.default, parameter.annotation)
-                for parameter in inspect.signature(method).parameters.values()
-            }
-            for name, method in inspect.getmembers(client, inspect.ismethod)
-            if not name.startswith("_")
-        }
-
-    awaited, plain = AsyncClient(api.url, TOKEN), Client(api.url, TOKEN)
-    assert offered(awaited) == offered(plain)
-    nouns = {name for name, noun in vars(awaited).items() if hasattr(noun, "_connection")}
-    assert {"runs", "datasets", "checkpoints"} <= nouns
-    for name in nouns:
-        assert offered(getattr(awaited, name)) == offered(getattr(plain, name)), name
 
 
 async def test_calls_pages_and_errors(api: ScriptedApi, client: AsyncClient) -> None:

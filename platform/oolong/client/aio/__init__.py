@@ -1,3 +1,1 @@
-"""The asynchronous client. The synchronous one in `oolong.client.sync` is written from these files by
-`python tests/tools/sync_client.py`: a method is added here, and there by running that.
-"""
+"""The asynchronous client. `local_stack.sync_client` generates the synchronous `oolong.client.sync` from it."""

@@ -1,4 +1,4 @@
-"""The asynchronous client."""
+"""The client: one attribute per resource of the API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """`async with AsyncClient() as client: run = await client.runs.create(spec); await client.runs.wait(run.id)`
+    """Client of one control plane, a context manager: `with Client() as client: client.runs.create(spec)`.
 
     URL and token come from the arguments, OOLONG_URL and OOLONG_TOKEN, or `oolong login`. Calls that are safe
     to repeat are repeated when the server is away or busy; POSTs carry an Idempotency-Key, so they are safe.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import httpx
 
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import PendingResponse, sleep
 from oolong.client.calls import Call
 from oolong.client.errors import Unreachable
 from oolong.client.exchange import (
@@ -99,9 +99,7 @@ class AsyncConnection:
                 for line in reader.feed(data):
                     yield line
 
-    async def _repeat(
-        self, send: Callable[[], Awaitable[httpx.Response]], *, repeatable: bool
-    ) -> httpx.Response:
+    async def _repeat(self, send: Callable[[], PendingResponse], *, repeatable: bool) -> httpx.Response:
         failures = 0
         while True:
             try:

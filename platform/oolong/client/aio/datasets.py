@@ -11,8 +11,8 @@ from typing import Any
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.uploads import upload
-from oolong.client.aio.waiting import sleep
 from oolong.client.archives import Progress
+from oolong.client.async_primitives import sleep
 from oolong.client.errors import NotFound, OolongError
 from oolong.client.validations import refuse_invalid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from oolong.client.aio.connection import AsyncConnection
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import sleep
 from oolong.client.calls import Call
 from oolong.client.downloads import Arriving
 from oolong.client.errors import ServerError, Unreachable

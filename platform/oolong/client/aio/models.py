@@ -9,8 +9,8 @@ from pathlib import Path
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.uploads import upload
-from oolong.client.aio.waiting import sleep
 from oolong.client.archives import Progress
+from oolong.client.async_primitives import sleep
 from oolong.client.checked_models import refuse_unusable
 from oolong.client.errors import OolongError
 

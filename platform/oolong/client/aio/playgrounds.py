@@ -10,7 +10,7 @@ from typing import Any
 
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import sleep
 
 ASK_AGAIN_SECONDS = 1.0
 

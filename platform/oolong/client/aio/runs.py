@@ -10,7 +10,7 @@ from typing import Any
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.streams import stream
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import sleep
 from oolong.client.errors import OolongError, ServerError, Unreachable
 
 LONG_POLL_SECONDS = 30  # that one request waits for a status to move

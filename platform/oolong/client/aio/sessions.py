@@ -6,7 +6,7 @@ import time
 
 from oolong.client import calls, models, sessions
 from oolong.client.aio.connection import AsyncConnection
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, TooManyRequests
 
 

@@ -13,7 +13,7 @@ import httpx
 
 from oolong.client import calls, models
 from oolong.client.aio.connection import AsyncConnection
-from oolong.client.aio.waiting import sleep
+from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, StreamGap, Unreachable
 from oolong.client.exchange import EventReader
 
@@ -25,7 +25,7 @@ NO_ANSWER_BEGAN = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 async def stream(
     connection: AsyncConnection, topic: str, *, after_seq: int | None
 ) -> AsyncGenerator[models.Frame, None]:
-    """Ends with the run; leaving it early (`break`, or `aclosing` around it) closes its connection."""
+    """Ends with the run; closing it early closes its connection."""
     last = after_seq
     failures = fruitless = 0
     while True:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from oolong.client import archives, calls, models
 from oolong.client.aio.connection import AsyncConnection
-from oolong.client.aio.waiting import in_thread
 from oolong.client.archives import Body, Progress, body_of, counted, missing_parts
+from oolong.client.async_primitives import in_thread
 
 UPLOAD_SECONDS = 600.0
 

@@ -1,4 +1,4 @@
-"""How the synchronous client waits; nothing it does needs a thread. `aio/waiting.py` is its twin."""
+"""What the synchronous client waits with. `async_primitives` has the same names for the asynchronous one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import httpx
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
+PendingResponse = httpx.Response
+sleep = time.sleep
 
 
 def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

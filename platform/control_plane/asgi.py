@@ -13,11 +13,11 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Djang
 from django.conf import settings  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
-from control_plane.catalog import store  # noqa: E402
-from control_plane.common import collector  # noqa: E402
-from control_plane.common.forwarded import ForwardedHeaders  # noqa: E402
-from control_plane.door import guarded, guarded_sockets, keep_bodies_in_scratch  # noqa: E402
-from control_plane.fleet.receiver import start_receiver_pulse  # noqa: E402
+from control_plane.asgi_wrapper import guarded, guarded_sockets, keep_bodies_in_scratch  # noqa: E402
+from control_plane.assets.storage import store  # noqa: E402
+from control_plane.core.infra import gc_tuning  # noqa: E402
+from control_plane.core.security.forwarded import ForwardedHeaders  # noqa: E402
+from control_plane.fleet.web_liveness import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
 
@@ -34,4 +34,4 @@ application = ForwardedHeaders(
 start_receiver_pulse()
 start_tracing("oolong-web")
 get_resolver().url_patterns  # noqa: B018  (otherwise the first request imports every view)
-collector.settle()
+gc_tuning.settle()

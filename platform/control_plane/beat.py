@@ -20,7 +20,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from control_plane.accounts.models import AuditEntry
-from control_plane.catalog.models import (
+from control_plane.assets.models import (
     CheckState,
     DatasetMeasurement,
     DatasetValidation,
@@ -30,10 +30,11 @@ from control_plane.catalog.models import (
     ModelImport,
     ValidationState,
 )
-from control_plane.common.activity import changed_lately
+from control_plane.core.infra.activity import changed_lately
+from control_plane.experiments.models import Sweep
+from control_plane.experiments.sweeps import SweepStatus
 from control_plane.fleet.models import Liveness, Node
-from control_plane.runs.models import Attempt, Run, Sweep
-from control_plane.runs.sweeps import SweepStatus
+from control_plane.runs.models import Attempt, Run
 from control_plane.webhooks.models import Delivery, DeliveryState
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
 

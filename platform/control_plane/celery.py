@@ -54,22 +54,22 @@ app.conf.update(
             "options": {"expires": 5},
         },
         "advance-validations": {
-            "task": "control_plane.catalog.tasks.advance_validations",
+            "task": "control_plane.assets.tasks.advance_validations",
             "schedule": 1.0,
             "options": {"expires": 5},
         },
         "advance-measurements": {
-            "task": "control_plane.catalog.tasks.advance_measurements",
+            "task": "control_plane.assets.tasks.advance_measurements",
             "schedule": 2.0,
             "options": {"expires": 5},
         },
         "advance-model-checks": {
-            "task": "control_plane.catalog.tasks.advance_model_checks",
+            "task": "control_plane.assets.tasks.advance_model_checks",
             "schedule": 1.0,
             "options": {"expires": 5},
         },
         "advance-imports": {
-            "task": "control_plane.catalog.tasks.advance_imports",
+            "task": "control_plane.assets.tasks.advance_imports",
             "schedule": 30.0,
             "options": {"expires": 30},
         },
@@ -94,7 +94,7 @@ app.conf.update(
             "options": {"expires": 60},
         },
         "advance-sweeps": {
-            "task": "control_plane.runs.tasks.advance_sweeps",
+            "task": "control_plane.experiments.tasks.advance_sweeps",
             "schedule": 2.0,
             "options": {"expires": 10},
         },

@@ -1,6 +1,6 @@
 """Every WebSocket door."""
 
-from control_plane.relay import routing as relay
-from control_plane.telemetry import routing as telemetry
+from control_plane.telemetry.stream import routing as telemetry
+from control_plane.tunnel import routing as relay
 
 websocket_urlpatterns = [*telemetry.websocket_urlpatterns, *relay.websocket_urlpatterns]

@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from control_plane.environment import database_settings, read_environment
+from control_plane.config import database_settings, read_environment
 
 ENVIRONMENT = read_environment()
 BASE_DIR = Path(__file__).resolve().parents[2]  # of the checkout
@@ -27,26 +27,28 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "control_plane.common",
+    "control_plane.core",
     "control_plane.accounts",
     "control_plane.webhooks",
-    "control_plane.catalog",
+    "control_plane.assets",
+    "control_plane.checkpoints",
     "control_plane.fleet",
     "control_plane.runs",
+    "control_plane.experiments",
     "control_plane.telemetry",
-    "control_plane.operation",
+    "control_plane.ops",
 ]
 
 MIDDLEWARE = [
-    "control_plane.common.middleware.request_id",
-    "control_plane.common.headers.security_headers",
-    "control_plane.common.compression.compress_answers",
-    "control_plane.common.origin.note_origin",
-    "control_plane.common.observe.observe",
-    "control_plane.common.middleware.refuse_nul",
+    "control_plane.core.api.middleware.request_id",
+    "control_plane.core.security.security_headers.security_headers",
+    "control_plane.core.api.compression.compress_answers",
+    "control_plane.core.security.request_context.note_origin",
+    "control_plane.core.infra.request_logging.observe",
+    "control_plane.core.api.middleware.refuse_nul",
     "django.middleware.security.SecurityMiddleware",
-    "control_plane.common.dashboard.DashboardMiddleware",
-    "control_plane.common.etags.conditional_reads",
+    "control_plane.core.api.spa.DashboardMiddleware",
+    "control_plane.core.api.etags.conditional_reads",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -65,7 +67,7 @@ AUTH_USER_MODEL = "accounts.User"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 
 # allauth speaks OpenID Connect for accounts.oidc; no page, mail or stored token of its own.
-SOCIALACCOUNT_ADAPTER = "control_plane.accounts.oidc.SocialAccountAdapter"
+SOCIALACCOUNT_ADAPTER = "control_plane.accounts.identity.oidc.SocialAccountAdapter"
 SOCIALACCOUNT_STORE_TOKENS = False
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
@@ -90,7 +92,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_COOKIE_SECURE = ENVIRONMENT.secure_cookies
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_FAILURE_VIEW = "control_plane.common.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "control_plane.core.api.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
@@ -106,15 +108,15 @@ SILENCED_SYSTEM_CHECKS = [
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "control_plane.accounts.authentication.TokenAuthentication",
-        "control_plane.accounts.authentication.CallerSessionAuthentication",
+        "control_plane.accounts.identity.authentication.TokenAuthentication",
+        "control_plane.accounts.identity.authentication.CallerSessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["control_plane.accounts.permissions.HasScope"],
+    "DEFAULT_PERMISSION_CLASSES": ["control_plane.accounts.identity.permissions.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["control_plane.common.parsing.KeepableJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["control_plane.core.api.request_parsing.KeepableJSONParser"],
     "DEFAULT_PAGINATION_CLASS": None,
-    "DEFAULT_SCHEMA_CLASS": "control_plane.common.schema.ProblemAwareSchema",
-    "EXCEPTION_HANDLER": "control_plane.common.errors.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "control_plane.core.api.schema.ProblemAwareSchema",
+    "EXCEPTION_HANDLER": "control_plane.core.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
 
@@ -132,20 +134,20 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH needs, its serializer says
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "control_plane.common.schema.add_problem_responses",
-        "control_plane.common.schema_links.add_links",
+        "control_plane.core.api.schema.add_problem_responses",
+        "control_plane.core.api.schema_links.add_links",
     ],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
-        "RunStatus": "control_plane.common.schema.RUN_STATUSES",
-        "InvitationStatus": "control_plane.common.schema.INVITATION_STATUSES",
-        "NodeStatus": "control_plane.common.schema.NODE_STATUSES",
-        "Role": "control_plane.common.schema.ROLES",
-        "SweepStatus": "control_plane.runs.sweep_api.SWEEP_STATUSES",
-        "RunKind": "control_plane.common.schema.RUN_KINDS",
-        "ModelKind": "control_plane.common.schema.MODEL_KINDS",
-        "CheckpointKind": "control_plane.common.schema.CHECKPOINT_KINDS",
-        "SourceKind": "control_plane.common.schema.SOURCE_KINDS",
+        "RunStatus": "control_plane.core.api.schema.RUN_STATUSES",
+        "InvitationStatus": "control_plane.core.api.schema.INVITATION_STATUSES",
+        "NodeStatus": "control_plane.core.api.schema.NODE_STATUSES",
+        "Role": "control_plane.core.api.schema.ROLES",
+        "SweepStatus": "control_plane.experiments.sweep_api.SWEEP_STATUSES",
+        "RunKind": "control_plane.core.api.schema.RUN_KINDS",
+        "ModelKind": "control_plane.core.api.schema.MODEL_KINDS",
+        "CheckpointKind": "control_plane.core.api.schema.CHECKPOINT_KINDS",
+        "SourceKind": "control_plane.core.api.schema.SOURCE_KINDS",
     },
 }
 

@@ -2,13 +2,13 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny
 
-from control_plane.accounts import oidc
-from control_plane.accounts.api import login_link_view
-from control_plane.common.dashboard import dashboard
-from control_plane.common.errors import not_found_view, server_error_view
-from control_plane.common.health import healthz, readyz
-from control_plane.common.metrics import metrics_view
-from control_plane.operation import client_api
+from control_plane.accounts.identity import oidc
+from control_plane.accounts.identity.api import login_link_view
+from control_plane.core.api.errors import not_found_view, server_error_view
+from control_plane.core.api.spa import dashboard
+from control_plane.core.infra.health import healthz, readyz
+from control_plane.core.infra.metrics import metrics_view
+from control_plane.ops import client_api
 
 _open = {"permission_classes": [AllowAny], "authentication_classes": []}
 
@@ -20,11 +20,14 @@ api: list[URLPattern | URLResolver] = [
     path("client/<str:filename>", client_api.ClientWheelView.as_view()),
     path("", include("control_plane.accounts.urls")),
     path("", include("control_plane.webhooks.urls")),
-    path("", include("control_plane.catalog.urls")),
+    path("", include("control_plane.assets.urls")),
+    path("", include("control_plane.checkpoints.urls")),
     path("", include("control_plane.fleet.urls")),
     path("", include("control_plane.runs.urls")),
+    path("", include("control_plane.experiments.urls")),
     path("", include("control_plane.telemetry.urls")),
-    path("", include("control_plane.relay.urls")),
+    path("", include("control_plane.agent_api.urls")),
+    path("", include("control_plane.tunnel.urls")),
 ]
 
 urlpatterns = [

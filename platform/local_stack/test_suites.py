@@ -48,8 +48,8 @@ SUITES = (
         ignored_paths=("tests/unit/trainers",),
         parallel_parts=(
             ("tests/unit/control_plane/runs",),
-            ("tests/unit/control_plane/catalog", "tests/unit/control_plane/operation"),
-            ("tests/unit/relay", "tests/unit/telemetry"),
+            ("tests/unit/control_plane/assets", "tests/unit/control_plane/ops"),
+            ("tests/unit/control_plane/tunnel", "tests/unit/control_plane/telemetry"),
         ),
         marker="database",
         prefetches_next=True,
@@ -66,8 +66,8 @@ SUITES = (
             (
                 "tests/integration/agent",
                 "tests/integration/local_stack",
-                "tests/integration/operation",
-                "tests/integration/relay",
+                "tests/integration/ops",
+                "tests/integration/tunnel",
                 "tests/integration/stream",
             ),
         ),

@@ -27,8 +27,8 @@ from schemathesis.specs.openapi.stateful import OpenApiLink, collect_transitions
 
 from control_plane.accounts.models import User
 from control_plane.accounts.selectors import caller_in
-from control_plane.catalog.models import DatasetValidation
-from control_plane.common import clock
+from control_plane.assets.models import DatasetValidation
+from control_plane.core.infra import clock
 from control_plane.runs import drafts
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import StateSnapshot

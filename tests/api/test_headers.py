@@ -10,12 +10,12 @@ from django.db import transaction
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
-from control_plane.common.schema import LONGEST_IDEMPOTENCY_KEY, example_requests
+from control_plane.core.api.schema import LONGEST_IDEMPOTENCY_KEY, example_requests
 from tests.api.fuzzing import bearer_of
 from tests.unit.control_plane.access.objects import World
 
 PATHS = {"number": "0"}  # of no object
-# Left out: `Range` asks for a part of a file (tests/unit/control_plane/catalog), and bytes may come without a hash.
+# Left out: `Range` asks for a part of a file (tests/unit/control_plane/assets), and bytes may come without a hash.
 OPTIONAL = {"Range", "X-Content-SHA256"}
 
 

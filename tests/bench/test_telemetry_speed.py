@@ -22,11 +22,12 @@ from channels.db import database_sync_to_async
 from django.db import connection, transaction
 
 from control_plane.accounts.models import Project
-from control_plane.catalog.models import Checkpoint, CheckpointState
-from control_plane.common import clock, live
-from control_plane.common.models import StreamFrame
+from control_plane.checkpoints.models import Checkpoint, CheckpointState
+from control_plane.core.infra import clock
+from control_plane.core.models import StreamFrame
+from control_plane.core.stream import event_stream
 from control_plane.runs.models import Attempt, Run
-from control_plane.telemetry import rollups
+from control_plane.telemetry.compaction import rollups
 from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.records import JobRecord
@@ -37,7 +38,7 @@ from oolong.contracts.telemetry import Outbox, Points
 from tests.bench.socket_crowd import Plan
 from tests.bench.telemetry import REPORT_VARIABLE
 from tests.integration.stream.stack import Stack, prepare
-from tests.unit.telemetry.world import World, build_world, encode
+from tests.unit.control_plane.telemetry.world import World, build_world, encode
 
 RUNS = 4  # shipped to at once, one file each
 LINES_PER_BODY = 100
@@ -253,7 +254,7 @@ async def test_fanout(stack: Stack) -> None:
     @database_sync_to_async
     def publish(n: int) -> None:
         with transaction.atomic():
-            live.publish("pool", "points", {"n": n, "at": time.time(), "filling": "x" * 200})
+            event_stream.publish("pool", "points", {"n": n, "at": time.time(), "filling": "x" * 200})
 
     loop = asyncio.get_running_loop()
     begin, web = loop.time(), processor_seconds(stack)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.common import live
+from control_plane.core.stream import event_stream
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.models import OutboxFile
 from oolong.contracts.lifecycle import ENDED, RunStatus
@@ -57,7 +57,9 @@ def test_the_database_equals_the_outbox_after_kills_of_agent_web_and_worker(stac
     assert not OutboxFile.objects.filter(bad_lines__gt=0).exists()
     assert not OutboxFile.objects.filter(conflicts__gt=0).exists()
 
-    stack.wait(lambda: follower.last == live.current_seq(f"run:{run_id}"), seconds=60, what="the last frame")
+    stack.wait(
+        lambda: follower.last == event_stream.current_seq(f"run:{run_id}"), seconds=60, what="the last frame"
+    )
     follower.close()
     assert follower.connections > 1
     assert not [frame for frame in follower.frames if frame["type"] == "gap"]

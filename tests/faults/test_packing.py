@@ -17,12 +17,13 @@ from typing import IO
 import pytest
 from django.db import connection
 
-from control_plane.common import clock
-from control_plane.telemetry import packing, services
+from control_plane.core.infra import clock
+from control_plane.telemetry.compaction import point_chunks
+from control_plane.telemetry.ingest import outbox
 from control_plane.telemetry.models import MetricChunk, MetricPoint, MetricRollup
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.telemetry import Points
-from tests.unit.telemetry.world import World, build_world, encode
+from tests.unit.control_plane.telemetry.world import World, build_world, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = 10_000
@@ -32,7 +33,7 @@ import os, signal, sys
 import django
 django.setup()
 from django.db import connection
-from control_plane.common import clock
+from control_plane.core import clock
 from control_plane.telemetry import packing
 
 def die_at(number):
@@ -70,8 +71,8 @@ def world(transactional_db: None) -> World:
     for start in range(0, POINTS, 2000):
         steps = range(start, start + 2000)
         body = encode(*(Points(at=1.7e9 + x, axis="step", x=x, values={"loss/total": x / 7}) for x in steps))
-        offset = services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
-    world.run.status, world.run.ended_at = RunStatus.SUCCEEDED, clock.now() - 2 * packing.REST
+        offset = outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
+    world.run.status, world.run.ended_at = RunStatus.SUCCEEDED, clock.now() - 2 * point_chunks.REST
     world.run.save()
     return world
 
@@ -111,7 +112,7 @@ def test_whenever_the_packing_process_is_killed_nothing_is_lost_or_double(
     assert deaths > 8, "it was not killed at every statement and commit"
     assert everything()[0] == points
     assert not MetricPoint.objects.exists() and MetricChunk.objects.count() == 3
-    assert packing.pack_ended_runs(now=clock.now()) == 0
+    assert point_chunks.pack_ended_runs(now=clock.now()) == 0
     series = world.run.series.get()
     covered = sum(MetricRollup.objects.filter(series=series, width=16).values_list("points", flat=True))
     assert covered == POINTS // 4096 * 4096, "rollups of a killed pass are neither missing nor twice"

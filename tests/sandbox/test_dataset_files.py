@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from control_plane.catalog.parsing.job import JOB_FILE, ParseJob, ParseResult, read_result
+from control_plane.assets.background.dataset_ingest.job import JOB_FILE, ParseJob, ParseResult, read_result
 from tests.sandbox.conftest import run_reader
 
 MAPPING = {"prompt_column": "q", "answer_column": "a"}
@@ -28,7 +28,7 @@ def parse(
         source=str(source), format=format, compression=compression, mapping=MAPPING, stop_after=None
     )
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    run_reader("control_plane.catalog.parsing", folder, checkout)
+    run_reader("control_plane.assets.background.dataset_ingest", folder, checkout)
     result = read_result(folder)
     assert result is not None
     return result

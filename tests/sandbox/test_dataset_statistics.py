@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from control_plane.catalog.measuring.job import JOB_FILE, Measured, MeasureJob, read_result
+from control_plane.assets.background.token_statistics.job import JOB_FILE, Measured, MeasureJob, read_result
 from tests.sandbox.conftest import run_reader
 
 
@@ -25,7 +25,7 @@ def measure(folder: Path, checkout: Path, tokenizer: bytes) -> Measured:
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
     job = MeasureJob(rows=str(folder / "rows.jsonl"), model=str(folder / "model.tar"))
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    run_reader("control_plane.catalog.measuring", folder, checkout)
+    run_reader("control_plane.assets.background.token_statistics", folder, checkout)
     result = read_result(folder)
     assert result is not None
     return result

@@ -221,7 +221,7 @@ def trained_groups(stack: Stack, run_id: str) -> dict[int, list[str]]:
     next one resumed from are part of that line.
     """
     attempts = stack.rows(
-        "SELECT a.id, c.step FROM runs_attempt a LEFT JOIN catalog_checkpoint c ON c.id = a.resume_checkpoint_id "
+        "SELECT a.id, c.step FROM runs_attempt a LEFT JOIN checkpoints_checkpoint c ON c.id = a.resume_checkpoint_id "
         "WHERE a.run_id = %s ORDER BY a.number",
         run_id,
     )

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from control_plane.telemetry.alert_rules import RULES
+from control_plane.telemetry.alerts.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_TRANSITIONS
 from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection

@@ -5,10 +5,10 @@ from typing import ClassVar
 from django.contrib.auth.models import AbstractBaseUser, UserManager
 from django.db import models
 
-from control_plane.accounts.audit_entry import AuditEntry as AuditEntry
-from control_plane.accounts.project_secret import ProjectSecret as ProjectSecret
-from control_plane.accounts.stream_ticket import StreamTicket as StreamTicket
-from control_plane.common import ids
+from control_plane.accounts.audit.audit_entry import AuditEntry as AuditEntry
+from control_plane.accounts.secrets.project_secret import ProjectSecret as ProjectSecret
+from control_plane.accounts.tokens.stream_ticket import StreamTicket as StreamTicket
+from control_plane.core.infra import ids
 
 
 class User(AbstractBaseUser):
@@ -42,17 +42,6 @@ class Project(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name_in_team")]
-
-
-class ProjectEvent(models.Model):
-    """Who changed what of a project, as written before there was an audit log (see AuditEntry)."""
-
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="events")
-    actor = models.ForeignKey(User, on_delete=models.PROTECT)
-    at = models.DateTimeField()
-    kind = models.CharField(max_length=60)
-    message = models.TextField()
-    data = models.JSONField(default=dict)
 
 
 class Role(models.TextChoices):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet, Value
 
-from control_plane.accounts.caller import Caller
+from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
     AuditEntry,
@@ -21,7 +21,7 @@ from control_plane.accounts.models import (
     TeamMembership,
     User,
 )
-from control_plane.accounts.scopes import (
+from control_plane.accounts.tokens.scopes import (
     INSTALLATION_SCOPES,
     POOL_ADMIN_SCOPES,
     RANK,
@@ -29,9 +29,9 @@ from control_plane.accounts.scopes import (
     TEAM_ADMIN_SCOPES,
     expand,
 )
-from control_plane.accounts.secrets import digest
-from control_plane.common.clock import rfc3339
-from control_plane.common.errors import or_not_found
+from control_plane.accounts.tokens.token_hashing import digest
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.infra.clock import rfc3339
 
 
 @dataclass(frozen=True)

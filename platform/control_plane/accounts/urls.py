@@ -1,16 +1,10 @@
 from django.urls import path
 
-from control_plane.accounts import (
-    api,
-    audit_api,
-    invitation_api,
-    member_api,
-    secret_api,
-    service_account_api,
-    team_api,
-    ticket_api,
-    token_api,
-)
+from control_plane.accounts.audit import audit_api
+from control_plane.accounts.identity import api
+from control_plane.accounts.secrets import secret_api
+from control_plane.accounts.teams import invitation_api, member_api, service_account_api, team_api
+from control_plane.accounts.tokens import ticket_api, token_api
 
 urlpatterns = [
     path("health", api.HealthView.as_view()),

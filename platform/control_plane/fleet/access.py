@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from control_plane.accounts.caller import Caller
+from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
-from control_plane.common.errors import Problem, not_found, or_not_found
+from control_plane.core.api.errors import Problem, not_found, or_not_found
 from control_plane.fleet.models import DEFAULT_POOL, Node, Pool, PoolTeam
 
 HOW_TO_MANAGE = (

@@ -7,12 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.accounts.api import NamedSerializer
-from control_plane.accounts.caller import caller_of
-from control_plane.common.idempotency import idempotent
-from control_plane.common.parsing import bodyless
-from control_plane.common.schema import NODE_STATUSES
-from control_plane.common.views import ApiView
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.api.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
 from control_plane.fleet.access import managed_node
 from control_plane.fleet.models import Intent

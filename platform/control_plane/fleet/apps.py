@@ -1,6 +1,6 @@
 from django.apps import AppConfig
 
-from control_plane.common.metric_sources import register
+from control_plane.core.infra.metric_sources import register
 
 
 class FleetConfig(AppConfig):

@@ -10,9 +10,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from control_plane.accounts.authentication import bearer
-from control_plane.common.errors import Problem
-from control_plane.common.origin import note_caller
+from control_plane.accounts.identity.authentication import bearer
+from control_plane.core.api.errors import Problem
+from control_plane.core.security.request_context import note_caller
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
 from control_plane.fleet.services import refuse_revoked

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from django.db.models import Count, Exists, OuterRef
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from control_plane.common.metrics import labelled
+from control_plane.core.infra.metrics import labelled
 from control_plane.fleet.models import Lease, Liveness, Node, Slot
 
 

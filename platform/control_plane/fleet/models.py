@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from control_plane.accounts.models import Team, User
-from control_plane.common import ids
+from control_plane.core.infra import ids
 from oolong.contracts.agent import JobIsolation
 
 DEFAULT_POOL = "default"

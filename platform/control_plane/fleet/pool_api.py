@@ -10,17 +10,17 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.accounts.api import NamedSerializer
-from control_plane.accounts.caller import Caller, caller_of
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.accounts.models import Team, User
-from control_plane.common import clock
-from control_plane.common.clock import rfc3339
-from control_plane.common.errors import FieldError, Problem, or_not_found, unprocessable
-from control_plane.common.idempotency import idempotent
-from control_plane.common.pagination import whole_page
-from control_plane.common.parsing import StrictSerializer, bodyless, name_field
-from control_plane.common.schema import page_of
-from control_plane.common.views import ApiView
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import whole_page
+from control_plane.core.api.request_parsing import StrictSerializer, bodyless, name_field
+from control_plane.core.api.schema import page_of
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet import access, pools, selectors, services
 from control_plane.fleet.models import Pool
 

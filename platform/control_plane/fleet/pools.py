@@ -10,11 +10,11 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from control_plane.accounts import audit
+from control_plane.accounts.audit import audit_log
+from control_plane.accounts.identity.access_events import announce_power_change
 from control_plane.accounts.models import Project, Team, User
-from control_plane.accounts.notices import announce_power_change
-from control_plane.common import live
-from control_plane.common.errors import FieldError, conflict, not_found, or_not_found, unprocessable
+from control_plane.core.api.errors import FieldError, conflict, not_found, or_not_found, unprocessable
+from control_plane.core.stream import event_stream
 from control_plane.fleet.access import projects_of
 from control_plane.fleet.models import DEFAULT_POOL, Pool, PoolAdmin, PoolTeam, Quota
 
@@ -137,7 +137,7 @@ def record(
     projects: set[str] | None = None,
 ) -> None:
     """In the audit log of every project whose team may use the pool, unless others are named."""
-    audit.record_in(
+    audit_log.record_in(
         projects_of(pool.pk) if projects is None else projects,
         action,
         target=target or ("pool", pool.pk, pool.pk),
@@ -148,7 +148,7 @@ def record(
 def announce_pool() -> None:
     """Say on the topic `pool` that pools, quotas or nodes changed, and nothing of what: every team hears the topic.
     Like announce_leases, last in its transaction."""
-    live.publish("pool", "event", {"kind": "pool"})
+    event_stream.publish("pool", "event", {"kind": "pool"})
 
 
 def _record_of_team(action: str, pool: Pool, team: Team, *, data: dict[str, Any] | None = None) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.db.models import Count, Prefetch
 
-from control_plane.accounts.caller import Caller
+from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
-from control_plane.accounts.secrets import NODE_PREFIX, digest
-from control_plane.common.clock import rfc3339
+from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
+from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet.access import managed_pools, pools_of, teams_of, visible_pools, why_not_managed
 from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
 from control_plane.fleet.scheduler import NodeView, SlotView

@@ -12,11 +12,11 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
+from control_plane.accounts.identity.access_events import announce_power_change
 from control_plane.accounts.models import Team
-from control_plane.accounts.notices import announce_power_change
-from control_plane.accounts.secrets import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
-from control_plane.common import live
-from control_plane.common.errors import Problem, not_found
+from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
+from control_plane.core.api.errors import Problem, not_found
+from control_plane.core.stream import event_stream
 from control_plane.fleet import pools
 from control_plane.fleet.liveness import Clocks, judge, suspension
 from control_plane.fleet.models import (
@@ -215,12 +215,12 @@ def _locked(leases: QuerySet[Lease]) -> QuerySet[Lease]:
 
 def announce_queue() -> None:
     """Say on the topic `pool` that the queue changed; like announce_leases, last in its transaction."""
-    live.publish("pool", "event", {"kind": "queue"})
+    event_stream.publish("pool", "event", {"kind": "queue"})
 
 
 def announce_leases() -> None:
     """Say on the topic `pool` that holders changed; the last publish of a transaction (see common.live)."""
-    live.publish("pool", "event", {"kind": "leases"})
+    event_stream.publish("pool", "event", {"kind": "leases"})
 
 
 def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int]:

@@ -8,29 +8,29 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.accounts.caller import caller_of
-from control_plane.common import clock
-from control_plane.common.errors import FieldError, unprocessable
-from control_plane.common.etags import conditional
-from control_plane.common.idempotency import idempotent
-from control_plane.common.long_poll import WAIT_PARAMETERS
-from control_plane.common.pagination import (
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import FieldError, unprocessable
+from control_plane.core.api.etags import conditional
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.long_poll import WAIT_PARAMETERS
+from control_plane.core.api.pagination import (
     paginate,
     paginate_sorted,
     paginate_together,
     read_page,
     whole_page,
 )
-from control_plane.common.parsing import refuse_unknown_keys
-from control_plane.common.refusals import shown
-from control_plane.common.schema import PAGE_PARAMETERS, page_of
-from control_plane.common.views import ApiView
+from control_plane.core.api.request_parsing import refuse_unknown_keys
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.validation_messages import shown
+from control_plane.core.infra import clock
+from control_plane.experiments import saved_views, templates
+from control_plane.experiments.presets import preset_as_json, presets
 from control_plane.fleet.access import first_pool, pool_for
-from control_plane.runs import drafts, search, selectors, submission, templates, views
-from control_plane.runs.dedupe import create_once
-from control_plane.runs.dry_run import dry_run
-from control_plane.runs.presets import preset_as_json, presets
-from control_plane.runs.resolve import Resolved, resolve_spec
+from control_plane.runs import drafts, search, selectors, submission
+from control_plane.runs.estimate import dry_run
+from control_plane.runs.idempotent_submit import create_once
 from control_plane.runs.serializers import (
     AttemptSerializer,
     CreateRunSerializer,
@@ -53,6 +53,7 @@ from control_plane.runs.show import (
     run_detail_as_json,
     runs_as_json,
 )
+from control_plane.runs.spec_resolution import Resolved, resolve_spec
 
 
 class ValidateView(ApiView):
@@ -125,7 +126,7 @@ class RunsView(ApiView):
         words = {name: request.query_params.getlist(name) for name in request.query_params}
         asked = {name: values for name, values in words.items() if name not in ("limit", "cursor", "view")}
         if view := request.query_params.get("view"):
-            asked = {**views.view_for(caller, view).query, **asked}
+            asked = {**saved_views.view_for(caller, view).query, **asked}
         wanted = search.read_search(asked)
         found, page = wanted.of(selectors.runs(caller)), read_page(request)
         if not wanted.sort:

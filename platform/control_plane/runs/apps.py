@@ -1,6 +1,6 @@
 from django.apps import AppConfig
 
-from control_plane.common.metric_sources import register
+from control_plane.core.infra.metric_sources import register
 
 
 class RunsConfig(AppConfig):
@@ -8,7 +8,7 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
-        from control_plane.catalog import model_roots
+        from control_plane.assets.base_models import model_roots
         from control_plane.fleet.selectors import model_roots as offered_by_nodes
         from control_plane.fleet.services import ring_offering
         from control_plane.runs.metrics import collect

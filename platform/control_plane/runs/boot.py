@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from control_plane.common.clock import rfc3339
+from control_plane.core.infra.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
 

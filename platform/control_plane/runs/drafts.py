@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db import transaction
 
-from control_plane.accounts.caller import Caller
-from control_plane.common.errors import FieldError, conflict
+from control_plane.accounts.identity.caller import Caller
+from control_plane.core.api.errors import FieldError, conflict
 from control_plane.fleet import services as fleet
 from control_plane.runs.events import announce_run, move_run, note
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
-from control_plane.runs.resolve import resolve_spec
+from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.runs.submission import columns_of, hold_initial, record_act, refuse_invalid, spec_columns
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec, read_spec

@@ -15,7 +15,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.leftover import Leftover
+from control_plane.fleet.idle_slots import Leftover
 from control_plane.fleet.models import Node
 from control_plane.runs.events import announce_run, note
 from control_plane.runs.locking import lock_run

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from control_plane.common import live
+from control_plane.core.stream import event_stream
+from control_plane.runs.attempt_status import may_move
 from control_plane.runs.models import Run, RunEvent
 from control_plane.runs.show import event_as_json, run_as_json
-from control_plane.runs.status import may_move
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import ENDED, OUTCOMES, EndReason, RunStatus
 
@@ -27,7 +27,7 @@ def note(
     event = RunEvent.objects.create(
         run=run, attempt_number=number, at=at, kind=kind, message=message, data=data
     )
-    live.publish(f"run:{run.pk}", "event", event_as_json(event))
+    event_stream.publish(f"run:{run.pk}", "event", event_as_json(event))
     return event
 
 
@@ -65,8 +65,8 @@ def run_in_brief(run: Run) -> dict[str, Any]:
 
 def announce_run(run: Run) -> None:
     item = run_as_json(run)
-    live.publish(f"run:{run.pk}", "status", item)
-    live.publish(f"runs:{run.project_id}", "status", item)
+    event_stream.publish(f"run:{run.pk}", "status", item)
+    event_stream.publish(f"runs:{run.project_id}", "status", item)
 
 
 def set_condition(run: Run, condition: str, holds: bool, *, now: datetime, message: str = "") -> None:

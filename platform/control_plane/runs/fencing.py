@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from control_plane.common.errors import stale_epoch
+from control_plane.core.api.errors import stale_epoch
 from control_plane.runs.models import Attempt, Run
 from oolong.contracts.lifecycle import AttemptStatus
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from control_plane.accounts import secret_services
-from control_plane.accounts.caller import Caller
-from control_plane.common.errors import FieldError, conflict, or_not_found, stale_epoch
+from control_plane.accounts.identity.caller import Caller
+from control_plane.accounts.secrets import secret_services
+from control_plane.core.api.errors import FieldError, conflict, or_not_found, stale_epoch
 from control_plane.fleet.access import team_may_use
 from control_plane.fleet.models import Node
 from control_plane.runs.fencing import refuse_stale

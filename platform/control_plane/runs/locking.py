@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from control_plane.common.apart import apart
+from control_plane.core.infra.isolate_errors import apart
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import RELATED
 from oolong.logs import about

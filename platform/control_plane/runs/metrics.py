@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from django.db.models import Count, Min
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from control_plane.common import clock
-from control_plane.common.metrics import labelled
+from control_plane.core.infra import clock
+from control_plane.core.infra.metrics import labelled
 from control_plane.runs.models import Job, Run
 from oolong.contracts.lifecycle import AttemptStatus, RunStatus
 

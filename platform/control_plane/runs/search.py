@@ -14,10 +14,10 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 
-from control_plane.common.query import refused
-from control_plane.common.schema import RUN_KINDS, RUN_STATUSES
+from control_plane.core.api.query_params import refused
+from control_plane.core.api.schema import RUN_KINDS, RUN_STATUSES
+from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.models import Run
-from control_plane.runs.status import CONDITIONS
 
 Words = Mapping[str, Sequence[str]]  # parameter → its values, as in a query string
 MOST_WORDS = 20  # values of one parameter

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from control_plane.accounts.caller import Caller
-from control_plane.catalog.models import Checkpoint, CheckpointKind, CheckpointState
-from control_plane.common.clock import rfc3339
-from control_plane.common.errors import or_not_found
+from control_plane.accounts.identity.caller import Caller
+from control_plane.checkpoints.models import Checkpoint, CheckpointKind, CheckpointState
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent

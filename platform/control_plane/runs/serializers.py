@@ -7,14 +7,14 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from control_plane.accounts.api import NamedSerializer
-from control_plane.common.parsing import StrictSerializer
-from control_plane.common.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
+from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.boot import STATES as BOOT_STATES
 from control_plane.runs.boot import TITLES
-from control_plane.runs.status import CONDITIONS
 
 CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
     f"{name} ({meaning})" for name, meaning in CONDITIONS.items()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from control_plane.catalog.models import Checkpoint
-from control_plane.catalog.show import checkpoint_as_json
-from control_plane.common import live
-from control_plane.common.clock import rfc3339
+from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.show import checkpoint_as_json
+from control_plane.core.infra.clock import rfc3339
+from control_plane.core.stream import event_stream
 from control_plane.runs.boot import boot_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoint, newest_stored_checkpoints
@@ -75,7 +75,7 @@ def _run_as_json(run: Run, latest: Checkpoint | None) -> dict[str, Any]:
 def run_detail_as_json(run: Run) -> dict[str, Any]:
     """With the stream's position: subscribe to run:<id> after it and nothing is missed."""
     return {
-        "metrics_seq": live.current_seq(f"run:{run.pk}"),
+        "metrics_seq": event_stream.current_seq(f"run:{run.pk}"),
         **run_as_json(run),
         "boot": boot_as_json(run),
         "staleness": staleness_as_json(run),

@@ -7,13 +7,18 @@ from typing import Any
 
 from django.db import transaction
 
-from control_plane.accounts import audit
-from control_plane.accounts.caller import Caller
-from control_plane.catalog.checkpoint_services import hold_stored
-from control_plane.common.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.accounts.audit import audit_log
+from control_plane.accounts.identity.caller import Caller
+from control_plane.checkpoints.registry import hold_stored
+from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
 from control_plane.fleet.scheduler import USUAL_PRIORITY
-from control_plane.runs.ending import (
+from control_plane.runs.attempt_status import may_move
+from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.locking import lock_run
+from control_plane.runs.models import Run
+from control_plane.runs.spec_resolution import Resolved, resolve_spec
+from control_plane.runs.termination import (
     begin_cancel,
     begin_pause,
     begin_stop,
@@ -22,11 +27,6 @@ from control_plane.runs.ending import (
     rest,
     verdict_of,
 )
-from control_plane.runs.events import announce_run, move_run, note
-from control_plane.runs.locking import lock_run
-from control_plane.runs.models import Run
-from control_plane.runs.resolve import Resolved, resolve_spec
-from control_plane.runs.status import may_move
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
 
@@ -239,7 +239,7 @@ def resume_run(run_id: str, *, now: datetime) -> Run:
 
 def record_act(verb: str, run: Run, *, now: datetime, message: str = "") -> None:
     """An entry of the audit log, in the transaction of what was done to the run, with the status it was in."""
-    audit.record(
+    audit_log.record(
         f"run.{verb}", target=("run", run.pk, run.name), project=run.project_id, message=message, at=now,
         data={"status": run.status},
     )  # fmt: skip

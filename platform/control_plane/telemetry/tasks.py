@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.common import clock, live
-from control_plane.common.locks import only_one
-from control_plane.telemetry import alerts, packing, retention, rollups, trajectory_files
+from control_plane.core.infra import clock
+from control_plane.core.infra.locks import only_one
+from control_plane.core.stream import event_stream
+from control_plane.telemetry.alerts import alerts
+from control_plane.telemetry.compaction import point_chunks, retention, rollups, trajectory_files
 
 
 @shared_task(ignore_result=True)
 def prune_frames() -> None:
-    live.prune()
+    event_stream.prune()
 
 
 @shared_task
@@ -27,7 +29,7 @@ def roll_up_series() -> None:
 @shared_task
 @only_one("pack-series")
 def pack_series() -> None:
-    packing.pack_ended_runs(now=clock.now())
+    point_chunks.pack_ended_runs(now=clock.now())
 
 
 @shared_task

@@ -1,6 +1,8 @@
 from django.urls import path
 
-from control_plane.telemetry import api, log_api, sse
+from control_plane.telemetry.logs import log_api
+from control_plane.telemetry.query import api
+from control_plane.telemetry.stream import sse
 
 urlpatterns = [
     path("stream", sse.stream),

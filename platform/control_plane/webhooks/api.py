@@ -7,13 +7,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.accounts.caller import caller_of
-from control_plane.common import clock
-from control_plane.common.idempotency import idempotent
-from control_plane.common.pagination import paginate, read_page
-from control_plane.common.parsing import StrictSerializer, bodyless, name_field
-from control_plane.common.schema import PAGE_PARAMETERS, page_of
-from control_plane.common.views import ApiView
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, bodyless, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services
 from control_plane.webhooks.selectors import delivery_as_json, webhook_as_json
 

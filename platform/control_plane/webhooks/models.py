@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from control_plane.accounts.models import Project, User
-from control_plane.common import ids
+from control_plane.core.infra import ids
 
 
 class Webhook(models.Model):

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from control_plane.accounts.caller import Caller
-from control_plane.common.clock import rfc3339
-from control_plane.common.errors import or_not_found
+from control_plane.accounts.identity.caller import Caller
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.infra.clock import rfc3339
 from control_plane.webhooks.models import Delivery, Webhook
 
 

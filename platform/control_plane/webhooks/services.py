@@ -8,18 +8,18 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from control_plane.accounts import audit
-from control_plane.accounts.caller import Caller
-from control_plane.common import ids
-from control_plane.common.errors import FieldError, conflict, unprocessable
-from control_plane.common.locks import LockClass, hold_until_commit
-from control_plane.common.outbound import AddressRefused, FetchFailed
-from control_plane.common.sealing import seal
+from control_plane.accounts.audit import audit_log
+from control_plane.accounts.identity.caller import Caller
+from control_plane.core.api.errors import FieldError, conflict, unprocessable
+from control_plane.core.infra import ids
+from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.security.encryption import seal
+from control_plane.core.security.safe_http import AddressRefused, FetchFailed
 from control_plane.webhooks import outbox, signing
-from control_plane.webhooks.address import check
 from control_plane.webhooks.event_types import EVENT_TYPES, NEVER_ASKED, unknown
 from control_plane.webhooks.models import Delivery, DeliveryState, Webhook
-from control_plane.webhooks.secret_place import place_of
+from control_plane.webhooks.signing_secrets import place_of
+from control_plane.webhooks.url_policy import check
 
 OVERLAP = timedelta(hours=24)  # after a rotation both secrets sign
 MOST_WEBHOOKS = 50
@@ -143,7 +143,7 @@ def _taken(name: str) -> Exception:
 
 
 def _record(verb: str, webhook: Webhook, *, now: datetime, data: dict[str, Any] | None = None) -> None:
-    audit.record(
+    audit_log.record(
         f"webhook.{verb}",
         target=("webhook", webhook.pk, webhook.name),
         project=webhook.project_id,

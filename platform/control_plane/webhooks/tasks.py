@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from control_plane.common import clock
-from control_plane.common.locks import only_one
-from control_plane.webhooks import delivering
+from control_plane.core.infra import clock
+from control_plane.core.infra.locks import only_one
+from control_plane.webhooks import delivery
 
 
 @shared_task
 @only_one("deliver-webhooks")
 def deliver_webhooks() -> None:
-    delivering.deliver_due(now=clock.now())
+    delivery.deliver_due(now=clock.now())
 
 
 @shared_task
 def forget_old_deliveries() -> None:
-    delivering.forget_old(now=clock.now())
+    delivery.forget_old(now=clock.now())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from control_plane.asgi import application
-from control_plane.telemetry import consumers
+from control_plane.telemetry.stream import consumers
 
 __all__ = ["application"]
 

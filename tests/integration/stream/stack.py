@@ -15,15 +15,15 @@ import httpx
 import msgspec
 from django.db import connection
 
-from control_plane.accounts import services as accounts
+from control_plane.accounts.identity import services as accounts
 from control_plane.accounts.models import Project
-from control_plane.catalog.models import BaseModel
-from control_plane.catalog.validation_services import advance_validations
-from control_plane.common import clock
+from control_plane.assets.datasets.validation_services import advance_validations
+from control_plane.assets.models import BaseModel
+from control_plane.core.infra import clock
 from control_plane.fleet.pools import default_pool
 from control_plane.fleet.services import create_join_token
+from control_plane.telemetry.ingest.bulk_insert import with_part
 from control_plane.telemetry.models import MetricPoint
-from control_plane.telemetry.rows import with_part
 from oolong.client import Client
 from oolong.contracts.telemetry import Points, decode_line
 from tests.support.control_plane import ControlPlane

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.common import clock, live
+from control_plane.core.infra import clock
+from control_plane.core.stream import event_stream
 from control_plane.runs.models import Job, Run
-from control_plane.runs.placement import place_jobs
-from control_plane.runs.progress import advance_runs
-from control_plane.telemetry import services
+from control_plane.runs.reconciler import advance_runs
+from control_plane.runs.scheduling import place_jobs
+from control_plane.telemetry.ingest import outbox
 from control_plane.telemetry.models import OutboxFile
 from oolong.contracts.lifecycle import ENDED, RunStatus
 from tests.integration.stream.stack import Stack, points_in_database, points_in_files, prepare, submit
-from tests.unit.telemetry.world import build_world, encode, step
+from tests.unit.control_plane.telemetry.world import build_world, encode, step
 
 STEPS = 1500
 
@@ -83,10 +84,10 @@ def test_a_process_killed_in_the_middle_of_its_transaction_leaves_nothing_behind
     )
     assert killed.returncode == -signal.SIGKILL
     assert not points_in_database()
-    assert live.current_seq(f"run:{world.run.pk}") == 0
-    services.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=body)
+    assert event_stream.current_seq(f"run:{world.run.pk}") == 0
+    outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=body)
     assert points_in_database().total() == 100
-    assert live.current_seq(f"run:{world.run.pk}") == 100
+    assert event_stream.current_seq(f"run:{world.run.pk}") == 100
 
 
 _SHIP_AND_DIE = """
@@ -94,7 +95,7 @@ import os, signal, sys
 import django
 django.setup()
 from django.db import transaction
-from control_plane.telemetry.services import receive_outbox
+from control_plane.telemetry.ingest.outbox import receive_outbox
 with transaction.atomic():
     receive_outbox(sys.argv[1], "main-0.jsonl", offset=0, body=sys.stdin.buffer.read())
     os.kill(os.getpid(), signal.SIGKILL)

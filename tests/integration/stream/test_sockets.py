@@ -16,7 +16,7 @@ from django.db import transaction
 from websockets.asyncio.client import ClientConnection, connect
 
 from control_plane.accounts.models import Project
-from control_plane.common import live
+from control_plane.core.stream import event_stream
 from tests.integration.stream.stack import Stack, prepare
 
 TOPIC = "pool"  # any topic will do; this one needs no run
@@ -39,7 +39,7 @@ async def stack(transactional_db: None, tmp_path: Path) -> AsyncIterator[Stack]:
 @database_sync_to_async
 def publish(*frames: tuple[str, dict[str, Any]]) -> int:
     with transaction.atomic():
-        return live.publish_many(TOPIC, frames)
+        return event_stream.publish_many(TOPIC, frames)
 
 
 async def subscribed(stack: Stack, after_seq: int | None = None, **options: Any) -> ClientConnection:
@@ -142,7 +142,7 @@ async def test_a_foreign_page_cannot_use_the_session_of_a_browser(stack: Stack) 
 
 
 def _login_link() -> str:
-    from control_plane.accounts.services import create_login_link
-    from control_plane.common import clock
+    from control_plane.accounts.identity.services import create_login_link
+    from control_plane.core.infra import clock
 
     return create_login_link(Project.objects.get().memberships.get().user, now=clock.now())

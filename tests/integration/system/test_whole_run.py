@@ -43,7 +43,7 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     until(lambda: client.runs.get(run_id).attempt_number == 2, seconds=120, what="attempt 2", said=stack.said)
     say("attempt 2")
     resumed = stack.value(
-        "SELECT c.step FROM runs_attempt a JOIN catalog_checkpoint c ON c.id = a.resume_checkpoint_id "
+        "SELECT c.step FROM runs_attempt a JOIN checkpoints_checkpoint c ON c.id = a.resume_checkpoint_id "
         "WHERE a.run_id = %s AND a.number = 2",
         run_id,
     )

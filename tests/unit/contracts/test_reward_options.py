@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog.rewards import BUILT_IN
+from control_plane.assets.functions.rewards import BUILT_IN
 from gpu_agents.rewards.registry import REWARDS, SANDBOXED, build_reward
 from oolong.contracts.run_spec import REWARD_OPTIONS, option_faults
 from oolong.presets import built_in_presets

@@ -24,26 +24,28 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from django.test import Client
 
-from control_plane.accounts import services as accounts
-from control_plane.accounts.caller import Caller
+from control_plane.accounts.identity import services as accounts
+from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Membership, Project, Role, Team, User
-from control_plane.accounts.scopes import ROLE_SCOPES
-from control_plane.catalog import measurement_services, model_check_services, processes, validation_services
-from control_plane.catalog import services as catalog
-from control_plane.catalog.measuring import __main__ as measuring_main
-from control_plane.catalog.models import BaseModel, ModelCheck
-from control_plane.catalog.parsing import __main__ as parsing_main
-from control_plane.catalog.unfolding import __main__ as unfolding_main
-from control_plane.common import clock as clock_module
+from control_plane.accounts.tokens.scopes import ROLE_SCOPES
+from control_plane.assets import services as catalog
+from control_plane.assets.background import processes
+from control_plane.assets.background.archive_extraction import __main__ as unfolding_main
+from control_plane.assets.background.dataset_ingest import __main__ as parsing_main
+from control_plane.assets.background.token_statistics import __main__ as measuring_main
+from control_plane.assets.base_models import model_check_services
+from control_plane.assets.datasets import measurement_services, validation_services
+from control_plane.assets.models import BaseModel, ModelCheck
+from control_plane.core.infra import clock as clock_module
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Pool
-from control_plane.fleet.receiver import note_alive
-from control_plane.runs import records
+from control_plane.fleet.web_liveness import note_alive
+from control_plane.runs import telemetry_hooks
+from control_plane.runs.lease_reaper import sweep_leases
 from control_plane.runs.models import Job
-from control_plane.runs.placement import place_jobs
-from control_plane.runs.progress import advance_runs
-from control_plane.runs.sweep import sweep_leases
+from control_plane.runs.reconciler import advance_runs
+from control_plane.runs.scheduling import place_jobs
 from oolong.cli.app import main as cli_main
 from oolong.client.sync import connection, datasets, models, runs
 from oolong.contracts.agent import (
@@ -420,7 +422,7 @@ def commit_checkpoint() -> Callable[..., None]:
     def commit(run_id: str, attempt_id: str, *, step: int, final: bool = False) -> None:
         job = Job.objects.select_related("attempt__run").get(attempt_id=attempt_id, name="trainer")
         data = f"checkpoint {attempt_id} {step}".encode()
-        records.record_checkpoint_line(
+        telemetry_hooks.record_checkpoint_line(
             job,
             CheckpointLine(
                 at=0.0, step=step, directory="/x", bytes=1, final=final,

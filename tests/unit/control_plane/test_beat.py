@@ -14,12 +14,12 @@ from django.db import connection
 from django.utils import timezone
 
 from control_plane import beat
-from control_plane.accounts.audit import seal
+from control_plane.accounts.audit.audit_log import seal
 from control_plane.beat import IDLE_SECONDS, IDLE_SECONDS_OF, Scheduler, work_is_under_way
 from control_plane.celery import app
-from control_plane.common import activity
-from control_plane.common.activity import CHANGED_KEY, ChangeMark, changed_lately
-from control_plane.common.locks import only_one
+from control_plane.core.infra import activity
+from control_plane.core.infra.activity import CHANGED_KEY, ChangeMark, changed_lately
+from control_plane.core.infra.locks import only_one
 from control_plane.fleet.liveness import SWEEP_GAP
 from control_plane.fleet.models import Node
 from tests.unit.control_plane.conftest import SimulatedNode

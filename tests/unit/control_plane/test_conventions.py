@@ -10,8 +10,8 @@ import pytest
 from django.http import HttpResponse
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from control_plane.common.deprecation import deprecated
-from control_plane.common.models import IdempotencyKey
+from control_plane.core.api.deprecation import deprecated
+from control_plane.core.models import IdempotencyKey
 
 # POSTs without an Idempotency-Key, and why a repeat does no harm.
 SAFE_WITHOUT_A_KEY = {

@@ -18,14 +18,14 @@ import pytest
 from django.db import transaction
 from drf_spectacular.generators import SchemaGenerator
 
-from control_plane.common import schema as schema_module
-from control_plane.common.rate_limits import cost_of
-from control_plane.telemetry import services
+from control_plane.core.api import schema as schema_module
+from control_plane.core.security.rate_limits import cost_of
+from control_plane.telemetry.ingest import outbox
 from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.telemetry import Points
 from tests.unit.control_plane.access.objects import World, api, build_world
 from tests.unit.control_plane.access.routes import NODE, OPEN, ROUTES
-from tests.unit.telemetry.world import encode
+from tests.unit.control_plane.telemetry.world import encode
 
 FOLDER = Path(schema_module.__file__).parent
 FILE = FOLDER / "examples.json"
@@ -123,7 +123,7 @@ def world(_own_store: None, django_db_setup: None, django_db_blocker: Any) -> It
         built = build_world()
         values = {"reward/mean": 0.5, "time/train_seconds": 2.0}
         body = encode(*(Points(at=1.7e9 + x, axis="step", x=x, values=values) for x in (1, 2)))
-        services.receive_outbox(built.ids["job_id"], "main-0.jsonl", offset=0, body=body)
+        outbox.receive_outbox(built.ids["job_id"], "main-0.jsonl", offset=0, body=body)
         yield built
         transaction.set_rollback(True)
 

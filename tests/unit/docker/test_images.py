@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from control_plane.environment import read_environment
+from control_plane.config import read_environment
 from gpu_agents.agent import node_init
 from gpu_agents.agent.__main__ import _parser
 from local_stack import environments
@@ -171,7 +171,7 @@ def test_the_settings_of_a_container_are_a_production_installations(
             for variable, value in re.findall(r"(\w+)=(\S+)", line):
                 if variable.startswith(("OOLONG_", "DJANGO_")):
                     monkeypatch.setenv(variable, value)
-    known = (ROOT / "platform/control_plane/environment.py").read_text() + (
+    known = (ROOT / "platform/control_plane/config.py").read_text() + (
         ROOT / "platform/control_plane/settings.py"
     ).read_text()
     for variable, value in COMPOSE["services"][name]["environment"].items():

@@ -153,7 +153,7 @@ def test_what_migrations_import_of_ours_counts_too(monkeypatch: pytest.MonkeyPat
     prepared.sources()
     names = {"/".join(file.parts[-2:]) for file in seen}
     assert {"local_stack/postgres.py", "support/prepared.py"} <= names, "how the cluster is made"
-    assert {"common/ids.py", "accounts/models.py", "migrations/0001_initial.py"} <= names
+    assert {"infra/ids.py", "accounts/models.py", "migrations/0001_initial.py"} <= names
 
 
 def test_another_owner_is_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:

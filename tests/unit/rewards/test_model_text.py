@@ -17,7 +17,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from control_plane.runs.models import Attempt, Job
-from control_plane.telemetry import log_search
+from control_plane.telemetry.logs import log_search
 from control_plane.telemetry.models import LogChunk
 from gpu_agents import model_text
 from gpu_agents.rewards import code_compare, registry
@@ -226,12 +226,12 @@ COVERED = {
     "gpu_agents/rollout/workflows/tool_calls.py": "tool calls",
     "gpu_agents/playground/chat.py": "untrusted JSON",
     "gpu_agents/playground/server.py": "untrusted JSON",
-    "platform/control_plane/telemetry/log_search.py": "log search",
+    "platform/control_plane/telemetry/logs/log_search.py": "log search",
 }  # fmt: skip
 BESIDE = (
     "gpu_agents/model_text.py",
     "gpu_agents/rollout/chat_template.py",
-    "platform/control_plane/telemetry/log_search.py",
+    "platform/control_plane/telemetry/logs/log_search.py",
 )
 READERS = {"re", "json", "parse_json", "model_text"}
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from control_plane.accounts import selectors, services
-from control_plane.common import clock
+from control_plane.accounts import selectors
+from control_plane.accounts.identity import services
+from control_plane.core.infra import clock
 from control_plane.fleet import authentication as fleet_authentication
 from tests.unit.control_plane.access.objects import World, build_world
 

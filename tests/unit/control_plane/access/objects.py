@@ -11,19 +11,21 @@ from typing import Any
 import msgspec
 from django.test import Client
 
-from control_plane.accounts import selectors, service_accounts
-from control_plane.accounts import services as accounts
+from control_plane.accounts import selectors
+from control_plane.accounts.identity import services as accounts
 from control_plane.accounts.models import ApiToken, Membership, Project, Role, Team, TeamMembership, User
-from control_plane.accounts.scopes import SCOPES
-from control_plane.catalog.models import BaseModel, Checkpoint, DatasetValidation, ModelCheck, ModelImport
-from control_plane.common import clock
+from control_plane.accounts.teams import service_accounts
+from control_plane.accounts.tokens.scopes import SCOPES
+from control_plane.assets.models import BaseModel, DatasetValidation, ModelCheck, ModelImport
+from control_plane.checkpoints.models import Checkpoint
+from control_plane.core.infra import clock
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node, Pool
-from control_plane.fleet.receiver import note_alive
-from control_plane.runs import records
+from control_plane.fleet.web_liveness import note_alive
+from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Job
-from control_plane.runs.placement import place_jobs
+from control_plane.runs.scheduling import place_jobs
 from control_plane.telemetry.models import TrajectorySample
 from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
 from oolong.contracts.telemetry import CheckpointLine
@@ -238,7 +240,7 @@ def _upload(credential: str, job: Job, attempt: Attempt, *, step: int) -> str:
     line = CheckpointLine(
         at=0.0, step=step, directory="/x", bytes=len(data), final=False, manifest_sha256=manifest
     )
-    records.record_checkpoint_line(job, line)
+    telemetry_hooks.record_checkpoint_line(job, line)
     body = {
         "step": step, "manifest_sha256": manifest, "tar_sha256": hashlib.sha256(data).hexdigest(),
         "bytes": len(data), "epoch": attempt.epoch,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from control_plane.accounts.scopes import SCOPES
+from control_plane.accounts.tokens.scopes import SCOPES
 from control_plane.routing import websocket_urlpatterns
-from control_plane.telemetry import topics
+from control_plane.telemetry.stream import topics
 from tests.unit.control_plane.access.doors import REACHED, all_routes, call, knock
 from tests.unit.control_plane.access.objects import DEAD, World
 from tests.unit.control_plane.access.routes import (

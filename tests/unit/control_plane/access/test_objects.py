@@ -11,7 +11,7 @@ from django.db import transaction
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.accounts.models import Membership
-from control_plane.common.views import query_parameters
+from control_plane.core.api.base_view import query_parameters
 from control_plane.fleet import pools
 from control_plane.fleet.models import Pool
 from control_plane.runs.models import Attempt, Run

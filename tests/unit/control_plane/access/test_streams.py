@@ -14,12 +14,12 @@ from django.conf import settings
 from django.db import connections
 from django.test import Client
 
-from control_plane.accounts.scopes import SCOPES
-from control_plane.common.hub import hub
+from control_plane.accounts.tokens.scopes import SCOPES
+from control_plane.core.stream.event_hub import hub
 from control_plane.routing import websocket_urlpatterns
-from control_plane.telemetry import consumers
-from control_plane.telemetry.credentials import Credential, in_database
-from control_plane.telemetry.topics import readable_topic
+from control_plane.telemetry.stream import consumers
+from control_plane.telemetry.stream.credentials import Credential, in_database
+from control_plane.telemetry.stream.topics import readable_topic
 from oolong.contracts.relay.endpoints import ENDPOINTS
 from tests.unit.control_plane.access.objects import DEAD, World
 from tests.unit.control_plane.access.routes import LOWEST_ROLE, ROLES, ROUTES, TOPICS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.telemetry import services
+from control_plane.telemetry.ingest import outbox
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import Note, StateSnapshot
 
@@ -23,7 +23,7 @@ def stage(run: Any, name: str) -> Any:
 def ship(run: Any, job_name: str, *lines: Any, offset: int = 0) -> int:
     job = Job.objects.get(attempt__run_id=run["id"], name=job_name)
     body = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-    return services.receive_outbox(job.pk, "main-0.jsonl", offset=offset, body=body)
+    return outbox.receive_outbox(job.pk, "main-0.jsonl", offset=offset, body=body)
 
 
 def milestones(**at: float) -> StateSnapshot:

@@ -16,18 +16,18 @@ from django.test import Client
 
 from control_plane.accounts.models import Membership, User
 from control_plane.accounts.selectors import caller_in
-from control_plane.catalog import store
-from control_plane.catalog.checkpoint_services import apply_retention, pin, policy_of, set_alias
-from control_plane.catalog.models import Checkpoint, CheckpointAlias
-from control_plane.common.errors import Problem
-from control_plane.common.locks import only_one
+from control_plane.assets.storage import store
+from control_plane.checkpoints.models import Checkpoint, CheckpointAlias
+from control_plane.checkpoints.provenance import needs_of_runs
+from control_plane.checkpoints.registry import apply_retention, pin, policy_of, set_alias
+from control_plane.core.api.errors import Problem
+from control_plane.core.infra.locks import only_one
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Lease, Node
-from control_plane.runs.checkpoints import needs_of_runs
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.observation import observe
-from control_plane.runs.placement import place_jobs
-from control_plane.runs.progress import advance_runs
+from control_plane.runs.node_reports import observe
+from control_plane.runs.reconciler import advance_runs
+from control_plane.runs.scheduling import place_jobs
 from control_plane.runs.submission import create_run
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from control_plane.catalog.models import Checkpoint, CheckpointState
+from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.fleet.models import Lease, Liveness, Node
-from control_plane.runs import records
+from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Run
 from oolong.contracts.lifecycle import EndReason, JobState
 
@@ -42,7 +42,7 @@ def test_it_takes_one_slot_and_succeeds_without_a_checkpoint(
     assert set(jobs_of(run)) == {"controller", "reward", "rollout-0"}
     assert set(machine.reply.attempts[0].ports) == {"controller", "reward", "engine-0"}
     row = Run.objects.get(pk=run["id"])
-    records.record_summary(row, row.attempts.get(), "evaluation", {"end": SCORES})
+    telemetry_hooks.record_summary(row, row.attempts.get(), "evaluation", {"end": SCORES})
     machine.exit(machine.job("controller"), EndReason.COMPLETED, shipped=10)
     machine.beat()
     tick()
@@ -66,7 +66,7 @@ def test_of_a_base_model_no_checkpoint_is_told_anything(
 ) -> None:
     run = start(node(slots=1), **SPEC)
     row = Run.objects.get(pk=run["id"])
-    records.record_summary(row, row.attempts.get(), "evaluation", {"end": SCORES})
+    telemetry_hooks.record_summary(row, row.attempts.get(), "evaluation", {"end": SCORES})
     checkpoint.refresh_from_db()
     assert "eval/accuracy" not in checkpoint.metrics
     assert alice.see(run["id"])["summary"]["evaluation"]["end"]["accuracy"] == 0.75

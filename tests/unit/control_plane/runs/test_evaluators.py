@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from control_plane.fleet.models import Lease, Node
-from control_plane.runs import observation
+from control_plane.runs import node_reports
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.telemetry import services
+from control_plane.telemetry.ingest import outbox
 from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import StateSnapshot
-from tests.unit.telemetry.world import encode
+from tests.unit.control_plane.telemetry.world import encode
 
 TASK = "step-20-v20"
 EVALUATED = {"evaluation": {"every_steps": 20, "prompts": 8, "allow_blocking": True}}
@@ -30,7 +30,7 @@ def tell() -> Callable[..., None]:
     def say(machine: Any, wanted: Any = TASK) -> None:
         job = machine.job("controller")
         body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": wanted}))
-        services.receive_outbox(job, "main-0.jsonl", offset=told[job], body=body)
+        outbox.receive_outbox(job, "main-0.jsonl", offset=told[job], body=body)
         told[job] += len(body)
 
     return say
@@ -98,7 +98,7 @@ def test_one_that_has_ended_and_was_read_costs_no_heartbeat_anything(
     assert job_id not in machine.jobs, "its node has forgotten it"
     assert Job.objects.get(pk=job_id).state == "exited"
     locked: list[str] = []
-    monkeypatch.setattr(observation, "lock_run", locked.append)
+    monkeypatch.setattr(node_reports, "lock_run", locked.append)
     machine.beat()
     assert locked == [], "nothing is news"
 
@@ -396,7 +396,7 @@ def test_only_a_controller_may_wish(alice: Any, node: Any, start: Any, tick: Any
     machine = node(slots=3)
     start(machine, **EVALUATED)
     body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": TASK}))
-    services.receive_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
+    outbox.receive_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
     tick()
     assert Attempt.objects.get().evaluator_wanted == ""
     assert held() == {"cpu-0", "cpu-1"}

@@ -10,12 +10,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from control_plane.catalog.models import Checkpoint
+from control_plane.checkpoints.models import Checkpoint
 from control_plane.fleet.models import Lease
+from control_plane.runs.lease_reaper import sweep_leases
 from control_plane.runs.models import Attempt, Job
-from control_plane.runs.placement import place_jobs
-from control_plane.runs.progress import advance_runs
-from control_plane.runs.sweep import sweep_leases
+from control_plane.runs.reconciler import advance_runs
+from control_plane.runs.scheduling import place_jobs
 from oolong.contracts.lifecycle import EndReason, JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

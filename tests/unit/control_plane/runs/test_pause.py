@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from control_plane.fleet.models import Lease
-from control_plane.runs.lineage import merge_patch
+from control_plane.runs.cloning import merge_patch
 from control_plane.runs.models import Attempt, Run
 from oolong.contracts.lifecycle import EndReason
 

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from control_plane.telemetry import services
+from control_plane.telemetry.ingest import outbox
 from oolong.cli import run_telemetry
 from oolong.contracts.telemetry import Points, TrajectoryLine
 from tests.unit.control_plane.conftest import Done, SimulatedNode
-from tests.unit.telemetry.world import encode
+from tests.unit.control_plane.telemetry.world import encode
 
 STEPS = 12
 
@@ -44,8 +44,8 @@ def run(start: Callable[..., Any], node: Callable[..., SimulatedNode]) -> str:
         )
         for n in range(4)
     ]  # fmt: skip
-    services.receive_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
-    services.receive_log(job, 0, offset=0, body=b"INFO fine\nERROR broken pipe\nValueError: no\n")
+    outbox.receive_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
+    outbox.receive_log(job, 0, offset=0, body=b"INFO fine\nERROR broken pipe\nValueError: no\n")
     return identity
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from control_plane.catalog.function_source import read_source
+from control_plane.assets.functions.function_source import read_source
 from gpu_agents.rollout.chat_template import ChatTemplate
 from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from oolong.contracts.rollout import PublishedWeights, Trajectory

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from control_plane.accounts import audit
-from control_plane.accounts.audit_api import audit_line
+from control_plane.accounts.audit import audit_log
+from control_plane.accounts.audit.audit_api import audit_line
 from control_plane.accounts.models import AuditEntry
 
 
@@ -20,10 +20,10 @@ class Command(BaseCommand):
             for entry in AuditEntry.objects.order_by("pk").iterator(chunk_size=1000):
                 self.stdout.write(audit_line(entry))
             return
-        while audit.seal():
+        while audit_log.seal():
             pass
         broken = []
-        for verdict in audit.verify():
+        for verdict in audit_log.verify():
             name = verdict.project or "the installation"
             self.stdout.write(f"{name}: {verdict.entries} entries hold, head {verdict.head}")
             if verdict.broken:

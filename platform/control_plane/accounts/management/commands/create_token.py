@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from control_plane.accounts.identity.services import TOKEN_LIFE, create_token
 from control_plane.accounts.models import Membership
-from control_plane.accounts.services import TOKEN_LIFE, create_token
-from control_plane.common import clock
-from control_plane.common.errors import Problem
+from control_plane.core.api.errors import Problem
+from control_plane.core.infra import clock
 
 
 class Command(BaseCommand):

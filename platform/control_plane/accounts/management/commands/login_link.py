@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from control_plane.accounts.identity.services import create_login_link
 from control_plane.accounts.models import User
-from control_plane.accounts.services import create_login_link
-from control_plane.common import clock
+from control_plane.core.infra import clock
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from control_plane.accounts.services import init_embedded
+from control_plane.accounts.identity.services import init_embedded
 from control_plane.fleet.pools import default_pool
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from control_plane.common import clock
+from control_plane.core.infra import clock
 from control_plane.fleet.models import DEFAULT_POOL, Pool
 from control_plane.fleet.pools import default_pool
 from control_plane.fleet.services import create_join_token

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from control_plane.accounts.models import Team, User
-from control_plane.common.errors import Problem
+from control_plane.core.api.errors import Problem
 from control_plane.fleet import pools
 from control_plane.fleet.access import teams_of
 from control_plane.fleet.models import Pool

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.middleware.csrf import get_token
+from django.utils.decorators import method_decorator
+from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts import selectors
+from control_plane.accounts.identity import services
+from control_plane.accounts.identity.authentication import SESSION_PROJECT, session_caller
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.accounts.models import AuditEntry, Project
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import Problem, or_not_found
+from control_plane.core.api.etags import conditional
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.validation_messages import secret_text
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
+NAME_WORDS = "letters, digits, spaces and . _ -, a letter or a digit first"
+
+
+class NamedSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+
+
+class MeUserSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    username = serializers.CharField()
+
+
+class MeTokenSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="null: never")
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    user = MeUserSerializer()
+    team = NamedSerializer()
+    project = NamedSerializer()
+    role = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    token = MeTokenSerializer(allow_null=True, help_text="the token of this request; null: a session")
+
+
+class LoginSerializer(StrictSerializer):
+    username = serializers.CharField(max_length=120)
+    password = secret_text(max_length=1024, trim_whitespace=False)
+
+
+class CsrfSerializer(serializers.Serializer[Any]):
+    csrf_token = serializers.CharField()
+
+
+class ProjectSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    team = NamedSerializer()
+    tested_rewards = serializers.BooleanField(
+        help_text="an rl run is taken only with a green test of its reward on its dataset version"
+    )
+
+
+class ProjectChangeSerializer(StrictSerializer):
+    name = name_field(NAME_PATTERN, NAME_WORDS, max_length=120, required=False)
+    tested_rewards = serializers.BooleanField(required=False)
+
+
+class ProjectEventSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    kind = serializers.CharField()
+    message = serializers.CharField()
+    data = serializers.DictField()
+
+
+class HealthSerializer(serializers.Serializer[Any]):
+    db = serializers.CharField(help_text="ok, or what is wrong")
+    broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
+
+
+def project_as_json(project: Project) -> dict[str, Any]:
+    return {
+        "id": project.pk,
+        "name": project.name,
+        "team": {"id": project.team_id, "name": project.team.name},
+        "tested_rewards": project.tested_rewards,
+    }
+
+
+def project_event_as_json(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "id": f"pevt_{entry.pk:012d}", "at": rfc3339(entry.at), "actor": entry.actor_name,
+        "kind": entry.action.removeprefix("project."), "message": entry.message, "data": entry.data,
+    }  # fmt: skip
+
+
+class MeView(ApiView):
+    scopes = {"GET": None}
+
+    @extend_schema(operation_id="me", responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        """Get the caller.
+
+        The user, project, role and scopes of the credential of this request.
+        """
+        return Response(selectors.me(caller_of(request)))
+
+
+class ProjectView(ApiView):
+    """The project that the caller's token or session is of."""
+
+    scopes = {"GET": "project:read", "PATCH": "project:admin"}
+
+    @extend_schema(operation_id="get_project", responses=ProjectSerializer)
+    def get(self, request: Request) -> Response:
+        """Get the project.
+
+        The project of the caller's token or session.
+        """
+        return Response(project_as_json(selectors.project(caller_of(request))))
+
+    @extend_schema(
+        operation_id="change_project", request=ProjectChangeSerializer, responses=ProjectSerializer
+    )
+    @conditional
+    def patch(self, request: Request) -> Response:
+        """Change the project.
+
+        Only what is given changes: name, whether trainers may run code of users, whether rewards must be
+        tested.
+        """
+        form = ProjectChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        caller = caller_of(request)
+        services.change_project(caller, **form.validated_data, now=clock.now())
+        return Response(project_as_json(selectors.project(caller)))
+
+
+class ProjectEventsView(ApiView):
+    scopes = {"GET": "project:read"}
+
+    @extend_schema(
+        operation_id="list_project_events",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(ProjectEventSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List project events.
+
+        Changes of the project that every reader sees, newest first.
+        """
+        found = selectors.project_events(caller_of(request))
+        return Response(paginate(found, read_page(request), project_event_as_json))
+
+
+class SessionView(ApiView):
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="log_in", request=LoginSerializer, responses=MeSerializer, auth=[])
+    @method_decorator(csrf_protect)
+    def post(self, request: Request) -> Response:
+        """Log in with a password.
+
+        Starts a browser session. After repeated failures for one name from one address, that address waits.
+        """
+        form = LoginSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        user = services.log_in(
+            request._request,
+            username=form.validated_data["username"],
+            password=form.validated_data["password"],
+            address=request.META.get("REMOTE_ADDR", ""),
+            now=clock.now(),
+        )
+        caller = session_caller(user, request._request.session)
+        if caller is None:
+            raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
+        return Response(selectors.me(caller))
+
+    @extend_schema(operation_id="log_out", responses={204: None})
+    @method_decorator(csrf_protect)
+    def delete(self, request: Request) -> Response:
+        """Log out.
+
+        Ends the session and the streams that it has open.
+        """
+        services.log_out(request._request)
+        return Response(status=204)
+
+
+class SessionProjectSerializer(StrictSerializer):
+    project = serializers.CharField(max_length=40, help_text="id of one of your projects")
+
+
+class SessionProjectView(ApiView):
+    """Which of a user's projects the browser's session is in; the header X-Oolong-Project wins for one request."""
+
+    scopes = {"PUT": None}
+
+    @extend_schema(
+        operation_id="choose_session_project", request=SessionProjectSerializer, responses=MeSerializer
+    )
+    def put(self, request: Request) -> Response:
+        """Choose the session's project.
+
+        The project that the browser session works in. The header X-Oolong-Project overrides it for one
+        request.
+        """
+        form = SessionProjectSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if caller_of(request).token is not None:
+            raise Problem(403, "token_bound", "a token is of one project; take one of the project you want")
+        named = form.validated_data["project"]
+        caller = or_not_found(selectors.caller_of_user(caller_of(request).user, named), "project", named)
+        request._request.session[SESSION_PROJECT] = named
+        return Response(selectors.me(caller))
+
+
+class OidcButtonSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="what the button says")
+    url = serializers.CharField(help_text="where it leads")
+
+
+class SessionMethodsSerializer(serializers.Serializer[Any]):
+    password = serializers.BooleanField()
+    oidc = OidcButtonSerializer(allow_null=True)
+
+
+class SessionMethodsView(ApiView):
+    """How one may sign in here."""
+
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(operation_id="session_methods", responses=SessionMethodsSerializer, auth=[])
+    def get(self, request: Request) -> Response:
+        """List the ways to log in.
+
+        Whether passwords are accepted, and the identity provider's button.
+        """
+        oidc = settings.ENVIRONMENT.oidc
+        button = {"name": oidc.name, "url": "/login/oidc"} if oidc else None
+        return Response({"password": True, "oidc": button})
+
+
+class CsrfView(ApiView):
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="csrf_token", responses=CsrfSerializer, auth=[])
+    @method_decorator(ensure_csrf_cookie)
+    def get(self, request: Request) -> Response:
+        """Get a CSRF token.
+
+        Browsers send it as X-CSRFToken with every change.
+        """
+        return Response({"csrf_token": get_token(request._request)})
+
+
+class HealthView(ApiView):
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(operation_id="health", responses={200: HealthSerializer, 503: HealthSerializer}, auth=[])
+    def get(self, request: Request) -> Response:
+        """Check that the API answers.
+
+        Free of charge and open to everybody; use `/readyz` for routing.
+        """
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except DatabaseError as error:
+            return Response({"db": f"unreachable: {error}", "broker": _broker_state()}, status=503)
+        return Response({"db": "ok", "broker": _broker_state()})
+
+
+def _broker_state() -> str:
+    import redis
+
+    try:
+        with redis.Redis.from_url(
+            settings.ENVIRONMENT.redis_url, socket_timeout=1, socket_connect_timeout=1
+        ) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return f"unreachable: {error}"
+    return "ok"
+
+
+def login_link_view(request: HttpRequest, token: str) -> HttpResponse:
+    """GET /login/<token>: a session for the link's user, once."""
+    if services.use_login_link(request, token, now=clock.now()):
+        response: HttpResponse = HttpResponseRedirect("/")
+    else:
+        response = HttpResponse(
+            "This login link was used or is too old. Make another: python3 manage.py login-link",
+            status=410,
+            content_type="text/plain; charset=utf-8",
+        )
+    response["Referrer-Policy"] = "no-referrer"
+    response["Cache-Control"] = "no-store"
+    return response

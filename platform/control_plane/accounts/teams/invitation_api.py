@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts import selectors
+from control_plane.accounts.identity import services
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.accounts.identity.authentication import CallerSessionAuthentication, TokenAuthentication
+from control_plane.accounts.identity.caller import Caller, caller_of
+from control_plane.accounts.models import Invitation, User
+from control_plane.accounts.teams import invitations
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import FieldError, Problem, unprocessable
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
+from control_plane.core.api.validation_messages import secret_text
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
+from control_plane.core.security.request_context import note_caller
+
+LEVELS = ["project", "team"]
+
+
+class InvitationCreateSerializer(StrictSerializer):
+    role = serializers.ChoiceField(choices=ROLES)
+    level = serializers.ChoiceField(
+        choices=LEVELS, default="project", help_text="team: the role in all of the team's projects"
+    )
+    note = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
+    days = serializers.IntegerField(min_value=1, max_value=30, default=7, help_text="it is good for")
+
+
+class InvitationSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    level = serializers.ChoiceField(choices=LEVELS)
+    role = serializers.ChoiceField(choices=ROLES)
+    note = serializers.CharField()
+    status = serializers.ChoiceField(choices=INVITATION_STATUSES)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    accepted_by = serializers.CharField(allow_null=True)
+
+
+class CreatedInvitationSerializer(InvitationSerializer):
+    link = serializers.CharField(help_text="shown this once; hand it to whom you invite")
+
+
+class SecretSerializer(StrictSerializer):
+    secret = secret_text(max_length=100, help_text="what stands behind the # of the link")
+
+
+class AcceptSerializer(SecretSerializer):
+    username = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9._-]*$", "letters, digits and . _ -, a letter or a digit first", max_length=120,
+        required=False,
+    )  # fmt: skip
+    password = secret_text(min_length=10, max_length=1024, required=False, trim_whitespace=False)
+    token_name = serializers.CharField(
+        max_length=120, required=False, help_text="make a token of this name, too: for the command line"
+    )
+
+
+class InvitedSerializer(serializers.Serializer[Any]):
+    """What an invitation is into."""
+
+    team = NamedSerializer()
+    project = NamedSerializer()
+    level = serializers.ChoiceField(choices=LEVELS)
+    role = serializers.ChoiceField(choices=ROLES)
+    invited_by = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class AcceptedSerializer(InvitedSerializer):
+    username = serializers.CharField()
+    token = serializers.CharField(allow_null=True, help_text="shown this once")
+
+
+def invitation_as_json(row: Invitation) -> dict[str, Any]:
+    late = row.expires_at <= clock.now()
+    status = "accepted" if row.accepted_at else "revoked" if row.revoked_at else "expired" if late else "open"
+    return {
+        "id": row.pk,
+        "level": invitations.level_of(row),
+        "role": row.role,
+        "note": row.note,
+        "status": status,
+        "created_by": row.created_by.username,
+        "created_at": rfc3339(row.created_at),
+        "expires_at": rfc3339(row.expires_at),
+        "accepted_by": row.accepted_by.username if row.accepted_by else None,
+    }
+
+
+def invited_as_json(row: Invitation) -> dict[str, Any]:
+    project = row.project
+    return {
+        "team": {"id": project.team_id, "name": project.team.name},
+        "project": {"id": project.pk, "name": project.name},
+        "level": invitations.level_of(row),
+        "role": row.role,
+        "invited_by": row.created_by.username,
+        "expires_at": rfc3339(row.expires_at),
+    }
+
+
+class InvitationsView(ApiView):
+    scopes = {"GET": "members:admin", "POST": "members:admin"}
+
+    @extend_schema(
+        operation_id="list_invitations", parameters=PAGE_PARAMETERS, responses=page_of(InvitationSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        """List invitations.
+
+        Invitations to the project and its team, newest first.
+        """
+        found = selectors.invitations(caller_of(request))
+        return Response(paginate(found, read_page(request), invitation_as_json))
+
+    @extend_schema(
+        operation_id="create_invitation",
+        request=InvitationCreateSerializer,
+        responses={201: CreatedInvitationSerializer},
+    )
+    @idempotent(secret=True)
+    def post(self, request: Request) -> Response:
+        """Create an invitation.
+
+        A secret link for somebody who is not in the team. It is shown once.
+        """
+        form = InvitationCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        asked = form.validated_data
+        row, link = invitations.invite(
+            caller_of(request), asked["level"], role=asked["role"], note=asked["note"],
+            life=timedelta(days=asked["days"]), now=clock.now(),
+        )  # fmt: skip
+        return Response({**invitation_as_json(row), "link": link}, status=201)
+
+
+class InvitationView(ApiView):
+    scopes = {"DELETE": "members:admin"}
+
+    @extend_schema(operation_id="revoke_invitation", responses={204: None})
+    def delete(self, request: Request, invitation_id: str) -> Response:
+        """Revoke an invitation.
+
+        Its link stops working. An accepted invitation stays accepted.
+        """
+        invitations.revoke(caller_of(request), invitation_id, now=clock.now())
+        return Response(status=204)
+
+
+class InvitationLookupView(ApiView):
+    """The secret is the credential. In the body, because addresses are logged."""
+
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(
+        operation_id="look_up_invitation", request=SecretSerializer, responses=InvitedSerializer, auth=[]
+    )
+    def post(self, request: Request) -> Response:
+        """Look up an invitation.
+
+        Who invites to what, for the page that accepts it. The secret is the credential; it stands in the body
+        because addresses are logged.
+        """
+        form = SecretSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        return Response(invited_as_json(invitations.find(form.validated_data["secret"], now=clock.now())))
+
+
+class InvitationAcceptView(ApiView):
+    """The secret is the credential for joining; who joins says so by a session, a token, or a new name."""
+
+    permission_classes = [AllowAny]
+    authentication_classes: list[Any] = []
+
+    @extend_schema(
+        operation_id="accept_invitation", request=AcceptSerializer, responses=AcceptedSerializer, auth=[]
+    )
+    def post(self, request: Request) -> Response:
+        """Accept an invitation.
+
+        As the user of your session or token; without one, as a new user with `username` and `password`.
+        """
+        form = AcceptSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        asked, now = form.validated_data, clock.now()
+        user, caller = _who(request)
+        if user is not None:
+            row = invitations.accept(asked["secret"], user, now=now)
+        else:
+            row, user = invitations.accept_as_new(asked["secret"], **_name_and_password(asked), now=now)
+        text = None
+        if name := asked.get("token_name"):
+            # Never more, nor for longer, than the token that it was asked with.
+            scopes = caller.token.scopes if caller and caller.token else ["*"]
+            _, text = services.create_token(
+                user=user, project=row.project, name=name, scopes=scopes,
+                expires_at=services.earliest(now + services.TOKEN_LIFE, services.end_of(caller) if caller else None),
+            )  # fmt: skip
+        return Response({**invited_as_json(row), "username": user.username, "token": text})
+
+
+def _who(request: Request) -> tuple[User | None, Caller | None]:
+    """A user may be in no project yet, which the usual authentication does not let in."""
+    if found := TokenAuthentication().authenticate(request):
+        caller = found[1]
+        if "members:write" not in caller.scopes:
+            raise Problem(
+                403, "missing_scope", "joining a project with a token needs the scope members:write"
+            )
+        return caller.user, caller
+    user = get_user(request._request)
+    if not isinstance(user, User) or not user.is_active:
+        return None, None
+    CallerSessionAuthentication().enforce_csrf(request)
+    note_caller(kind="user", identity=user.pk, name=user.username)
+    return user, None
+
+
+def _name_and_password(asked: dict[str, Any]) -> dict[str, str]:
+    missing = [name for name in ("username", "password") if name not in asked]
+    if missing:
+        message = "a new user needs a name and a password; who has an account logs in first"
+        raise unprocessable(
+            "invalid", message, [FieldError(f"/{name}", "required", message) for name in missing]
+        )
+    return {"username": asked["username"], "password": asked["password"]}

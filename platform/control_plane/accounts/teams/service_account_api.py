@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts import selectors
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.accounts.teams import service_accounts
+from control_plane.accounts.teams.member_api import RoleSerializer
+from control_plane.accounts.tokens import tokens
+from control_plane.accounts.tokens.token_api import (
+    CreatedTokenSerializer,
+    TokenCreateSerializer,
+    token_as_json,
+)
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, ROLES, page_of
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
+
+
+class ServiceAccountCreateSerializer(StrictSerializer):
+    name = name_field(r"^[a-z0-9][a-z0-9-]*$", "small letters, digits and -, no - in front", max_length=60)
+    role = serializers.ChoiceField(choices=ROLES)
+
+
+class ServiceAccountSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    role = serializers.ChoiceField(choices=ROLES)
+    tokens = serializers.IntegerField(help_text="how many are live")
+    created_at = serializers.DateTimeField()
+
+
+def service_account_as_json(user: Any) -> dict[str, Any]:
+    """Of a row as `selectors.service_accounts` gives it."""
+    return {
+        "id": user.pk,
+        "name": service_accounts.name_of(user),
+        "role": user.role,
+        "tokens": user.live_tokens,
+        "created_at": rfc3339(user.date_joined),
+    }
+
+
+class ServiceAccountsView(ApiView):
+    scopes = {"GET": "members:read", "POST": "members:admin"}
+
+    @extend_schema(
+        operation_id="list_service_accounts",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(ServiceAccountSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List service accounts.
+
+        Accounts of pipelines, with their role.
+        """
+        found = selectors.service_accounts(caller_of(request))
+        return Response(paginate(found, read_page(request), service_account_as_json))
+
+    @extend_schema(
+        operation_id="create_service_account",
+        request=ServiceAccountCreateSerializer,
+        responses={201: ServiceAccountSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Create a service account.
+
+        For a pipeline: it has a role and tokens, and no password.
+        """
+        form = ServiceAccountCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        caller = caller_of(request)
+        made = service_accounts.create(caller, **form.validated_data, now=clock.now())
+        return Response(service_account_as_json(selectors.service_account(caller, made.pk)), status=201)
+
+
+class ServiceAccountView(ApiView):
+    scopes = {"PATCH": "members:admin", "DELETE": "members:admin"}
+
+    @extend_schema(
+        operation_id="change_service_account", request=RoleSerializer, responses=ServiceAccountSerializer
+    )
+    def patch(self, request: Request, service_account_id: str) -> Response:
+        """Change a service account's role.
+
+        Its tokens lose the scopes that the new role does not have.
+        """
+        caller = caller_of(request)
+        selectors.service_account(caller, service_account_id)
+        form = RoleSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        role = form.validated_data["role"]
+        service_accounts.set_role(caller, service_account_id, role, now=clock.now())
+        return Response(service_account_as_json(selectors.service_account(caller, service_account_id)))
+
+    @extend_schema(operation_id="remove_service_account", responses={204: None})
+    def delete(self, request: Request, service_account_id: str) -> Response:
+        """Delete a service account.
+
+        Its tokens end at once; what it made stays.
+        """
+        service_accounts.remove(caller_of(request), service_account_id, now=clock.now())
+        return Response(status=204)
+
+
+class ServiceAccountTokensView(ApiView):
+    scopes = {"POST": "members:admin"}
+
+    @extend_schema(
+        operation_id="create_service_account_token",
+        request=TokenCreateSerializer,
+        responses={201: CreatedTokenSerializer},
+    )
+    @idempotent(secret=True)
+    def post(self, request: Request, service_account_id: str) -> Response:
+        """Create a token for a service account.
+
+        The token is shown once.
+        """
+        caller = caller_of(request)
+        owner = selectors.service_account(caller, service_account_id)
+        form = TokenCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        token, text = tokens.issue_token(caller, owner, **form.validated_data, now=clock.now())
+        return Response({**token_as_json(token), "token": text}, status=201)

@@ -1,0 +1,264 @@
+"""What GPU agents call: enrollment, heartbeat, inputs, checkpoint uploads (contracts.agent)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import connection, transaction
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+import oolong
+from control_plane.accounts.identity.authentication import bearer
+from control_plane.agent_api import services as services
+from control_plane.assets.base_models.import_services import imports_for
+from control_plane.assets.base_models.model_check_services import checks_for
+from control_plane.assets.storage import multipart, store
+from control_plane.assets.storage.blob_response import blob_response
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import Problem, not_found, unprocessable
+from control_plane.core.api.numbers import whole
+from control_plane.core.api.schema import PART_SHA256
+from control_plane.core.infra import clock
+from control_plane.fleet import services as fleet
+from control_plane.fleet.access import teams_of
+from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
+from control_plane.fleet.models import Node
+from oolong.contracts.agent import (
+    OLDEST_PROTOCOL,
+    PROTOCOL,
+    EnrollReply,
+    EnrollRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Hello,
+    UploadReply,
+)
+
+MAX_WAIT_SECONDS = 20.0
+POLL_SECONDS = 0.25
+JSON = "application/json"
+
+
+class CheckpointAnnouncementSerializer(serializers.Serializer[Any]):
+    step = serializers.IntegerField(min_value=0)
+    manifest_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+    tar_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
+    bytes = serializers.IntegerField(min_value=1)
+    epoch = serializers.IntegerField(min_value=0)
+    final = serializers.BooleanField(required=False, default=False)
+
+
+class NodeView(ApiView):
+    authentication_classes = [NodeAuthentication]
+    permission_classes = [IsNode]
+
+
+class EnrollView(ApiView):
+    """The bearer is a single-use join token."""
+
+    authentication_classes: list[Any] = []
+    permission_classes = [AllowAny]
+
+    @extend_schema(operation_id="agent_enroll", request=EnrollRequest, responses={201: EnrollReply})
+    def post(self, request: Request) -> HttpResponse:
+        """Enroll a node.
+
+        The bearer is a single-use enrollment token. The answer has the credential that the node uses from now
+        on.
+        """
+        token = bearer(request)
+        if token is None:
+            raise exceptions.NotAuthenticated("send the join token as bearer token")
+        refuse_other_protocol(_decode(request, Hello).protocol)
+        asked = _decode(request, EnrollRequest)
+        node, credential = fleet.enroll(
+            token=token, name=asked.name, inventory=asked.inventory, protocol=asked.protocol, now=clock.now()
+        )
+        environment = settings.ENVIRONMENT
+        return _json(
+            EnrollReply(
+                node_id=node.pk,
+                credential=credential,
+                heartbeat_seconds=environment.heartbeat_seconds,
+                lease_ttl_seconds=environment.node_lease_seconds,
+                orphan_ttl_seconds=environment.orphan_seconds,
+                protocol=PROTOCOL,
+            ),
+            status=201,
+        )
+
+
+class HeartbeatView(NodeView):
+    """Observed state up, desired state down. With `?wait=8` the answer comes as soon as something changed."""
+
+    @extend_schema(
+        operation_id="agent_heartbeat",
+        parameters=[
+            OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20"),
+            OpenApiParameter(
+                "revision", int, description="of the reply that the node acts on; a change since then"
+            ),
+        ],
+        request=HeartbeatRequest,
+        responses=HeartbeatReply,
+    )
+    def post(self, request: Request) -> HttpResponse:
+        """Report the node's state and get the desired state.
+
+        The body is the observed state of the node, the answer is what it is to run. With `?wait=8` the answer
+        comes as soon as something changes, after 8 seconds at the latest.
+        """
+        node = node_of(request)
+        refuse_other_protocol(_decode(request, Hello).protocol)
+        report = _decode(request, HeartbeatRequest)
+        revision = _known_revision(request, node)
+        acknowledged = services.take_heartbeat(node, report, now=clock.now())
+        wait = _wait_seconds(request)
+        if wait and not acknowledged:
+            _wait_for_change(node, revision, wait)
+        # Read before the state itself: what changes in between makes the node's next wait end at once.
+        node = Node.objects.get(pk=node.pk)
+        fleet.refuse_revoked(node)
+        attempts, teams = services.desired_attempts(node), teams_of(node.pool_id)
+        return _json(
+            HeartbeatReply(
+                attempts=attempts,
+                acknowledged=acknowledged,
+                imports=imports_for(node.pk, teams, takes_work=node.takes_work),
+                model_checks=checks_for(node.pk, teams, node.model_roots or [], takes_work=node.takes_work),
+                revision=node.desired_revision,
+                heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
+            )
+        )
+
+
+def refuse_other_protocol(protocol: int) -> None:
+    """426, with the way out. The agent's jobs run on meanwhile, for as long as an outage may last."""
+    if protocol < OLDEST_PROTOCOL:
+        raise Problem(
+            426, "agent_too_old",
+            f"this agent speaks protocol {protocol}; this server speaks {OLDEST_PROTOCOL} to {PROTOCOL}. Upgrade the "
+            f"agent: stop it, check out Oolong {oolong.__version__} on its machine, run `python3 manage.py setup`, "
+            "start it again; its jobs run on meanwhile",
+        )  # fmt: skip
+    if protocol > PROTOCOL:
+        raise Problem(
+            426, "agent_too_new",
+            f"this agent speaks protocol {protocol}; this server, Oolong {oolong.__version__}, speaks "
+            f"{OLDEST_PROTOCOL} to {PROTOCOL}. The server is upgraded first: check out the agent's version there, run "
+            "`python3 manage.py setup` and `python3 manage.py migrate`, start it again",
+        )  # fmt: skip
+
+
+def _wait_seconds(request: Request) -> float:
+    text = request.query_params.get("wait", "0")
+    try:
+        asked = float(text)
+    except ValueError as error:
+        raise unprocessable("invalid", f"wait={text!r}: seconds") from error
+    # A node must not be taken for silent while its heartbeat waits here.
+    return max(0.0, min(MAX_WAIT_SECONDS, settings.ENVIRONMENT.node_lease_seconds / 2, asked))
+
+
+def _known_revision(request: Request, node: Node) -> int:
+    known = whole(request.query_params.get("revision", ""))
+    return node.desired_revision if known is None else known
+
+
+def _wait_for_change(node: Node, revision: int, seconds: float) -> None:
+    """Until the node's desired state has another revision than before this heartbeat, or the time is over."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if Node.objects.filter(pk=node.pk).exclude(desired_revision=revision).exists():
+            return
+        if not connection.in_atomic_block:
+            connection.close()  # back to the pool while this request sleeps
+        time.sleep(POLL_SECONDS)
+
+
+class ArtifactView(NodeView):
+    @extend_schema(
+        operation_id="agent_artifact",
+        parameters=[OpenApiParameter("Range", str, OpenApiParameter.HEADER)],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, sha256: str) -> HttpResponseBase:
+        """Download an artifact for a job.
+
+        The bytes of a dataset, model, checkpoint or function that a job of this node needs, by their SHA-256.
+        A Range header resumes a download.
+        """
+        node = node_of(request)
+        if not services.may_read(node, sha256) or not store.has_blob(sha256):
+            raise not_found("artifact", sha256)
+        return blob_response(request._request, sha256)
+
+
+class CheckpointUploadsView(NodeView):
+    @extend_schema(
+        operation_id="agent_announce_checkpoint",
+        request=CheckpointAnnouncementSerializer,
+        responses={200: UploadReply},
+    )
+    def post(self, request: Request, attempt_id: str) -> Response:
+        """Announce a checkpoint upload.
+
+        Begins the upload of a committed checkpoint, or finds the unfinished one again. The answer lists the
+        parts that are missing.
+        """
+        form = CheckpointAnnouncementSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        with transaction.atomic():
+            reply = services.announce_checkpoint(
+                node_of(request), attempt_id, now=clock.now(), **form.validated_data
+            )
+        return Response(msgspec.to_builtins(reply))
+
+
+class UploadPartView(NodeView):
+    @extend_schema(
+        operation_id="agent_upload_part",
+        parameters=[PART_SHA256],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses={200: UploadReply},
+    )
+    def put(self, request: Request, upload_id: str, number: int) -> Response:
+        """Upload a part of a checkpoint.
+
+        Parts may be sent in any order and again.
+        """
+        upload = services.upload_of(node_of(request), upload_id)
+        data = request._request.read(multipart.size_for(upload.bytes) + 1)
+        multipart.put(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
+        return Response(msgspec.to_builtins(services.upload_reply(upload)))
+
+
+class UploadCompleteView(NodeView):
+    @extend_schema(operation_id="agent_complete_upload", request=None, responses={200: UploadReply})
+    def post(self, request: Request, upload_id: str) -> Response:
+        """Complete a checkpoint upload.
+
+        Joins the parts and compares the result with the announced SHA-256.
+        """
+        reply = services.complete_upload(node_of(request), upload_id, now=clock.now())
+        return Response(msgspec.to_builtins(reply))
+
+
+def _decode(request: Request, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(request._request.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Problem(422, "invalid", f"the body is no {kind.__name__}: {error}") from error
+
+
+def _json(reply: UploadReply | EnrollReply | HeartbeatReply, status: int = 200) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(reply), status=status, content_type=JSON)

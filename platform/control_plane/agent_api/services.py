@@ -1,0 +1,261 @@
+"""The control plane's side of the agent protocol, apart from HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Max, Q
+
+from control_plane.assets.models import DatasetVersion
+from control_plane.assets.storage import multipart, store, upload_lock
+from control_plane.assets.storage.blob_columns import EMPTY_LINE
+from control_plane.checkpoints import uploads
+from control_plane.checkpoints.models import Checkpoint, CheckpointState, CheckpointUpload
+from control_plane.checkpoints.registry import kind_of
+from control_plane.core.api.errors import or_not_found
+from control_plane.experiments.models import RewardTest
+from control_plane.fleet import services as fleet
+from control_plane.fleet.access import may_use
+from control_plane.fleet.models import Node
+from control_plane.runs.fencing import refuse_stale
+from control_plane.runs.job_secrets import variables_of
+from control_plane.runs.locking import lock_run
+from control_plane.runs.models import PENDING, Attempt, Job, Run
+from control_plane.runs.node_reports import observe
+from control_plane.runs.reconciler import note_stored
+from control_plane.runs.runtime_overrides import live_settings
+from control_plane.runs.spec_for_node import spec_for_node
+from control_plane.runs.spec_resolution import function_places
+from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
+from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
+from oolong.contracts.run_spec import RunSpec
+from oolong.contracts.user_code import SAMPLES
+
+# A playground reads no rows, and the protocol wants a dataset: an empty line.
+NO_ROWS = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")
+
+
+def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
+    """Note what a node has and does. Returns the jobs that it may forget."""
+    with transaction.atomic():
+        locked = Node.objects.select_for_update().get(pk=node.pk)
+        fleet.refuse_revoked(locked)
+        locked.protocol = report.protocol
+        heard = fleet.hear(locked, report.inventory, now=now)
+    return observe(node, report.jobs, rebooted=heard.rebooted, now=now)
+
+
+def desired_attempts(node: Node) -> list[DesiredAttempt]:
+    """Of a team that may no longer use the node's pool (runs.sweep moves its runs away) the node keeps the jobs that it
+    runs, until they have ended; nothing of it is begun there."""
+    attempts = (
+        Attempt.objects.filter(node=node)
+        .exclude(status=AttemptStatus.ENDED)
+        .annotate(allowed=may_use(pool="node__pool", team="run__project__team"))
+        .exclude(allowed=False, status=AttemptStatus.SCHEDULED)
+        .select_related(
+            "run__dataset_version", "run__evaluation_version", "run__base_model", "run__initial_checkpoint",
+            "resume_checkpoint",
+        )
+        .prefetch_related("jobs", "run__functions__function")
+        .order_by("pk")
+    )  # fmt: skip
+    slots = node.slots.filter(present=True, healthy=True).count() if attempts else 0
+    desired = [_desired(attempt, node, slots_of_node=slots) for attempt in attempts]
+    return [attempt for attempt in desired if attempt.jobs]
+
+
+def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAttempt:
+    run = attempt.run
+    return DesiredAttempt(
+        run_id=run.pk,
+        attempt_id=attempt.pk,
+        attempt_number=attempt.number,
+        epoch=attempt.epoch,
+        spec=spec_for_node(run.spec, node),
+        dataset=NO_ROWS if run.kind == "playground" else _dataset_artifact(run.trained_on),
+        evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
+        model=_model_artifact(run),
+        model_path=run.base_model.path if run.base_model else "",
+        model_files=_model_files(run),
+        resume=_checkpoint_artifact(attempt.resume_checkpoint) if attempt.resume_checkpoint else None,
+        sources=_sources(run),
+        ports=attempt.ports,
+        token=attempt.token,
+        jobs=[
+            _desired_job(job, run)
+            for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)
+            # Of evaluators there may be one after the other for weeks: one that has ended is nobody's concern.
+            if not (job.evaluates and job.state == JobState.EXITED)
+            and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
+        ],
+        live=live_settings(run),
+        tokens_generated_before=_generated_before(attempt),
+        # On a node that the run fills, its controller need not wait for a slot that never comes.
+        evaluators=run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
+    )
+
+
+def _sources(run: Run) -> dict[str, Artifact]:
+    versions = {version.ref: version for version in run.functions.all()}
+    sources = {
+        place.source: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
+        for place in (function_places(RunSpec.model_validate(run.spec)) if versions else [])
+        if (version := versions.get(place.reference or "")) is not None
+    }
+    test = RewardTest.objects.filter(run=run).first() if run.kind == "reward_test" else None
+    if test is not None and test.samples_sha256:
+        sources[SAMPLES] = Artifact(sha256=test.samples_sha256, bytes=test.samples_bytes, kind="source")
+    return sources
+
+
+def _generated_before(attempt: Attempt) -> int:
+    """Tokens that the run had made when this attempt began: what its checkpoint does not know of them is lost."""
+    earlier = Attempt.objects.filter(run=attempt.run_id, number__lt=attempt.number)
+    return earlier.aggregate(most=Max("tokens_generated"))["most"] or 0
+
+
+def _desired_job(job: Job, run: Run) -> DesiredJob:
+    return DesiredJob(
+        job_id=job.pk,
+        name=job.name,
+        kind=JobKind(job.kind),
+        index=job.index,
+        slots=job.slots,
+        restarts=job.restarts,
+        stop=job.stop_asked_at is not None,
+        grace_seconds=job.grace_seconds,
+        engine_port=job.engine_port,
+        session_port=job.session_port,
+        evaluates=job.evaluates,
+        secrets=sorted(variables_of(run, JobKind(job.kind))),
+    )
+
+
+def _dataset_artifact(version: DatasetVersion) -> Artifact:
+    return Artifact(sha256=version.sha256, bytes=version.bytes, kind="dataset")
+
+
+def _checkpoint_artifact(checkpoint: Checkpoint) -> Artifact:
+    return Artifact(sha256=checkpoint.tar_sha256, bytes=checkpoint.bytes, kind="checkpoint")
+
+
+def _model_artifact(run: Run) -> Artifact | None:
+    if run.initial_checkpoint is not None:
+        return _checkpoint_artifact(run.initial_checkpoint)
+    assert run.base_model is not None
+    if run.base_model.source == "path":
+        return None
+    return Artifact(sha256=run.base_model.sha256, bytes=run.base_model.bytes, kind="model")
+
+
+def _model_files(run: Run) -> dict[str, int]:
+    """Of a path: what its check found, by which a node sees at once that it is another directory by now."""
+    if run.base_model is None or not run.base_model.path or not run.base_model.report:
+        return {}
+    return {file["name"]: file["bytes"] for file in run.base_model.report["files"]}
+
+
+def may_read(node: Node, sha256: str) -> bool:
+    """Only the inputs of the attempts that this node has now, of teams that may use its pool."""
+    needed = (
+        Q(run__dataset_version__sha256=sha256)
+        | Q(run__evaluation_version__sha256=sha256)
+        | Q(run__base_model__sha256=sha256)
+        | Q(run__initial_checkpoint__tar_sha256=sha256)
+        | Q(run__functions__sha256=sha256)
+        | Q(run__reward_test__samples_sha256=sha256)
+        | Q(resume_checkpoint__tar_sha256=sha256)
+    )
+    if sha256 == NO_ROWS.sha256:
+        needed |= Q(run__kind="playground")
+    return bool(sha256) and (
+        Attempt.objects.filter(needed, may_use(pool="node__pool", team="run__project__team"), node=node)
+        .exclude(status=AttemptStatus.ENDED)
+        .exists()
+    )
+
+
+# --- checkpoint uploads -----------------------------------------------------------------------------------
+
+
+def announce_checkpoint(
+    node: Node,
+    attempt_id: str,
+    *,
+    step: int,
+    manifest_sha256: str,
+    tar_sha256: str,
+    bytes: int,
+    epoch: int,
+    final: bool,
+    now: datetime,
+) -> UploadReply:
+    """Begin, or go on with, the upload of a committed checkpoint. Call inside a transaction."""
+    attempt = _attempt_of(node, attempt_id)
+    run = lock_run(attempt.run_id)
+    attempt.refresh_from_db()
+    refuse_stale(attempt, run, epoch)
+    checkpoint, _ = Checkpoint.objects.get_or_create(
+        attempt_id=attempt.pk,
+        manifest_sha256=manifest_sha256,
+        defaults={
+            "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
+            "node_id": node.pk, "step": step, "kind": kind_of(run.kind, final=final), "final": final, "bytes": bytes,
+            "parent": attempt.resume_checkpoint, "created_at": now,
+            "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
+        },
+    )  # fmt: skip
+    if final and not checkpoint.final:
+        checkpoint.final, checkpoint.kind = True, kind_of(run.kind, final=True)
+        checkpoint.save(update_fields=["final", "kind"])
+    if checkpoint.state == CheckpointState.STORED:
+        return UploadReply(upload_id="", part_bytes=multipart.size_for(bytes), received_parts=[], stored=True)
+    upload = uploads.begin_checkpoint_upload(
+        checkpoint, node_id=node.pk, tar_sha256=tar_sha256, bytes=bytes, epoch=epoch
+    )
+    return upload_reply(upload)
+
+
+def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply:
+    """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
+    upload = upload_of(node, upload_id)
+    if upload.checkpoint.state == CheckpointState.STORED:
+        return upload_reply(upload, stored=True)
+    attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
+    refuse_stale(attempt, attempt.run, upload.epoch)
+    with upload_lock.one_at_a_time(upload.pk):
+        blob, refusal = multipart.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
+        with store.freed_if_refused(blob.sha256), transaction.atomic():
+            run = lock_run(upload.checkpoint.run_id)
+            upload.checkpoint.refresh_from_db()
+            if upload.checkpoint.state != CheckpointState.STORED:
+                attempt.refresh_from_db()
+                refuse_stale(attempt, run, upload.epoch)
+                if refusal is not None:
+                    raise refusal
+                checkpoint = uploads.complete_checkpoint_upload(upload, blob, now=now)
+                note_stored(run, checkpoint, now=now)
+    return upload_reply(upload, stored=True)
+
+
+def upload_of(node: Node, upload_id: str) -> CheckpointUpload:
+    return or_not_found(
+        CheckpointUpload.objects.filter(pk=upload_id, node_id=node.pk).select_related("checkpoint").first(),
+        "upload",
+        upload_id,
+    )
+
+
+def upload_reply(upload: CheckpointUpload, *, stored: bool = False) -> UploadReply:
+    stored = stored or upload.checkpoint.state == CheckpointState.STORED
+    return UploadReply(
+        upload_id=upload.pk, part_bytes=multipart.size_for(upload.bytes),
+        received_parts=[] if stored else store.received_parts(upload.pk), stored=stored,
+    )  # fmt: skip
+
+
+def _attempt_of(node: Node, attempt_id: str) -> Attempt:
+    return or_not_found(Attempt.objects.filter(pk=attempt_id, node=node).first(), "attempt", attempt_id)

@@ -1,0 +1,132 @@
+"""Imports of base models from a hub, by a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.base_models import import_services as services
+from control_plane.assets.base_models.model_api import ModelSerializer
+from control_plane.assets.models import ImportState, ModelImport
+from control_plane.assets.show import model_as_json
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
+
+
+class ImportCreateSerializer(StrictSerializer):
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$",
+        "letters, digits, spaces and . _ / - beginning with a letter or digit",
+        max_length=120,
+    )
+    model = serializers.CharField(max_length=200, help_text="owner/name on the hub")
+    revision = serializers.RegexField(
+        r"^[A-Za-z0-9][\w./-]*$", max_length=200, required=False, default="main",
+        help_text="commit, tag or branch; the model keeps the commit that it was",
+    )  # fmt: skip
+    secret = serializers.CharField(
+        max_length=64, required=False, default="", allow_blank=True,
+        help_text="name of the project secret with a token of the hub, for a private or gated model",
+    )  # fmt: skip
+
+
+class ModelImportSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    hub = serializers.CharField()
+    hub_model = serializers.CharField()
+    revision = serializers.CharField()
+    commit = serializers.CharField()
+    state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "CHECKING", "DONE", "FAILED", "CANCELLED"])
+    message = serializers.CharField(help_text="why it did not become a model")
+    node_id = serializers.CharField()
+    bytes_done = serializers.IntegerField()
+    bytes_total = serializers.IntegerField(help_text="0 until its list of files is known")
+    model = ModelSerializer(allow_null=True)
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def import_as_json(asked: ModelImport) -> dict[str, Any]:
+    plain = (
+        "name", "hub", "hub_model", "revision", "commit", "message", "node_id", "bytes_done", "bytes_total",
+    )  # fmt: skip
+    return {
+        "id": asked.pk,
+        **{name: getattr(asked, name) for name in plain},
+        "state": str(asked.state),
+        "model": model_as_json(asked.model) if asked.model and asked.state == ImportState.DONE else None,
+        "created_at": rfc3339(asked.created_at),
+        "ended_at": rfc3339(asked.ended_at),
+    }
+
+
+class ModelImportsView(ApiView):
+    scopes = {"GET": "models:read", "POST": "models:write"}
+
+    @extend_schema(
+        operation_id="list_model_imports",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(ModelImportSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List model imports.
+
+        Imports of the project, newest first.
+        """
+        return Response(
+            paginate(selectors.model_imports(caller_of(request)), read_page(request), import_as_json)
+        )
+
+    @extend_schema(
+        operation_id="import_model",
+        request=ImportCreateSerializer,
+        responses={
+            202: ModelImportSerializer,
+            200: OpenApiResponse(ModelImportSerializer, description="the same is on its way already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Import a model from a hub.
+
+        A node downloads, checks and uploads the model in the background. An import of the same model that is
+        under way is returned (200).
+        """
+        form = ImportCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = dict(form.validated_data)
+        made, created = services.ask_import(caller_of(request), hub_model=given.pop("model"), **given)
+        return Response(import_as_json(made), status=202 if created else 200)
+
+
+class ModelImportView(ApiView):
+    scopes = {"GET": "models:read", "DELETE": "models:write"}
+
+    @extend_schema(operation_id="get_model_import", responses=ModelImportSerializer)
+    def get(self, request: Request, import_id: str) -> Response:
+        """Get a model import.
+
+        Its state, progress and, when it failed, why.
+        """
+        return Response(import_as_json(selectors.model_import_for(caller_of(request), import_id)))
+
+    @extend_schema(operation_id="cancel_model_import", responses={200: ModelImportSerializer})
+    def delete(self, request: Request, import_id: str) -> Response:
+        """Cancel a model import.
+
+        What was fetched is deleted. A finished import cannot be canceled.
+        """
+        asked = selectors.model_import_for(caller_of(request), import_id)
+        return Response(import_as_json(services.cancel_import(asked, now=clock.now())))

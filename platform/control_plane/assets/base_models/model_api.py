@@ -1,0 +1,159 @@
+"""Base models: registered by an upload or a path, checked, looked at, removed when they are unusable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.base_models import model_services as services
+from control_plane.assets.models import ModelState
+from control_plane.assets.show import model_as_json
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.long_poll import WAIT_PARAMETERS
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+
+
+class ModelCreateSerializer(StrictSerializer):
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_./ -]*$",
+        "letters, digits, spaces and . _ / - beginning with a letter or digit",
+        max_length=120,
+    )
+    upload_id = serializers.CharField(required=False)
+    path = serializers.CharField(required=False, max_length=1000)
+
+    one_of = ("upload_id", "path")
+
+
+class ModelFileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    bytes = serializers.IntegerField()
+    sha256 = serializers.CharField()
+
+
+class ModelSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    number = serializers.IntegerField(allow_null=True, help_text="of the version; null until READY")
+    ref = serializers.CharField(allow_blank=True, help_text="name@2")
+    state = serializers.ChoiceField(choices=ModelState.values)
+    message = serializers.CharField(help_text="why INVALID")
+    errors = FieldErrorSerializer(  # type: ignore[assignment]  # a field, as in every answer with faults
+        many=True, help_text="every fault, by file or tensor"
+    )
+    same_as = serializers.CharField(
+        allow_null=True, help_text="of a DUPLICATE: the version with the same files"
+    )
+    source = serializers.CharField(help_text="upload, path or hub")  # type: ignore[assignment]
+    origin = serializers.CharField(help_text="of a hub: its address, the model and the commit")
+    path = serializers.CharField()
+    family = serializers.CharField(help_text="config.json's model_type")
+    parameters = serializers.IntegerField(allow_null=True)
+    sha256 = serializers.CharField()
+    bytes = serializers.IntegerField()
+    config = serializers.DictField()
+    manifest_sha256 = serializers.CharField(help_text="of the names and hashes of its files")
+    files = ModelFileSerializer(many=True)
+    tensors = serializers.IntegerField(allow_null=True)
+    dtypes = serializers.DictField(child=serializers.IntegerField(), help_text="parameters by dtype")
+    tokens = serializers.IntegerField(allow_null=True, help_text="ids of the tokenizer")
+    prompt = serializers.CharField(help_text="what its chat template makes of a small conversation")
+    created_at = serializers.DateTimeField()
+
+
+class ModelsView(ApiView):
+    scopes = {"GET": "models:read", "POST": "models:write"}
+
+    @extend_schema(
+        operation_id="list_models",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("name", str)],
+        responses=page_of(ModelSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List base models.
+
+        Base models of the project with their state.
+        """
+        found = selectors.models(caller_of(request)).exclude(state=ModelState.DUPLICATE)
+        if name := request.query_params.get("name"):
+            found = found.filter(name=name)
+        return Response(paginate(found, read_page(request), model_as_json))
+
+    @extend_schema(
+        operation_id="register_model",
+        request=ModelCreateSerializer,
+        responses={
+            201: ModelSerializer,
+            200: OpenApiResponse(
+                ModelSerializer, description="the same is registered or being checked already"
+            ),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Register a base model.
+
+        From an upload, or from a path that nodes have. It is checked in the background before runs can use
+        it.
+        """
+        caller = caller_of(request)
+        form = ModelCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        name = form.validated_data["name"]
+        if "path" in form.validated_data:
+            model, created = services.register_path(caller, name=name, path=form.validated_data["path"])
+        else:
+            upload = selectors.upload_for(caller, form.validated_data["upload_id"])
+            model, created = services.register_upload(caller, name=name, upload=upload)
+        return Response(model_as_json(model), status=201 if created else 200)
+
+
+class ModelView(ApiView):
+    scopes = {"GET": "models:read", "DELETE": "models:write"}
+
+    @extend_schema(operation_id="get_model", parameters=WAIT_PARAMETERS, responses=ModelSerializer)
+    def get(self, request: Request, model_id: str) -> Response:
+        """Get a base model.
+
+        Its state, files, configuration and the errors of its check.
+        """
+        return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))
+
+    @extend_schema(operation_id="remove_model", responses={204: None})
+    def delete(self, request: Request, model_id: str) -> Response:
+        """Delete a base model.
+
+        A rejected or unused model. 409 when a run or dataset still needs it.
+        """
+        services.remove(selectors.model_for(caller_of(request), model_id))
+        return Response(status=204)
+
+
+class ResolveModelView(ApiView):
+    scopes = {"GET": "models:read"}
+
+    @extend_schema(
+        operation_id="resolve_model",
+        parameters=[
+            OpenApiParameter("ref", str, required=True, description="id, name, name@3 or name@latest")
+        ],
+        responses=ModelSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Resolve a model reference.
+
+        The model that a reference such as `name@2` names now.
+        """
+        reference = request.query_params.get("ref", "")
+        model = selectors.find_model(caller_of(request), reference)
+        return Response(model_as_json(or_not_found(model, "model", reference)))

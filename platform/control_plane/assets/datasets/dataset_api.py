@@ -1,0 +1,259 @@
+"""What hangs on datasets and their versions: aliases, and token lengths under a tokenizer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.datasets import dataset_aliases
+from control_plane.assets.datasets.measurement_services import ask_measurement
+from control_plane.assets.models import DatasetAlias, DatasetMeasurement
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.query_params import refused
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.infra import clock
+from control_plane.core.infra.clock import rfc3339
+
+ALIAS = name_field(
+    r"^(?!latest$)[A-Za-z][A-Za-z0-9_.-]*$",
+    "letters, digits and . _ - beginning with a letter; not latest",
+    max_length=60,
+)
+BINS = 32
+
+
+class DatasetAliasChangeSerializer(StrictSerializer):
+    version = serializers.CharField(
+        max_length=250, help_text="id, a reference as name@3, or a number of this dataset"
+    )
+    expected = serializers.IntegerField(
+        required=False, allow_null=True, default=None, min_value=1,
+        help_text="move it only if it means this number now",
+    )  # fmt: skip
+
+
+class DatasetAliasSerializer(serializers.Serializer[Any]):
+    dataset = NamedSerializer()
+    name = serializers.CharField()
+    version_id = serializers.CharField()
+    number = serializers.IntegerField()
+    ref = serializers.CharField(help_text="name@3")
+    updated_by = serializers.CharField()
+    updated_at = serializers.DateTimeField()
+
+
+class LengthBinSerializer(serializers.Serializer[Any]):
+    above = serializers.IntegerField(help_text="tokens, exclusive")
+    up_to = serializers.IntegerField(help_text="tokens, inclusive")
+    rows = serializers.IntegerField()
+
+
+class LengthsSerializer(serializers.Serializer[Any]):
+    rows = serializers.IntegerField()
+    mean = serializers.FloatField()
+    smallest = serializers.IntegerField()
+    p50 = serializers.IntegerField()
+    p95 = serializers.IntegerField()
+    p99 = serializers.IntegerField()
+    largest = serializers.IntegerField()
+    share_over = serializers.FloatField(allow_null=True, help_text="of the rows, longer than ?over=")
+    histogram = LengthBinSerializer(many=True)
+
+
+class MeasurementSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "DONE", "FAILED"])
+    message = serializers.CharField(help_text="why FAILED")
+    version_id = serializers.CharField()
+    model = NamedSerializer()
+    bytes = serializers.IntegerField(help_text="of the version's rows")
+    bytes_seen = serializers.IntegerField(help_text="counted of them so far")
+    vocabulary = serializers.IntegerField()
+    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
+    conflicts = serializers.IntegerField(
+        help_text="rows whose prompt an earlier row had, with another answer"
+    )
+    without_completion = serializers.IntegerField(help_text="rows without a demonstration")
+    prompts = serializers.DictField(
+        child=LengthsSerializer(),
+        help_text="by split: tokens of all messages, without what a chat template adds",
+    )
+    completions = serializers.DictField(child=LengthsSerializer())
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class MeasurementCreateSerializer(StrictSerializer):
+    model = serializers.CharField(
+        max_length=250, help_text="a stored base model, by id or name: its tokenizer"
+    )
+
+
+def alias_as_json(alias: DatasetAlias) -> dict[str, Any]:
+    return {
+        "dataset": {"id": alias.dataset_id, "name": alias.dataset.name},
+        "name": alias.name,
+        "version_id": alias.version_id,
+        "number": alias.version.number,
+        "ref": f"{alias.dataset.name}@{alias.version.number}",
+        "updated_by": alias.updated_by.username,
+        "updated_at": rfc3339(alias.updated_at),
+    }
+
+
+def measurement_as_json(found: DatasetMeasurement, *, over: int | None) -> dict[str, Any]:
+    result = found.result
+    return {
+        "id": found.pk,
+        "state": str(found.state),
+        "message": found.message,
+        "version_id": found.version_id,
+        "model": {"id": found.model_id, "name": found.model.name},
+        "bytes": found.version.bytes,
+        "bytes_seen": found.bytes_seen,
+        **{
+            name: result.get(name, 0)
+            for name in ("vocabulary", "duplicates", "conflicts", "without_completion")
+        },
+        **{
+            kind: {split: _lengths(one, over) for split, one in result.get(kind, {}).items()}
+            for kind in ("prompts", "completions")
+        },
+        "created_at": rfc3339(found.created_at),
+        "ended_at": rfc3339(found.ended_at),
+    }
+
+
+def _lengths(found: dict[str, Any], over: int | None) -> dict[str, Any]:
+    counts: list[tuple[int, int]] = found["counts"]
+    width = max(1, -(-found["largest"] // BINS))
+    histogram = [
+        {"above": first - 1 if first == 0 else first, "up_to": first + width, "rows": 0}
+        for first in range(0, max(1, found["largest"]), width)
+    ]
+    for length, count in counts:
+        histogram[max(0, (length - 1) // width)]["rows"] += count
+    longer = None if over is None else sum(count for length, count in counts if length > over) / found["rows"]
+    figures = {name: value for name, value in found.items() if name != "counts"}
+    return {**figures, "share_over": longer, "histogram": histogram}
+
+
+class DatasetAliasesView(ApiView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="list_dataset_aliases",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(DatasetAliasSerializer),
+    )
+    def get(self, request: Request, dataset_id: str) -> Response:
+        """List the aliases of a dataset.
+
+        The named versions, such as `stable`.
+        """
+        dataset = selectors.dataset_for(caller_of(request), dataset_id)
+        found = dataset.aliases.select_related("dataset", "version", "updated_by")
+        return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
+
+
+class DatasetAliasView(ApiView):
+    scopes = {"PUT": "datasets:write", "DELETE": "datasets:write"}
+
+    @extend_schema(
+        operation_id="set_dataset_alias",
+        request=DatasetAliasChangeSerializer,
+        responses=DatasetAliasSerializer,
+    )
+    def put(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+        """Point an alias at a dataset version.
+
+        Creates or moves the alias. With `expected` it moves only when it still names that version.
+        """
+        caller = caller_of(request)
+        dataset = selectors.dataset_for(caller, dataset_id)
+        form = DatasetAliasChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        try:
+            ALIAS.run_validation(dataset_alias)
+        except serializers.ValidationError as refusal:
+            raise serializers.ValidationError({"alias": refusal.detail}) from refusal
+        wanted = form.validated_data["version"]
+        reference = f"{dataset.name}@{wanted}" if wanted.isdecimal() else wanted
+        version = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
+        made = dataset_aliases.set_alias(
+            caller, dataset, dataset_alias, version, expected=form.validated_data["expected"], now=clock.now()
+        )
+        return Response(alias_as_json(made))
+
+    @extend_schema(operation_id="delete_dataset_alias", responses={204: None})
+    def delete(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
+        """Delete a dataset alias.
+
+        The version stays.
+        """
+        caller = caller_of(request)
+        dataset_aliases.delete_alias(
+            caller, selectors.dataset_for(caller, dataset_id), dataset_alias, now=clock.now()
+        )
+        return Response(status=204)
+
+
+class MeasurementsView(ApiView):
+    scopes = {"GET": "datasets:read", "POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="list_dataset_statistics",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("over", int, description="tokens: say which share of the rows is longer"),
+        ],
+        responses=page_of(MeasurementSerializer),
+    )
+    def get(self, request: Request, version_id: str) -> Response:
+        """List token statistics.
+
+        Measurements of this version's lengths in tokens, by model.
+        """
+        version = selectors.version_for(caller_of(request), version_id)
+        text = request.query_params.get("over", "")
+        if text and not (text.isdecimal() and len(text) < 10):
+            raise refused("over", f"over={text[:40]!r}: a number of tokens")
+        over = int(text) if text else None
+        found = version.measurements.select_related("model", "version")
+        return Response(paginate(found, read_page(request), partial(measurement_as_json, over=over)))
+
+    @extend_schema(
+        operation_id="measure_dataset_version",
+        request=MeasurementCreateSerializer,
+        responses={
+            202: MeasurementSerializer,
+            200: OpenApiResponse(MeasurementSerializer, description="it is measured, or on its way, already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request, version_id: str) -> Response:
+        """Measure token lengths.
+
+        Counts tokens with a model's tokenizer in the background. A measurement that exists is returned (200).
+        """
+        caller = caller_of(request)
+        version = selectors.version_for(caller, version_id)
+        form = MeasurementCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        model = or_not_found(
+            selectors.find_model(caller, form.validated_data["model"]), "model", form.validated_data["model"]
+        )
+        found, created = ask_measurement(caller, version, model)
+        return Response(measurement_as_json(found, over=None), status=202 if created else 200)

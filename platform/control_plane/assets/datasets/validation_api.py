@@ -1,0 +1,210 @@
+"""Validations: an uploaded file, checked as a whole, with a report; nothing of it becomes a dataset by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.api import ColumnSerializer, MappingSerializer, RenderedSerializer
+from control_plane.assets.datasets import validation_services as services
+from control_plane.assets.models import DatasetValidation, ValidationState
+from control_plane.assets.storage.blob_response import blob_response
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import Problem
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.long_poll import WAIT_PARAMETERS
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.core.infra.clock import rfc3339
+
+STATES = ["QUEUED", "RUNNING", "VALID", "INVALID", "FAILED"]
+
+
+class ValidationCreateSerializer(StrictSerializer):
+    upload_id = serializers.CharField()
+    mapping = MappingSerializer(
+        required=False, allow_null=True, default=None, help_text="without one only the columns are looked at"
+    )
+    format = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=20,
+        help_text=(
+            "jsonl, csv, parquet, or huggingface: a tar of a dataset directory; by the file's name when left out. "
+            "A name in .gz or .zst is decompressed"
+        ),
+    )  # fmt: skip
+    config = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=200,
+        help_text="config_name of a dataset directory whose README.md has several",
+    )  # fmt: skip
+    stop_after = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="look at so many rows only",
+    )
+
+
+class ConflictSerializer(serializers.Serializer[Any]):
+    row = serializers.CharField(help_text="where it is: 'line 7', 'row 7' of a Parquet file")
+    earlier = serializers.CharField(help_text="where the row with the same prompt and another answer is")
+
+
+class DatasetValidationSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    state = serializers.ChoiceField(choices=STATES)
+    message = serializers.CharField(help_text="why not VALID")
+    upload_id = serializers.CharField()
+    filename = serializers.CharField()
+    format = serializers.CharField()
+    compression = serializers.CharField()
+    config = serializers.CharField()
+    files = serializers.ListField(
+        child=serializers.DictField(), help_text="of a dataset directory: name, split, first_row"
+    )
+    mapping = MappingSerializer(allow_null=True)
+    isolation = serializers.CharField(help_text="where the file was decoded: sandbox, or process (text only)")
+    bytes = serializers.IntegerField(help_text="size of the upload")
+    bytes_seen = serializers.IntegerField(help_text="read of it so far")
+    rows_seen = serializers.IntegerField(help_text="rows checked so far")
+    delimiter = serializers.CharField(help_text="of CSV: what separates the cells, as its first line has it")
+    rows = serializers.IntegerField(help_text="rows decoded")
+    faults = serializers.IntegerField(help_text="lines of the report")
+    faults_by_code = serializers.DictField(child=serializers.IntegerField())
+    faults_cut = serializers.BooleanField(help_text="it stopped at so many faults; there may be more")
+    errors = FieldErrorSerializer(many=True, help_text="the first of them; the report has all")
+    columns = ColumnSerializer(many=True)
+    sample = serializers.ListField(child=serializers.DictField(), help_text="first rows as they came")
+    rendered = RenderedSerializer(many=True, help_text="first rows as the policy would see them")
+    splits = serializers.DictField(child=serializers.IntegerField())
+    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
+    conflicts = serializers.IntegerField(
+        help_text="rows whose prompt an earlier row had, with another answer"
+    )
+    first_conflicts = ConflictSerializer(many=True, help_text="at most 20 of them")
+    leaks = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="'eval in train': rows whose prompt was in another split before",
+    )
+    prompt_characters = serializers.DictField(child=serializers.FloatField(), help_text="min, mean, max")
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
+    empty: dict[str, Any] = {
+        "isolation": "", "files": [], "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
+        "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "conflicts": 0,
+        "first_conflicts": [], "leaks": {}, "prompt_characters": {}, "delimiter": "",
+    }  # fmt: skip
+    return {
+        "id": validation.pk,
+        "state": str(validation.state),
+        "message": validation.message,
+        "upload_id": validation.upload_id,
+        "filename": validation.upload.filename,
+        "format": validation.format,
+        "compression": validation.compression,
+        "config": validation.config,
+        "mapping": validation.mapping,
+        "bytes": validation.upload.bytes,
+        "bytes_seen": validation.bytes_seen,
+        "rows_seen": validation.rows_seen,
+        **{name: validation.result.get(name, value) for name, value in empty.items()},
+        "created_at": rfc3339(validation.created_at),
+        "ended_at": rfc3339(validation.ended_at),
+    }
+
+
+class ValidationsView(ApiView):
+    scopes = {"GET": "datasets:read", "POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="list_dataset_validations",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(DatasetValidationSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List dataset validations.
+
+        Validations of the project, newest first.
+        """
+        found = selectors.validations(caller_of(request))
+        return Response(paginate(found, read_page(request), validation_as_json))
+
+    @extend_schema(
+        operation_id="create_dataset_validation",
+        request=ValidationCreateSerializer,
+        responses={202: DatasetValidationSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Validate an uploaded file.
+
+        Checks every row in the background with the given column mapping. Poll the result until its state is
+        final.
+        """
+        caller = caller_of(request)
+        form = ValidationCreateSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = dict(form.validated_data)
+        upload = selectors.upload_for(caller, given.pop("upload_id"))
+        mapping = given.pop("mapping")
+        validation = services.ask_validation(caller, upload, dict(mapping) if mapping else None, **given)
+        return Response(validation_as_json(validation), status=202)
+
+
+class ValidationView(ApiView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="get_dataset_validation",
+        parameters=WAIT_PARAMETERS,
+        responses=DatasetValidationSerializer,
+    )
+    def get(self, request: Request, validation_id: str) -> Response:
+        """Get a dataset validation.
+
+        Its progress, the errors by kind, a preview of the rows and the statistics.
+        """
+        return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
+
+
+class ValidationReportView(ApiView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="download_validation_report",
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+        description="JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file "
+        "has neither), column, pointer, code, message, sample, and of a dataset directory file.",
+    )
+    def get(self, request: Request, validation_id: str) -> HttpResponseBase:
+        """Download the errors of a validation.
+
+        JSON lines with `row` (from 0), `line` (from 1), `column`, `pointer`, `code`, `message` and `sample`.
+        """
+        validation = selectors.validation_for(caller_of(request), validation_id)
+        if not validation.report_sha256:
+            raise Problem(404, "not_found", _why_no_report(validation))
+        return blob_response(request._request, validation.report_sha256, filename=f"{validation.pk}.jsonl")
+
+
+def _why_no_report(validation: DatasetValidation) -> str:
+    if validation.state in (ValidationState.QUEUED, ValidationState.RUNNING):
+        return f"validation {validation.pk} is {validation.state}; its report is there when it has ended"
+    if validation.state == ValidationState.FAILED:
+        return (
+            f"validation {validation.pk} could not check the file, so it has no report: {validation.message}"
+        )
+    return f"validation {validation.pk} looked at columns only; validate with a mapping for a report"

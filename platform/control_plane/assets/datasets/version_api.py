@@ -1,0 +1,111 @@
+"""Whole versions: derived splits, leaks between splits, the difference between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.api import CanonicalRowSerializer, VersionSerializer
+from control_plane.assets.datasets import derivation
+from control_plane.assets.show import version_as_json
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.query_params import refused
+from control_plane.core.api.request_parsing import StrictSerializer
+
+
+class SplitSerializer(StrictSerializer):
+    ratios = serializers.DictField(child=serializers.FloatField(), help_text='{"train": 0.9, "eval": 0.1}')
+    seed = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**63 - 1)
+    stratify = serializers.ChoiceField(
+        choices=["answer", "split"], required=False, allow_null=True, default=None,
+        help_text="divide the rows of each answer, or of each split, by the ratios",
+    )  # fmt: skip
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    identical = serializers.BooleanField()
+    added = serializers.IntegerField(help_text="prompts that only the newer one has")
+    removed = serializers.IntegerField()
+    changed = serializers.IntegerField(help_text="prompts with another answer, demonstration or split")
+    unchanged = serializers.IntegerField()
+    added_rows = CanonicalRowSerializer(many=True, help_text="the first of them")
+    removed_rows = CanonicalRowSerializer(many=True)
+    changed_rows = serializers.ListField(child=serializers.DictField(), help_text='{"from": row, "to": row}')
+    splits = serializers.DictField(child=serializers.DictField(child=serializers.IntegerField()))
+
+
+class LeaksSerializer(serializers.Serializer[Any]):
+    leaks = serializers.DictField(
+        child=serializers.IntegerField(), help_text="'eval, train': prompts in both"
+    )
+
+
+class SplitView(ApiView):
+    scopes = {"POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="derive_dataset_version",
+        request=SplitSerializer,
+        responses={
+            201: VersionSerializer,
+            200: OpenApiResponse(
+                VersionSerializer, description="a version has these rows in these splits already"
+            ),
+        },
+    )
+    @idempotent
+    def post(self, request: Request, version_id: str) -> Response:
+        """Split a dataset version.
+
+        Creates a version with new splits by ratio, seed and stratification. Rows with the same prompt stay in
+        one split. The same request finds the same version again (200).
+        """
+        caller = caller_of(request)
+        parent = selectors.version_for(caller, version_id)
+        form = SplitSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        version, created = derivation.derive_version(caller, parent, **form.validated_data)
+        return Response(version_as_json(version), status=201 if created else 200)
+
+
+class DifferenceView(ApiView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(
+        operation_id="diff_dataset_versions",
+        parameters=[OpenApiParameter("from", str, required=True, description="id, name@3 or name@latest")],
+        responses=DifferenceSerializer,
+    )
+    def get(self, request: Request, version_id: str) -> Response:
+        """Compare two dataset versions.
+
+        The rows that were added, removed and changed.
+        """
+        caller = caller_of(request)
+        new = selectors.version_for(caller, version_id)
+        reference = request.query_params.get("from", "")
+        if not reference:
+            raise refused("from", "from= is missing: the version to compare with, as name@2")
+        old = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
+        return Response(derivation.difference(old, new))
+
+
+class LeakageView(ApiView):
+    scopes = {"GET": "datasets:read"}
+
+    @extend_schema(operation_id="get_dataset_leaks", responses=LeaksSerializer)
+    def get(self, request: Request, version_id: str) -> Response:
+        """Find leakage between splits.
+
+        Rows of one split that stand in another one, exactly or nearly.
+        """
+        version = selectors.version_for(caller_of(request), version_id)
+        return Response({"leaks": derivation.leaks(version)})

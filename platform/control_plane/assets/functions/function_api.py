@@ -1,0 +1,160 @@
+"""Functions: versioned source of users (contracts.user_code)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.assets import selectors
+from control_plane.assets.functions import function_services as services
+from control_plane.assets.show import function_as_json, function_version_as_json
+from control_plane.assets.storage import store
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.query_params import one_of
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
+from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
+
+
+class FunctionUploadSerializer(StrictSerializer):
+    name = name_field(
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        "letters, digits and . _ - beginning with a letter or digit",
+        max_length=120,
+    )
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    source = serializers.CharField(
+        trim_whitespace=False,
+        help_text=f"the text of one Python file, at most {MAX_SOURCE_BYTES} bytes",
+        error_messages={"blank": "the file is empty; it must define the function of its kind"},
+    )
+    description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
+
+
+class FunctionVersionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    function = NamedSerializer()
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    number = serializers.IntegerField()
+    ref = serializers.CharField(help_text="name@3")
+    sha256 = serializers.CharField(help_text="of the file")
+    bytes = serializers.IntegerField()
+    options = serializers.ListField(child=serializers.CharField(), help_text="options that a spec may give")
+    any_option = serializers.BooleanField(help_text="it takes any option")
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class FunctionSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    description = serializers.CharField()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    versions = FunctionVersionSerializer(many=True, help_text="newest first")
+
+
+class FunctionsView(ApiView):
+    scopes = {"GET": "functions:read", "POST": "functions:write"}
+
+    @extend_schema(
+        operation_id="list_functions",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("kind", str, enum=SOURCE_KINDS)],
+        responses=page_of(FunctionSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List functions.
+
+        Reward functions, workflows and losses of the project.
+        """
+        found = selectors.functions(caller_of(request))
+        if kind := one_of(request, "kind", SOURCE_KINDS):
+            found = found.filter(kind=kind)
+        return Response(paginate(found, read_page(request), function_as_json))
+
+    @extend_schema(
+        operation_id="upload_function",
+        request=FunctionUploadSerializer,
+        responses={
+            201: FunctionVersionSerializer,
+            200: OpenApiResponse(FunctionVersionSerializer, description="a version has this source already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Upload a function.
+
+        The source is checked before it is kept. Each change of the source is a new version; the same source
+        finds the same version again (200).
+        """
+        form = FunctionUploadSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = {**form.validated_data, "kind": SourceKind(form.validated_data["kind"])}
+        version, created = services.upload_function(caller_of(request), **given)
+        return Response(function_version_as_json(version), status=201 if created else 200)
+
+
+class FunctionView(ApiView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(operation_id="get_function", responses=FunctionSerializer)
+    def get(self, request: Request, function_id: str) -> Response:
+        """Get a function.
+
+        The function with its versions, signature and description.
+        """
+        return Response(function_as_json(selectors.function_for(caller_of(request), function_id)))
+
+
+class ResolveFunctionView(ApiView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(
+        operation_id="resolve_function_version",
+        parameters=[OpenApiParameter("ref", str, required=True, description="id, name@3 or name@latest")],
+        responses=FunctionVersionSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Resolve a function reference.
+
+        The version that a reference such as `name@2` names now.
+        """
+        reference = request.query_params.get("ref", "")
+        version = or_not_found(
+            selectors.find_function_version(caller_of(request), reference), "function version", reference
+        )
+        return Response(function_version_as_json(version))
+
+
+class FunctionSourceView(ApiView):
+    scopes = {"GET": "functions:read"}
+
+    @extend_schema(
+        operation_id="download_function_source",
+        responses={(200, "text/x-python"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, function_version_id: str) -> HttpResponseBase:
+        """Download the source of a function.
+
+        The Python source of this version.
+        """
+        version = selectors.function_version_for(caller_of(request), function_version_id)
+        with store.open_blob(version.sha256) as file:
+            response = HttpResponse(file.read(), content_type="text/x-python; charset=utf-8")
+        response["Content-Disposition"] = (
+            f'attachment; filename="{version.function.name}-{version.number}.py"'
+        )
+        response["ETag"] = f'"{version.sha256}"'
+        return response

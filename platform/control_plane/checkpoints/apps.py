@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class CheckpointsConfig(AppConfig):
+    name = "control_plane.checkpoints"
+    label = "checkpoints"

@@ -1,0 +1,242 @@
+"""Protected aliases: moving one, its gate, what the gate says of a checkpoint, and the eval run that it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import Caller, caller_of
+from control_plane.checkpoints import promotion_gates, selectors
+from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.registry_api import ALIAS, REFERENCE, AliasSerializer
+from control_plane.checkpoints.show import alias_as_json
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.errors import or_not_found
+from control_plane.core.api.etags import conditional
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.infra import clock
+from control_plane.runs.serializers import RunSerializer
+from control_plane.runs.show import run_detail_as_json
+
+
+class AliasChangeSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
+    protected = serializers.BooleanField(
+        required=False, allow_null=True, default=None, help_text="moved only with the scope checkpoints:admin"
+    )
+    expected = serializers.CharField(
+        required=False, allow_null=True, default=None, max_length=60,
+        help_text="id of the checkpoint that the alias must mean now; refused when it moved",
+    )  # fmt: skip
+    force = serializers.BooleanField(
+        required=False, default=False,
+        help_text="move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so",
+    )  # fmt: skip
+
+
+class GateChangeSerializer(StrictSerializer):
+    alias = ALIAS
+    spec = serializers.DictField(
+        help_text="of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, "
+        "seed. What it names is pinned now; the model is the checkpoint that is to be promoted"
+    )
+    assertions = serializers.ListField(
+        child=serializers.CharField(max_length=200), min_length=1, max_length=20,
+        help_text="all must hold: eval/accuracy >= 0.8, eval/accuracy_low > 0.7, eval/pass_at_4 >= 0.9",
+    )  # fmt: skip
+
+
+class GateSerializer(serializers.Serializer[Any]):
+    alias = serializers.CharField()
+    spec = serializers.DictField()
+    assertions = serializers.ListField(child=serializers.CharField())
+    updated_by = serializers.CharField()
+    updated_at = serializers.DateTimeField()
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    assertion = serializers.CharField()
+    value = serializers.FloatField(allow_null=True, help_text="null: the run has measured no such thing")
+    holds = serializers.BooleanField()
+
+
+class VerdictSerializer(serializers.Serializer[Any]):
+    alias = serializers.CharField()
+    checkpoint = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=list(promotion_gates.VERDICTS))
+    run = serializers.CharField(
+        allow_null=True, help_text="the newest eval run of this checkpoint by the gate's spec"
+    )
+    checks = CheckSerializer(many=True)
+    why = serializers.CharField()
+    command = serializers.CharField(help_text="what to run next; empty when it has passed")
+
+    class Meta:
+        ref_name = "GateVerdict"
+
+
+class GateRunSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
+
+
+class AliasView(ApiView):
+    scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:write", "DELETE": "checkpoints:write"}
+
+    @extend_schema(operation_id="get_checkpoint_alias", responses=AliasSerializer)
+    def get(self, request: Request, alias: str) -> Response:
+        """Get a checkpoint alias.
+
+        The checkpoint that the alias names, and its history.
+        """
+        found = or_not_found(
+            selectors.checkpoint_aliases(caller_of(request)).filter(name=alias).first(),
+            "checkpoint alias",
+            alias,
+        )
+        return Response(alias_as_json(found))
+
+    @extend_schema(
+        operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
+    )
+    @conditional
+    def put(self, request: Request, alias: str) -> Response:
+        """Point an alias at a checkpoint.
+
+        Creates or moves the alias. With `expected` it moves only when it still names that checkpoint. A
+        promotion gate of the alias must pass first.
+        """
+        caller = caller_of(request)
+        form = AliasChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        try:
+            ALIAS.run_validation(alias)
+        except serializers.ValidationError as refusal:
+            raise serializers.ValidationError({"alias": refusal.detail}) from refusal
+        given = dict(form.validated_data)
+        reference = given.pop("checkpoint")
+        checkpoint = _checkpoint(caller, reference)
+        registry.set_alias(
+            caller, alias, checkpoint, pass_gate=promotion_gates.pass_gate, now=clock.now(), **given
+        )
+        return Response(alias_as_json(selectors.checkpoint_aliases(caller).get(name=alias)))
+
+    @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
+    @conditional
+    def delete(self, request: Request, alias: str) -> Response:
+        """Delete a checkpoint alias.
+
+        The checkpoint stays. Protected aliases need the permission that protects them.
+        """
+        registry.delete_alias(caller_of(request), alias, now=clock.now())
+        return Response(status=204)
+
+
+class GatesView(ApiView):
+    scopes = {"GET": "checkpoints:read", "POST": "checkpoints:admin"}
+
+    @extend_schema(
+        operation_id="list_checkpoint_gates", parameters=PAGE_PARAMETERS, responses=page_of(GateSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        """List promotion gates.
+
+        The conditions under which aliases may be moved.
+        """
+        found = selectors.alias_gates(caller_of(request))
+        return Response(
+            paginate(found, read_page(request), promotion_gates.gate_as_json, key="alias", newest_first=False)
+        )
+
+    @extend_schema(
+        operation_id="set_checkpoint_gate", request=GateChangeSerializer, responses={201: GateSerializer},
+        description="Sets the gate of an alias; one that it had is replaced.",
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Set the promotion gate of an alias.
+
+        Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its
+        metrics must fulfill.
+        """
+        form = GateChangeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        gate = promotion_gates.set_gate(caller_of(request), now=clock.now(), **form.validated_data)
+        return Response(promotion_gates.gate_as_json(gate), status=201)
+
+
+class GateView(ApiView):
+    scopes = {"GET": "checkpoints:read", "DELETE": "checkpoints:admin"}
+
+    @extend_schema(operation_id="get_checkpoint_gate", responses=GateSerializer)
+    def get(self, request: Request, alias: str) -> Response:
+        """Get a promotion gate.
+
+        The eval run and the assertions of the gate.
+        """
+        return Response(promotion_gates.gate_as_json(selectors.alias_gate_for(caller_of(request), alias)))
+
+    @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
+    @conditional
+    def delete(self, request: Request, alias: str) -> Response:
+        """Delete a promotion gate.
+
+        The alias can then be moved without an evaluation.
+        """
+        caller = caller_of(request)
+        registry.delete_gate(caller, selectors.alias_gate_for(caller, alias), now=clock.now())
+        return Response(status=204)
+
+
+class VerdictView(ApiView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="judge_checkpoint_gate",
+        parameters=[OpenApiParameter("checkpoint", str, required=True, description=REFERENCE)],
+        responses=VerdictSerializer,
+        description="What the gate says of a checkpoint by the newest eval run of it.",
+    )
+    def get(self, request: Request, alias: str) -> Response:
+        """Get the gate's result for a checkpoint.
+
+        Evaluates the assertions on the newest eval run of the checkpoint.
+        """
+        caller = caller_of(request)
+        gate = selectors.alias_gate_for(caller, alias)
+        checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
+        return Response(promotion_gates.judge(gate, checkpoint).as_json())
+
+
+class GateRunsView(ApiView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunSerializer},
+        description="Starts the gate's eval run of a checkpoint.",
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, alias: str) -> Response:
+        """Start the gate's eval run.
+
+        Evaluates a checkpoint as the gate says. The answer is the run; its result decides about the
+        promotion.
+        """
+        caller = caller_of(request)
+        gate = selectors.alias_gate_for(caller, alias)
+        form = GateRunSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        checkpoint = _checkpoint(caller, form.validated_data["checkpoint"])
+        run = promotion_gates.run_gate(caller, gate, checkpoint, now=clock.now())
+        return Response(run_detail_as_json(run), status=201)
+
+
+def _checkpoint(caller: Caller, reference: str) -> Checkpoint:
+    return or_not_found(selectors.find_checkpoint(caller, reference), "checkpoint", reference)

@@ -1,0 +1,157 @@
+"""Gates of aliases: assertions over an eval run of the very checkpoint, by a spec whose every name is pinned.
+
+The newest eval run that scores the checkpoint as the gate says decides; an earlier one that passed does not help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from control_plane.accounts.identity.caller import Caller
+from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints.models import AliasGate, Checkpoint
+from control_plane.core.api.errors import FieldError, conflict, unprocessable
+from control_plane.core.infra.clock import rfc3339
+from control_plane.runs.evaluation import evaluation_metrics, metric_fault, same_evaluation
+from control_plane.runs.models import Run
+from control_plane.runs.spec_resolution import resolve_spec
+from control_plane.runs.submission import create_run
+from oolong.contracts.assertions import Assertion, parse
+from oolong.contracts.lifecycle import RunStatus
+
+PASSED, FAILED, MISSING, PENDING = VERDICTS = ("passed", "failed", "missing", "pending")
+SECTIONS = ("dataset", "reward", "workflow", "evaluation", "rollout", "budget", "placement", "seed")
+
+
+@dataclass(frozen=True)
+class Check:
+    assertion: str
+    value: float | None
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    alias: str
+    checkpoint: str
+    verdict: str
+    why: str
+    command: str = ""  # what to run next
+    run: str | None = None
+    checks: tuple[Check, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def set_gate(
+    caller: Caller, alias: str, *, spec: dict[str, Any], assertions: list[str], now: datetime
+) -> AliasGate:
+    """Pin what the spec names, and keep it. 422 with pointers into the body."""
+    faults = [*_faults_of(assertions), *_foreign_sections(spec)]
+    document = {**spec, "kind": "eval", "name": f"gate of {alias}", "model": {"checkpoint": "candidate"}}
+    resolved = resolve_spec(caller, document, with_model=False)
+    faults += [FieldError(f"/spec{error.pointer}", error.code, error.message) for error in resolved.errors]
+    if faults:
+        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    assert resolved.document is not None
+    pinned = {name: resolved.document[name] for name in SECTIONS}
+    kept = [str(parse(text)) for text in assertions]
+    return registry.set_gate(caller, alias, spec=pinned, assertions=kept, now=now)
+
+
+def run_gate(caller: Caller, gate: AliasGate, checkpoint: Checkpoint, *, now: datetime) -> Run:
+    """The eval run that the gate asks for, submitted like any other."""
+    return create_run(caller, {**gate.spec, **_head(gate, checkpoint)}, now=now)
+
+
+def judge(gate: AliasGate, checkpoint: Checkpoint) -> Verdict:
+    command = f"oolong ckpt gate run {gate.alias} {checkpoint.pk}"
+    run = _newest_run(gate, checkpoint)
+    if run is None:
+        why = f"no eval run has scored {checkpoint.pk} as the gate of {gate.alias!r} says"
+        return Verdict(gate.alias, checkpoint.pk, MISSING, why, command)
+    if not run.has_ended:
+        why = f"its eval run {run.pk} is {run.status} still"
+        return Verdict(gate.alias, checkpoint.pk, PENDING, why, f"oolong run wait {run.pk}", run.pk)
+    if run.status != RunStatus.SUCCEEDED:
+        why = f"its eval run {run.pk} is {run.status} ({run.reason or 'no reason'}), so nothing was measured"
+        return Verdict(gate.alias, checkpoint.pk, MISSING, why, command, run.pk)
+    values = evaluation_metrics(run.summary.get("evaluation", {}))
+    checks = tuple(_check(parse(text), values) for text in gate.assertions)
+    wrong = [check for check in checks if not check.holds]
+    if not wrong:
+        why = f"eval run {run.pk}: {'; '.join(map(_said, checks))}"
+        return Verdict(gate.alias, checkpoint.pk, PASSED, why, "", run.pk, checks)
+    why = f"eval run {run.pk}: {'; '.join(map(_said, wrong))}"
+    return Verdict(gate.alias, checkpoint.pk, FAILED, why, command, run.pk, checks)
+
+
+def pass_gate(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The evidence of a passed gate, kept with the promotion. 409 gate_missing or gate_failed with the way out."""
+    verdict = judge(gate, checkpoint)
+    if verdict.verdict == PASSED:
+        run = Run.objects.get(pk=verdict.run)
+        return {
+            "passed": True, "run": run.pk, "dataset": gate.spec["dataset"],
+            "checks": [asdict(check) for check in verdict.checks],
+        }  # fmt: skip
+    code = "gate_failed" if verdict.verdict == FAILED else "gate_missing"
+    raise conflict(
+        code, f"{gate.alias!r} is behind a gate: {verdict.why}; run: {verdict.command}",
+        verdict=verdict.as_json(), command=verdict.command,
+    )  # fmt: skip
+
+
+def gate_as_json(gate: AliasGate) -> dict[str, Any]:
+    return {
+        "alias": gate.alias, "spec": gate.spec, "assertions": gate.assertions,
+        "updated_by": gate.updated_by.username, "updated_at": rfc3339(gate.updated_at),
+    }  # fmt: skip
+
+
+def _newest_run(gate: AliasGate, checkpoint: Checkpoint) -> Run | None:
+    runs = Run.objects.filter(project=gate.project_id, kind="eval", initial_checkpoint=checkpoint)
+    for run in runs.order_by("-created_at", "-pk"):
+        if same_evaluation(run.spec, {**gate.spec, **_head(gate, checkpoint)}):
+            return run
+    return None
+
+
+def _head(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
+    return {"kind": "eval", "name": f"gate of {gate.alias}", "model": {"checkpoint": checkpoint.pk}}
+
+
+def _check(assertion: Assertion, values: dict[str, float]) -> Check:
+    value = values.get(assertion.name)
+    return Check(str(assertion), value, assertion.holds(value))
+
+
+def _said(check: Check) -> str:
+    value = "not measured" if check.value is None else f"{check.value:.4g}"
+    return f"{check.assertion} {'holds' if check.holds else 'does not hold'} ({value})"
+
+
+def _faults_of(assertions: list[str]) -> list[FieldError]:
+    faults = []
+    for index, text in enumerate(assertions):
+        try:
+            name = parse(text).name
+        except ValueError as error:
+            faults.append(FieldError(f"/assertions/{index}", "not_understood", str(error)))
+            continue
+        if message := metric_fault(name):
+            faults.append(FieldError(f"/assertions/{index}", "unknown_metric", message))
+    return faults
+
+
+def _foreign_sections(spec: dict[str, Any]) -> list[FieldError]:
+    return [
+        FieldError(
+            f"/spec/{name}", "not_of_a_gate", f"{name} is not of a gate's spec; it has {', '.join(SECTIONS)}"
+        )
+        for name in spec
+        if name not in SECTIONS
+    ]

@@ -1,0 +1,216 @@
+"""What runs add to the checkpoint registry: lineage, model card, and retention that spares what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints import selectors
+from control_plane.checkpoints.provenance import lineage, model_card, needs_of_runs
+from control_plane.checkpoints.retention import Policy, Verdict
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.etags import conditional
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.request_parsing import StrictSerializer, bodyless
+from control_plane.core.api.schema import CHECKPOINT_KINDS
+from control_plane.core.infra import clock
+
+
+class LineageNodeSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    kind = serializers.CharField(help_text="checkpoint, run, dataset_version, base_model, function_version")
+    name = serializers.CharField()
+
+
+class LineageEdgeSerializer(serializers.Serializer[Any]):
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return {
+            "from": serializers.CharField(help_text="what was used"),
+            "to": serializers.CharField(help_text="what came of it"),
+            "kind": serializers.CharField(),
+        }
+
+
+class LineageSerializer(serializers.Serializer[Any]):
+    nodes = LineageNodeSerializer(many=True)
+    edges = LineageEdgeSerializer(many=True)
+    truncated = serializers.BooleanField(help_text="the graph has more nodes than are shown")
+
+
+MOST = 2**31 - 1
+
+
+class PolicySerializer(StrictSerializer):
+    keep_last = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="newest of each run",
+    )
+    best_metric = serializers.CharField(
+        max_length=120,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="best of each run by this metric",
+    )
+    best_mode = serializers.ChoiceField(choices=["max", "min"], required=False, default="max")
+    best_count = serializers.IntegerField(min_value=1, max_value=MOST, required=False, default=1)
+    every_steps = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="steps that are a multiple of it",
+    )
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=CHECKPOINT_KINDS), required=False, default=list, max_length=2,
+        help_text="only checkpoints of these kinds are freed; none given: of every kind",
+    )  # fmt: skip
+    ttl_days = serializers.IntegerField(
+        min_value=1, max_value=36_500, required=False, allow_null=True, default=None, help_text="younger ones"
+    )
+
+
+class RetentionSerializer(PolicySerializer):
+    automatic = serializers.BooleanField(
+        required=False, default=False, help_text="applied every ten minutes; else only when asked"
+    )
+
+
+class VerdictSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    bytes = serializers.IntegerField()
+    keep_reasons = serializers.ListField(child=serializers.CharField())
+
+
+class RetentionPlanSerializer(serializers.Serializer[Any]):
+    free = VerdictSerializer(many=True)
+    keep = VerdictSerializer(many=True)
+    free_bytes = serializers.IntegerField()
+
+
+class LineageView(ApiView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(operation_id="get_checkpoint_lineage", responses=LineageSerializer)
+    def get(self, request: Request, checkpoint_id: str) -> Response:
+        """Get the lineage of a checkpoint.
+
+        The run, dataset, model, functions and earlier checkpoints that it comes from.
+        """
+        caller = caller_of(request)
+        return Response(lineage(caller, selectors.checkpoint_for(caller, checkpoint_id)))
+
+
+class ModelCardView(ApiView):
+    scopes = {"GET": "checkpoints:read"}
+
+    @extend_schema(operation_id="get_model_card", responses={(200, "text/markdown"): OpenApiTypes.STR})
+    def get(self, request: Request, checkpoint_id: str) -> HttpResponse:
+        """Get the model card of a checkpoint.
+
+        Markdown: where it comes from, how it was trained, and its metrics.
+        """
+        caller = caller_of(request)
+        card = model_card(caller, selectors.checkpoint_for(caller, checkpoint_id))
+        return HttpResponse(card, content_type="text/markdown; charset=utf-8")
+
+
+class RetentionView(ApiView):
+    scopes = {"GET": "checkpoints:read", "PUT": "checkpoints:admin"}
+
+    @extend_schema(operation_id="get_checkpoint_retention", responses=RetentionSerializer)
+    def get(self, request: Request) -> Response:
+        """Get the retention policy.
+
+        Which checkpoints of the project are kept, and whether the others are deleted automatically.
+        """
+        return Response(registry.settings_as_json(*registry.policy_of(caller_of(request).project)))
+
+    @extend_schema(
+        operation_id="set_checkpoint_retention", request=RetentionSerializer, responses=RetentionSerializer
+    )
+    @conditional
+    def put(self, request: Request) -> Response:
+        """Set the retention policy.
+
+        Replaces the policy. Nothing is deleted until it is applied, or at the next automatic pass.
+        """
+        caller = caller_of(request)
+        form = RetentionSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        given = dict(form.validated_data)
+        automatic = given.pop("automatic")
+        registry.set_policy(caller, _policy(given), automatic=automatic, now=clock.now())
+        return Response(registry.settings_as_json(*registry.policy_of(caller.project)))
+
+
+class RetentionPlanView(ApiView):
+    scopes = {"POST": "checkpoints:read"}
+
+    @extend_schema(
+        operation_id="plan_checkpoint_retention",
+        request=PolicySerializer,
+        responses=RetentionPlanSerializer,
+        description="What a policy would free now, and why the rest stays. Without a body, the project's own policy.",
+    )
+    def post(self, request: Request) -> Response:
+        """Preview a retention policy.
+
+        What the policy would delete now, and why the rest is kept. Without a body, the project's own policy.
+        """
+        project = caller_of(request).project
+        policy, _ = registry.policy_of(project)
+        if request.data:
+            form = PolicySerializer(data=request.data)
+            form.is_valid(raise_exception=True)
+            policy = _policy(form.validated_data)
+        return Response(_plan(registry.plan_retention(project, policy, needs_of_runs, now=clock.now())))
+
+
+class RetentionApplyView(ApiView):
+    scopes = {"POST": "checkpoints:admin"}
+
+    @extend_schema(
+        operation_id="apply_checkpoint_retention",
+        request=None,
+        responses=RetentionPlanSerializer,
+        description="Frees, by the project's own policy, what a plan of this moment would free.",
+    )
+    @idempotent
+    @bodyless
+    def post(self, request: Request) -> Response:
+        """Delete the bytes that the policy does not keep.
+
+        Applies the project's own policy as of this moment. Rows and lineage stay.
+        """
+        project = caller_of(request).project
+        policy, _ = registry.policy_of(project)
+        return Response(_plan(registry.apply_retention(project, policy, needs_of_runs, now=clock.now())))
+
+
+def _policy(given: Mapping[str, Any]) -> Policy:
+    return Policy(**{**given, "kinds": tuple(given["kinds"])})
+
+
+def _plan(verdicts: list[Verdict]) -> dict[str, Any]:
+    free = [asdict(verdict) for verdict in verdicts if verdict.freed]
+    return {
+        "free": free,
+        "keep": [asdict(verdict) for verdict in verdicts if not verdict.freed],
+        "free_bytes": sum(verdict["bytes"] for verdict in free),
+    }

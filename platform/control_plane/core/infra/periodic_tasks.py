@@ -1,0 +1,29 @@
+"""What the workers' ticks did, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from control_plane.core.models import Tick
+
+
+def collect() -> Iterable[Metric]:
+    """The ticks of the scheduler and of the other clocks, over all workers."""
+    runs = CounterMetricFamily("oolong_ticks", "Ticks that ran to their end.", labels=["tick"])
+    failures = CounterMetricFamily(
+        "oolong_tick_failures", "Ticks that ended in an exception.", labels=["tick"]
+    )
+    spent = CounterMetricFamily("oolong_tick_seconds", "Time spent in ticks.", labels=["tick"])
+    last = GaugeMetricFamily("oolong_tick_last_seconds", "Duration of the newest tick.", labels=["tick"])
+    at = GaugeMetricFamily(
+        "oolong_tick_last_timestamp_seconds", "When the newest tick ended, Unix time.", labels=["tick"]
+    )
+    for tick in Tick.objects.order_by("name"):
+        runs.add_metric([tick.name], tick.count)
+        failures.add_metric([tick.name], tick.failures)
+        spent.add_metric([tick.name], tick.seconds)
+        last.add_metric([tick.name], tick.last_seconds)
+        at.add_metric([tick.name], tick.last_at.timestamp())
+    return [runs, failures, spent, last, at]

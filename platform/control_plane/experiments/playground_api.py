@@ -1,0 +1,130 @@
+"""Playgrounds: open one, see how it stands, close it. The chat itself goes through the relay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.infra import clock
+from control_plane.experiments import playgrounds
+from control_plane.runs.serializers import RunModelSerializer
+
+LONGEST_IDLE_SECONDS = 3600
+
+
+class PlaygroundModelSerializer(StrictSerializer):
+    checkpoint = serializers.CharField(required=False, max_length=300, help_text="id, alias or run@step")
+    base_model = serializers.CharField(required=False, max_length=300, help_text="or a base model")
+
+    one_of = ("checkpoint", "base_model")
+
+
+class PlaygroundRequestSerializer(StrictSerializer):
+    models = serializers.ListField(
+        child=PlaygroundModelSerializer(), min_length=1, max_length=2, help_text="one, or two side by side"
+    )
+    idle_seconds = serializers.IntegerField(
+        min_value=30, max_value=LONGEST_IDLE_SECONDS, required=False, default=600,
+        help_text="without a request for so long, the slot is given back",
+    )  # fmt: skip
+    reward = serializers.DictField(
+        required=False, allow_null=True, default=None,
+        help_text="as in a RunSpec; then replies can be scored (POST …/playground/score)",
+    )  # fmt: skip
+    max_total_tokens = serializers.IntegerField(
+        min_value=256,
+        max_value=1_000_000,
+        required=False,
+        default=32768,
+        help_text="of the engine's KV cache",
+    )
+
+
+class PlaygroundSideSerializer(serializers.Serializer[Any]):
+    run = serializers.CharField(help_text="of kind playground")
+    model = RunModelSerializer()
+    status = serializers.ChoiceField(choices=RUN_STATUSES)
+    ready = serializers.BooleanField(help_text="it answers")
+    pending_reason = serializers.CharField(help_text="why it does not answer yet")
+    reason = serializers.CharField(help_text="why it has ended: completed after idleness, preempted by a run")
+    reason_message = serializers.CharField()
+    base_url = serializers.CharField(help_text="for OpenAI clients, with your token as api_key")
+
+
+class PlaygroundSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    open = serializers.BooleanField(help_text="a side has not ended")
+    sides = PlaygroundSideSerializer(many=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class PlaygroundsView(ApiView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_playgrounds", parameters=PAGE_PARAMETERS, responses=page_of(PlaygroundSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        """List playgrounds.
+
+        Open and closed playgrounds, newest first.
+        """
+        found = playgrounds.playgrounds(caller_of(request))
+        return Response(paginate(found, read_page(request), playgrounds.playground_as_json))
+
+    @extend_schema(
+        operation_id="open_playground",
+        request=PlaygroundRequestSerializer,
+        responses={201: PlaygroundSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Open a playground.
+
+        Starts engines for up to a few models, to chat with them and compare their answers. It closes after
+        `idle_seconds` without a request.
+        """
+        caller = caller_of(request)
+        form = PlaygroundRequestSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        opened = playgrounds.open_playground(caller, now=clock.now(), **form.validated_data)
+        return Response(
+            playgrounds.playground_as_json(playgrounds.playground_for(caller, opened.pk)), status=201
+        )
+
+
+class PlaygroundView(ApiView):
+    scopes = {"GET": "runs:read", "DELETE": "runs:write"}
+
+    @extend_schema(operation_id="get_playground", responses=PlaygroundSerializer)
+    def get(self, request: Request, playground_id: str) -> Response:
+        """Get a playground.
+
+        Its state, models and the addresses to chat with them.
+        """
+        found = playgrounds.playground_for(caller_of(request), playground_id)
+        return Response(playgrounds.playground_as_json(found))
+
+    @extend_schema(
+        operation_id="close_playground", responses={204: None},
+        description="Gives its slots back. Closing it again changes nothing.",
+    )  # fmt: skip
+    def delete(self, request: Request, playground_id: str) -> Response:
+        """Close a playground.
+
+        Releases its slots. Closing it again changes nothing.
+        """
+        found = playgrounds.playground_for(caller_of(request), playground_id)
+        playgrounds.close_playground(found, now=clock.now())
+        return Response(status=204)

@@ -1,0 +1,134 @@
+"""Playgrounds: one or two models, each on a slot that no run needs, until nobody asks any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from control_plane.accounts.identity.caller import Caller
+from control_plane.assets.storage import store
+from control_plane.assets.storage.blob_columns import EMPTY_LINE
+from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
+from control_plane.core.infra.clock import rfc3339
+from control_plane.experiments.models import Playground, PlaygroundSide
+from control_plane.runs.models import Run
+from control_plane.runs.show import model_as_json
+from control_plane.runs.spec_resolution import Resolved, resolve_spec
+from control_plane.runs.submission import queue_resolved, stop_run
+from oolong.contracts.lifecycle import RunStatus
+
+LOWEST_PRIORITY = 0
+
+
+def open_playground(
+    caller: Caller,
+    *,
+    models: Sequence[Mapping[str, Any]],
+    idle_seconds: int,
+    reward: Mapping[str, Any] | None,
+    max_total_tokens: int,
+    now: datetime,
+) -> Playground:
+    """Queue a side for each model, behind every run. 422 with pointers into the body; then neither is there."""
+    sides: list[Resolved] = []
+    faults: list[FieldError] = []
+    for index, model in enumerate(models):
+        found = resolve_spec(
+            caller,
+            _spec(model, idle_seconds=idle_seconds, reward=reward, max_total_tokens=max_total_tokens),
+            internal=True,
+        )
+        sides.append(found)
+        faults += [
+            FieldError(_in_body(error.pointer, index), error.code, error.message) for error in found.errors
+        ]
+    if faults:
+        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    store.put([EMPTY_LINE])
+    with transaction.atomic():
+        playground = Playground.objects.create(project=caller.project, created_by=caller.user, created_at=now)
+        for index, resolved in enumerate(sides):
+            run = queue_resolved(caller, resolved, now=now)
+            PlaygroundSide.objects.create(playground=playground, index=index, run=run)
+    return playground
+
+
+def close_playground(playground: Playground, *, now: datetime) -> None:
+    """Give its slots back. Closing it again changes nothing."""
+    for side in playground.sides.select_related("run").order_by("index"):
+        if not side.run.has_ended:
+            _stop_side(side.run_id, now=now)
+
+
+def _stop_side(run_id: str, *, now: datetime) -> None:
+    """Stop it, unless it has ended since it was looked at."""
+    try:
+        stop_run(run_id, now=now)
+    except Problem as problem:
+        if problem.code != "has_ended":
+            raise
+
+
+def playgrounds(caller: Caller) -> QuerySet[Playground]:
+    return (
+        Playground.objects.filter(project=caller.project)
+        .select_related("created_by")
+        .prefetch_related("sides__run__base_model", "sides__run__initial_checkpoint")
+    )
+
+
+def playground_for(caller: Caller, playground_id: str) -> Playground:
+    return or_not_found(playgrounds(caller).filter(pk=playground_id).first(), "playground", playground_id)
+
+
+def playground_as_json(playground: Playground) -> dict[str, Any]:
+    sides = sorted(playground.sides.all(), key=lambda side: side.index)
+    return {
+        "id": playground.pk,
+        "open": any(not side.run.has_ended for side in sides),
+        "sides": [_side_as_json(side.run) for side in sides],
+        "created_by": playground.created_by.username,
+        "created_at": rfc3339(playground.created_at),
+    }
+
+
+def _side_as_json(run: Run) -> dict[str, Any]:
+    phase = (run.progress or {}).get("phase")
+    return {
+        "run": run.pk,
+        "model": model_as_json(run),
+        "status": str(run.status),
+        "ready": run.status == RunStatus.RUNNING and phase == "chat",
+        "pending_reason": run.pending_reason or ("the engine starts" if _boots(run, phase) else ""),
+        "reason": str(run.reason),
+        "reason_message": run.reason_message,
+        "base_url": f"/api/v1/runs/{run.pk}/playground",
+    }
+
+
+def _boots(run: Run, phase: str | None) -> bool:
+    return run.status == RunStatus.STARTING or (run.status == RunStatus.RUNNING and phase != "chat")
+
+
+def _spec(
+    model: Mapping[str, Any], *, idle_seconds: int, reward: Mapping[str, Any] | None, max_total_tokens: int
+) -> dict[str, Any]:
+    named = str(model.get("checkpoint") or model.get("base_model") or "")
+    document: dict[str, Any] = {
+        "kind": "playground", "name": f"chat with {named}"[:120], "model": dict(model),
+        "dataset": {"version": ""}, "placement": {"priority": LOWEST_PRIORITY},
+        "playground": {"idle_seconds": idle_seconds, "scores": reward is not None},
+        "rollout": {"engine_max_total_tokens": max_total_tokens, "engine_max_running_requests": 8},
+    }  # fmt: skip
+    # An error of the reward is the reply's, and ends no chat.
+    return document if reward is None else {**document, "reward": {**reward, "max_error_rate": 1.0}}
+
+
+def _in_body(pointer: str, index: int) -> str:
+    if pointer.startswith("/model"):
+        return f"/models/{index}{pointer.removeprefix('/model')}"
+    return {"/playground/idle_seconds": "/idle_seconds"}.get(pointer, pointer)

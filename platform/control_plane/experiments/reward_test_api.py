@@ -1,0 +1,142 @@
+"""Reward tests: start a test, read its report, list earlier ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.query_params import one_of
+from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.infra import clock
+from control_plane.experiments import reward_tests
+from control_plane.runs.serializers import DatasetRefSerializer
+
+VERDICTS = ["green", "amber", "red"]
+MOST_STORED = 2000
+
+
+class StoredSampleSerializer(StrictSerializer):
+    row = serializers.IntegerField(required=False, min_value=0, help_text="its prompt and answer are taken")
+    group = serializers.IntegerField(
+        required=False, min_value=0, help_text="without a row: completions of one prompt have the same number"
+    )
+    prompt = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    answer = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    completion = serializers.CharField(trim_whitespace=False, allow_blank=True)
+    finish_reason = serializers.ChoiceField(choices=["stop", "length"], required=False)
+    special_tokens = serializers.BooleanField(
+        required=False, help_text="the completion holds the model's special tokens, as stored trajectories do"
+    )
+
+    any_of = (("row",), ("prompt", "answer"))
+
+
+class RewardTestRequestSerializer(StrictSerializer):
+    dataset = serializers.CharField(max_length=300, help_text="dataset version: id, name@3 or name@latest")
+    split = serializers.CharField(max_length=120, required=False, default="train")
+    reward = serializers.DictField(help_text="as in a RunSpec: name or function, and options")
+    model = serializers.CharField(
+        max_length=300, required=False,
+        help_text="base model: its chat template renders the prompts, and samples come from it",
+    )  # fmt: skip
+    checkpoint = serializers.CharField(
+        max_length=300, required=False,
+        help_text="instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so "
+        "the reward of its samples is constant",
+    )  # fmt: skip
+    reward_test = serializers.DictField(
+        required=False, default=dict,
+        help_text="rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate",
+    )  # fmt: skip
+    stored = serializers.ListField(
+        child=StoredSampleSerializer(), required=False, default=list, max_length=MOST_STORED,
+        help_text="completions to score besides",
+    )  # fmt: skip
+
+    one_of = ("model", "checkpoint")
+
+
+class RewardTestSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    run = serializers.CharField(help_text="of kind reward_test: its events and logs, its place in the queue")
+    status = serializers.ChoiceField(choices=RUN_STATUSES)
+    reason = serializers.CharField()
+    reason_message = serializers.CharField()
+    pending_reason = serializers.CharField()
+    reward = serializers.CharField()
+    reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
+    dataset = DatasetRefSerializer()
+    verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty before the end")
+    complete = serializers.BooleanField(
+        help_text="every probe, on the usual rows and bounds: only such a test is proof where a project asks for green"
+    )
+    report = serializers.DictField(allow_null=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class RewardTestsView(ApiView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_reward_tests",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("reward", str, description="only of this reward: name@3, exact_match"),
+            OpenApiParameter("verdict", str, enum=VERDICTS),
+        ],
+        responses=page_of(RewardTestSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        """List reward tests.
+
+        Tests of reward functions, newest first.
+        """
+        found = reward_tests.tests(caller_of(request))
+        if reward := request.query_params.get("reward"):
+            found = found.filter(reward=reward)
+        if verdict := one_of(request, "verdict", VERDICTS):
+            found = found.filter(verdict=verdict)
+        return Response(paginate(found, read_page(request), reward_tests.test_as_json))
+
+    @extend_schema(
+        operation_id="create_reward_test",
+        request=RewardTestRequestSerializer,
+        responses={201: RewardTestSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Test a reward function.
+
+        Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether
+        it can be gamed.
+        """
+        caller = caller_of(request)
+        form = RewardTestRequestSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        if "stored" in form.validated_data["reward_test"]:
+            raise serializers.ValidationError({"reward_test": {"stored": "send the completions as `stored`"}})
+        test = reward_tests.create_test(caller, now=clock.now(), **form.validated_data)
+        return Response(reward_tests.test_as_json(test), status=201)
+
+
+class RewardTestView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="get_reward_test", responses=RewardTestSerializer)
+    def get(self, request: Request, reward_test_id: str) -> Response:
+        """Get a reward test.
+
+        Its state, the scores and what was found.
+        """
+        return Response(reward_tests.test_as_json(reward_tests.test_for(caller_of(request), reward_test_id)))

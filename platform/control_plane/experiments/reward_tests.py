@@ -1,0 +1,120 @@
+"""Tests of rewards: submitted as runs of kind reward_test, kept with what they said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from control_plane.accounts.identity.caller import Caller
+from control_plane.assets.models import FunctionVersion
+from control_plane.assets.storage import store
+from control_plane.core.api.errors import FieldError, or_not_found, unprocessable
+from control_plane.core.infra.clock import rfc3339
+from control_plane.experiments.models import RewardTest
+from control_plane.runs.reward_fingerprint import reward_key
+from control_plane.runs.reward_test_policy import is_complete
+from control_plane.runs.spec_resolution import Resolved, resolve_spec
+from control_plane.runs.submission import queue_resolved
+from oolong.contracts.user_code import SourceKind
+
+LOWEST_PRIORITY = 0
+MOST_STORED_BYTES = 4 * 1024 * 1024
+
+
+def create_test(
+    caller: Caller,
+    *,
+    dataset: str,
+    split: str,
+    reward: Mapping[str, Any],
+    model: str | None = None,
+    checkpoint: str | None = None,
+    reward_test: Mapping[str, Any],
+    stored: Sequence[Mapping[str, Any]] = (),
+    now: datetime,
+) -> RewardTest:
+    """Queue it, behind every run. Samples are of the base model or the checkpoint. 422 with pointers into the body."""
+    lines = b"".join(json.dumps(sample).encode() + b"\n" for sample in stored)
+    if len(lines) > MOST_STORED_BYTES:
+        message = (
+            f"{len(lines)} bytes of completions; {MOST_STORED_BYTES} at most: send fewer, or shorter ones"
+        )
+        raise unprocessable("invalid", message, [FieldError("/stored", "too_large", message)])
+    blob = store.Blob.of(lines) if lines else None
+    named = str(reward.get("function") or reward.get("name") or "exact_match")
+    document = {
+        "kind": "reward_test", "name": f"test of {named}"[:120],
+        "model": {"checkpoint": checkpoint} if checkpoint else {"base_model": model},
+        "dataset": {"version": dataset, "split": split}, "reward": dict(reward),
+        "reward_test": {**reward_test, "stored": blob.sha256 if blob else None},
+        "placement": {"priority": LOWEST_PRIORITY},
+    }  # fmt: skip
+    resolved = resolve_spec(caller, document, internal=True)
+    if resolved.errors:
+        faults = [FieldError(_in_body(error.pointer), error.code, error.message) for error in resolved.errors]
+        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    if blob is not None:
+        store.put([lines])  # only now: what is refused leaves no bytes
+    with transaction.atomic():
+        if blob is not None:
+            store.hold(blob.sha256)
+        run = queue_resolved(caller, resolved, now=now)
+        assert resolved.spec is not None and resolved.dataset_version is not None
+        function = _function(resolved)
+        return RewardTest.objects.create(
+            project=caller.project, run=run, reward=function.ref if function else resolved.spec.reward.name,
+            reward_key=reward_key(resolved.spec.reward, function), dataset_version=resolved.dataset_version,
+            samples_sha256=blob.sha256 if blob else "", samples_bytes=blob.bytes if blob else 0,
+            created_by=caller.user, created_at=now,
+        )  # fmt: skip
+
+
+def tests(caller: Caller) -> QuerySet[RewardTest]:
+    return RewardTest.objects.filter(project=caller.project).select_related(
+        "run", "dataset_version__dataset", "created_by"
+    )
+
+
+def test_for(caller: Caller, test_id: str) -> RewardTest:
+    return or_not_found(tests(caller).filter(pk=test_id).first(), "reward test", test_id)
+
+
+def test_as_json(test: RewardTest) -> dict[str, Any]:
+    run = test.run
+    return {
+        "id": test.pk,
+        "run": run.pk,
+        "status": str(run.status),
+        "reason": str(run.reason),
+        "reason_message": run.reason_message,
+        "pending_reason": run.pending_reason,
+        "reward": test.reward,
+        "reward_key": test.reward_key,
+        "dataset": {"id": test.dataset_version_id, "ref": test.dataset_version.ref},
+        "verdict": test.verdict,
+        "complete": is_complete(test),
+        "report": test.report,
+        "created_by": test.created_by.username,
+        "created_at": rfc3339(test.created_at),
+        "ended_at": rfc3339(run.ended_at),
+    }
+
+
+def _function(resolved: Resolved) -> FunctionVersion | None:
+    return resolved.functions.get(SourceKind.REWARD)
+
+
+def _in_body(pointer: str) -> str:
+    """Where the body of POST /reward-tests has what the spec has there."""
+    renamed = {
+        "/dataset/version": "/dataset",
+        "/dataset/split": "/split",
+        "/model/base_model": "/model",
+        "/model/checkpoint": "/checkpoint",
+    }
+    return renamed.get(pointer, pointer)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, paginate_together, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, bodyless
+from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.infra import clock
+from control_plane.experiments import sweeps
+from control_plane.experiments.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
+
+SWEEP_STATUSES = [str(status) for status in sweeps.SweepStatus]
+
+
+class SweepFormSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=80)
+    spec = serializers.DictField(help_text="a RunSpec; each trial sets its own values into it")
+    plan = serializers.DictField(
+        help_text="method grid or random, parameters [{pointer, values | low, high, scale, integer}], samples, seed, "
+        "objective {metric, goal}, stop {at_step, worse_than, target}; see the how-to of sweeps"
+    )
+    max_parallel = serializers.IntegerField(min_value=1, max_value=50, default=1)
+
+
+class TrialRunSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.ChoiceField(choices=RUN_STATUSES)
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    values = serializers.DictField(help_text="JSON pointer → value")
+    run = TrialRunSerializer(allow_null=True)
+    state = serializers.ChoiceField(choices=STATES)
+    skipped = serializers.CharField(help_text="why it never became a run")
+    train_step = serializers.IntegerField()
+    objective = serializers.FloatField(allow_null=True, help_text="its newest value")
+
+
+class SweepSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.ChoiceField(choices=SWEEP_STATUSES)
+    message = serializers.CharField()
+    spec = serializers.DictField()
+    plan = serializers.DictField()
+    max_parallel = serializers.IntegerField()
+    trials = serializers.IntegerField()
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="trials by state")
+    best = TrialSerializer(allow_null=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class SweepsView(ApiView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(operation_id="list_sweeps", parameters=PAGE_PARAMETERS, responses=page_of(SweepSerializer))
+    def get(self, request: Request) -> Response:
+        """List sweeps.
+
+        Sweeps of the project, newest first.
+        """
+        found = sweeps.sweeps(caller_of(request))
+        return Response(paginate_together(found, read_page(request), sweeps_as_json))
+
+    @extend_schema(operation_id="create_sweep", request=SweepFormSerializer, responses={201: SweepSerializer})
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Create a sweep.
+
+        Runs of one spec over a grid or random points. Every point is validated before the first run starts.
+        """
+        form = SweepFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        sweep = sweeps.create_sweep(caller_of(request), **form.validated_data, now=clock.now())
+        return Response(sweep_as_json(sweep), status=201)
+
+
+class SweepView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="get_sweep", responses=SweepSerializer)
+    def get(self, request: Request, sweep_id: str) -> Response:
+        """Get a sweep.
+
+        Its plan, progress and best trial.
+        """
+        return Response(sweep_as_json(sweeps.sweep_for(caller_of(request), sweep_id)))
+
+
+class TrialsView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="list_sweep_trials", parameters=PAGE_PARAMETERS, responses=page_of(TrialSerializer)
+    )
+    def get(self, request: Request, sweep_id: str) -> Response:
+        """List the trials of a sweep.
+
+        The point, run and objective of each trial.
+        """
+        sweep = sweeps.sweep_for(caller_of(request), sweep_id)
+        plan = sweeps.plan_of(sweep)
+        rows = sweep.trials.select_related("run")
+        page = paginate(
+            rows,
+            read_page(request),
+            lambda trial: trial_as_json(plan, trial),
+            key="number",
+            newest_first=False,
+        )
+        return Response(page)
+
+
+class PauseSweepView(ApiView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="pause_sweep", request=None, responses={202: SweepSerializer})
+    @idempotent
+    @bodyless
+    def post(self, request: Request, sweep_id: str) -> Response:
+        """Pause a sweep.
+
+        Its active runs are paused and no new ones start.
+        """
+        caller = caller_of(request)
+        sweeps.pause_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
+        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
+
+
+class ResumeSweepView(ApiView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="resume_sweep", request=None, responses={202: SweepSerializer})
+    @idempotent
+    @bodyless
+    def post(self, request: Request, sweep_id: str) -> Response:
+        """Resume a sweep.
+
+        Its paused runs continue and new ones start.
+        """
+        caller = caller_of(request)
+        sweeps.resume_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
+        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
+
+
+class CancelSweepView(ApiView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(operation_id="cancel_sweep", request=None, responses={202: SweepSerializer})
+    @idempotent
+    @bodyless
+    def post(self, request: Request, sweep_id: str) -> Response:
+        """Cancel a sweep.
+
+        Its active runs are canceled and no new ones start.
+        """
+        caller = caller_of(request)
+        sweeps.cancel_sweep(sweeps.sweep_for(caller, sweep_id).pk, by=caller, now=clock.now())
+        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.infra import clock
+from control_plane.experiments import templates
+from control_plane.experiments.templates import template_as_json
+
+
+class TemplateFormSerializer(StrictSerializer):
+    name = name_field(r"^[a-z0-9][a-z0-9-]*$", "small letters, digits and -", max_length=61)
+    description = serializers.CharField(max_length=2000, required=False, allow_blank=True)
+    spec = serializers.DictField(help_text="a part of a RunSpec")
+    for_team = serializers.BooleanField(required=False, help_text="for every project of the team")
+
+
+class TemplateVersionFormSerializer(StrictSerializer):
+    spec = serializers.DictField(help_text="a part of a RunSpec")
+
+
+class TemplateVersionSerializer(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    spec = serializers.DictField()
+    created_at = serializers.DateTimeField()
+
+
+class TemplateSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    ref = serializers.CharField(help_text="name@3: its newest version")
+    description = serializers.CharField()
+    of_team = serializers.BooleanField()
+    spec = serializers.DictField(help_text="of the newest version")
+    versions = TemplateVersionSerializer(many=True)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class TemplatesView(ApiView):
+    scopes = {"GET": "runs:read", "POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="list_run_templates", parameters=PAGE_PARAMETERS, responses=page_of(TemplateSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        """List run templates.
+
+        Templates of the project and the team.
+        """
+        return Response(
+            paginate(templates.templates(caller_of(request)), read_page(request), template_as_json)
+        )
+
+    @extend_schema(
+        operation_id="create_run_template",
+        request=TemplateFormSerializer,
+        responses={201: TemplateSerializer},
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        """Create a run template.
+
+        A spec under a name, for this project or for the whole team.
+        """
+        form = TemplateFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        template = templates.create_template(caller_of(request), **form.validated_data, now=clock.now())
+        return Response(template_as_json(template), status=201)
+
+
+class TemplateView(ApiView):
+    scopes = {"GET": "runs:read", "DELETE": "runs:write"}
+
+    @extend_schema(operation_id="get_run_template", responses=TemplateSerializer)
+    def get(self, request: Request, template_id: str) -> Response:
+        """Get a run template.
+
+        The template with its versions.
+        """
+        return Response(template_as_json(templates.template_for(caller_of(request), template_id)))
+
+    @extend_schema(
+        operation_id="delete_run_template", responses={204: OpenApiResponse(description="it is gone")}
+    )
+    def delete(self, request: Request, template_id: str) -> Response:
+        """Delete a run template.
+
+        Runs that were made from it stay.
+        """
+        caller = caller_of(request)
+        templates.delete_template(caller, templates.template_for(caller, template_id).pk, now=clock.now())
+        return Response(status=204)
+
+
+class TemplateVersionsView(ApiView):
+    scopes = {"POST": "runs:write"}
+
+    @extend_schema(
+        operation_id="add_run_template_version", request=TemplateVersionFormSerializer,
+        responses={201: TemplateSerializer},
+    )  # fmt: skip
+    @idempotent
+    def post(self, request: Request, template_id: str) -> Response:
+        """Add a version to a template.
+
+        New runs use the newest version unless they name another.
+        """
+        caller = caller_of(request)
+        found = templates.template_for(caller, template_id)
+        form = TemplateVersionFormSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        templates.add_version(caller, found.pk, form.validated_data["spec"], now=clock.now())
+        return Response(template_as_json(templates.template_for(caller, template_id)), status=201)

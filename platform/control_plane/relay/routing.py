@@ -1,7 +1,0 @@
-from __future__ import annotations
-
-from django.urls import path
-
-from control_plane.relay.consumers import RelayConsumer
-
-websocket_urlpatterns = [path("ws/v1/tunnel", RelayConsumer.as_asgi())]

@@ -1,0 +1,94 @@
+"""Runs made from runs: a clone begins anew, a fork begins with a checkpoint's weights, a retry goes on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.db import transaction
+
+from control_plane.accounts.audit import audit_log
+from control_plane.accounts.identity.caller import Caller
+from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.registry import hold_stored
+from control_plane.core.api.errors import FieldError, conflict, unprocessable
+from control_plane.runs import selectors
+from control_plane.runs.events import note
+from control_plane.runs.models import Run
+from control_plane.runs.submission import create_run
+from oolong.contracts.lifecycle import RunStatus
+
+Relation = Literal["clone", "fork", "retry"]
+
+
+def clone_run(
+    caller: Caller, parent: Run, *, changes: dict[str, Any], checkpoint: str = "", now: datetime
+) -> Run:
+    """A new run of the parent's resolved spec with `changes` merged in (RFC 7396: null puts a default back).
+
+    With `checkpoint` ("latest", or the id of a stored one) it is a fork: it begins with those weights, and with a
+    fresh optimizer and data order. 422 with pointers into the merged spec.
+    """
+    document = merge_patch(parent.spec, changes)
+    if checkpoint:
+        found = selectors.newest_stored_checkpoint(parent) if checkpoint == "latest" else None
+        if checkpoint == "latest" and found is None:
+            message = (
+                f"run {parent.name!r} has no stored checkpoint to fork from; leave checkpoint out to clone it"
+            )
+            raise unprocessable(
+                "no_checkpoint", message, [FieldError("/checkpoint", "no_checkpoint", message)]
+            )
+        document["model"] = {"checkpoint": found.pk if found else checkpoint}
+    with transaction.atomic():
+        run = create_run(caller, document, now=now)
+        return _descend(run, parent, "fork" if checkpoint else "clone", now=now)
+
+
+def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
+    """A new run of the same spec that goes on from the parent's newest stored checkpoint: weights, optimizer, data
+    cursor and buffered groups. Without a checkpoint it begins anew. 409 while the parent lives or has succeeded."""
+    if parent.status not in (RunStatus.FAILED, RunStatus.STOPPED):
+        advice = "clone it instead" if parent.status == RunStatus.SUCCEEDED else "stop it first, or clone it"
+        raise conflict(
+            "not_retryable", f"the run is {parent.status}; retry is for failed and stopped runs: {advice}",
+            current_status=parent.status,
+        )  # fmt: skip
+    checkpoint = selectors.resumable_checkpoint(parent)
+    with transaction.atomic():
+        if checkpoint is not None and not hold_stored(checkpoint.pk):
+            raise conflict(
+                "deleted",
+                f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead",
+            )
+        run = create_run(caller, parent.spec, now=now)
+        audit_log.record(
+            "run.retry", target=("run", parent.pk, parent.name), project=parent.project_id, at=now,
+            data={"new_run": run.pk},
+        )  # fmt: skip
+        return _descend(run, parent, "retry", checkpoint=checkpoint, now=now)
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7396: members of `patch` replace, null removes, objects merge; anything else replaces the whole."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def _descend(
+    run: Run, parent: Run, relation: Relation, *, checkpoint: Checkpoint | None = None, now: datetime
+) -> Run:
+    run.parent, run.relation, run.tags, run.resume_checkpoint = parent, relation, parent.tags, checkpoint
+    if relation == "retry":  # it goes on as it was, changes included
+        run.live = parent.live
+    run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint", "live"])
+    goes_on = f", from step {checkpoint.step}" if checkpoint else ""
+    note(run, "lineage", f"{relation} of {parent.name!r} ({parent.pk}){goes_on}", at=now, parent=parent.pk)
+    return run

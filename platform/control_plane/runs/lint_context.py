@@ -1,0 +1,39 @@
+"""What the lint may know besides the spec: the rows, the model and the pool that it names."""
+
+from __future__ import annotations
+
+from control_plane.accounts.identity.caller import Caller
+from control_plane.assets.models import BaseModel, DatasetVersion
+from control_plane.fleet import selectors as fleet
+from control_plane.fleet.access import team_may_use
+from oolong.contracts.run_spec import Facts, RunSpec
+from oolong.contracts.run_spec.device import device_needed
+from oolong.contracts.run_spec.memory import kv_bytes_per_token, shape_of
+
+
+def facts_of(caller: Caller, spec: RunSpec, version: DatasetVersion | None, model: BaseModel | None) -> Facts:
+    """Of what could be resolved; the rest stays unknown. A model that starts from a checkpoint is not looked into."""
+    config = model.config if model is not None else {}
+    context = config.get("max_position_embeddings")
+    if not team_may_use(spec.placement.pool, caller.project.team_id):
+        nodes = []  # what another team's pool has is not said
+    else:
+        nodes = fleet.node_views(spec.placement.pool)
+    device = device_needed(spec, model.parameters if model is not None else None)
+    sizes = [
+        sum(device in (None, slot.device) for slot in (*node.free, *node.held)) for node in nodes
+    ]  # slots of each node that suit the run
+    slots = [slot for node in nodes for slot in (*node.free, *node.held)]
+    gpus = [slot.memory_bytes for slot in slots if slot.device == "cuda" and slot.memory_bytes]
+    return Facts(
+        train_rows=version.splits.get(spec.dataset.split) if version is not None else None,
+        parameters=model.parameters if model is not None else None,
+        context_tokens=context if isinstance(context, int) else None,
+        kv_bytes_per_token=kv_bytes_per_token(config),
+        shape=shape_of(config),
+        slot_memory_bytes=min(gpus, default=None),
+        pool_devices=frozenset(slot.device for slot in slots),
+        pool_gpu_memory_bytes=max(gpus, default=None),
+        largest_node_slots=max(sizes) if any(sizes) else None,
+        team_limit_slots=fleet.limits(spec.placement.pool).get(caller.project.team_id),
+    )

@@ -1,0 +1,52 @@
+"""What ends for good in a pool, and concerns runs: a node is revoked, a pool is deleted."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.accounts.identity.caller import caller_of
+from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.infra import clock
+from control_plane.fleet import pool_api, selectors
+from control_plane.fleet.access import managed_node
+from control_plane.fleet.api import NodeSerializer
+from control_plane.runs import pool_removal
+
+
+class RevokeView(ApiView):
+    scopes = {"POST": "pool:admin"}
+
+    @extend_schema(
+        operation_id="revoke_node",
+        summary="Revoke a node",
+        description="Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for "
+        "good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored "
+        "checkpoint. The machine joins again as a new node, with a new join token.",
+        request=None,
+        responses=NodeSerializer,
+    )
+    @idempotent
+    @bodyless
+    def post(self, request: Request, node_id: str) -> Response:
+        node = managed_node(caller_of(request), node_id)
+        return Response(selectors.node_as_json(pool_removal.revoke_node(node, now=clock.now())))
+
+
+class PoolView(pool_api.PoolView):
+    scopes = {**pool_api.PoolView.scopes, "DELETE": "installation:admin"}
+
+    @extend_schema(
+        operation_id="delete_pool",
+        summary="Delete a pool",
+        description="Its teams, admins, quotas and join tokens go with it. 409 `pool_in_use`, with the reason, "
+        "while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.",
+        request=None,
+        responses={204: pool_api.GONE},
+    )
+    def delete(self, request: Request, pool_name: str) -> Response:
+        pool_removal.delete_pool(pool_api.any_pool(pool_name))
+        return Response(status=204)

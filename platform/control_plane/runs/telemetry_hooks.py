@@ -1,0 +1,247 @@
+"""What the outbox lines of jobs change in runs. Called by telemetry inside its ingest transaction, which has
+locked the Run row first (see the lock order in common.live)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django.db import connection
+
+from control_plane.checkpoints import registry as catalog
+from control_plane.checkpoints.models import Checkpoint
+from control_plane.core.stream import event_stream
+from control_plane.experiments.models import RewardTest
+from control_plane.runs.evaluation import evaluation_metrics
+from control_plane.runs.events import note
+from control_plane.runs.models import Attempt, Job, Run
+from control_plane.runs.show import checkpoint_as_json
+from control_plane.runs.slot_usage import spent_by
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.rollout import BOOT_MILESTONES, is_task_id
+from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
+
+_COLUMNS = {
+    "policy/version": "policy_version",
+    "reward/mean": "reward_mean",
+    "staleness/mean": "staleness_mean",
+}
+
+SEARCHED = ("reward/", "staleness/", "response_length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
+
+
+BOOT_FAILED, BOOT_SUCCEEDED = "engine_boot_failed", "engine_serves"  # kinds of notes of rollout workers
+MOST_TOLD = 2500  # characters of why a boot failed, the end of its log among them
+
+_SAVE_STEPS = """
+UPDATE runs_run SET metrics = new.metrics::jsonb, train_step = new.train_step, policy_version = new.policy_version,
+       reward_mean = new.reward_mean, staleness_mean = new.staleness_mean
+FROM unnest(%(ids)s::text[], %(metrics)s::text[], %(steps)s::bigint[], %(versions)s::bigint[], %(rewards)s::float8[],
+            %(staleness)s::float8[]) AS new(id, metrics, train_step, policy_version, reward_mean, staleness_mean)
+WHERE runs_run.id = new.id
+"""
+_SAVE_OFFSETS = """
+UPDATE runs_job SET outbox_read = outbox_read || new.read::jsonb
+FROM unnest(%s::text[], %s::text[]) AS new(id, read) WHERE runs_job.id = new.id
+"""
+
+
+def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: event_stream.Frames) -> None:
+    """The newest train steps of runs, for lists: (run, step, points of that step)."""
+    moved = {run.pk: run for run, step, values in measured if _take_step(run, step, values)}
+    if not moved:
+        return
+    runs = [moved[identity] for identity in sorted(moved)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SAVE_STEPS,
+            {
+                "ids": [run.pk for run in runs],
+                "metrics": [msgspec.json.encode(run.metrics).decode() for run in runs],
+                "steps": [run.train_step for run in runs],
+                "versions": [run.policy_version for run in runs],
+                "rewards": [run.reward_mean for run in runs],
+                "staleness": [run.staleness_mean for run in runs],
+            },
+        )
+    for run in runs:
+        told.add(
+            f"runs:{run.project_id}",
+            "progress",
+            {
+                "id": run.pk, "train_step": run.train_step, "total_train_steps": run.steps_planned,
+                "policy_version": run.policy_version, "reward_mean": run.reward_mean,
+                "staleness_mean": run.staleness_mean,
+            },
+        )  # fmt: skip
+
+
+def _take_step(run: Run, step: int, values: dict[str, float]) -> bool:
+    """Into the run's columns; False when there is nothing to save."""
+    newer = step >= run.train_step
+    fields: dict[str, Any] = {}
+    searched = {name: value for name, value in values.items() if _is_searched(name, newer=newer)}
+    if searched:
+        fields["metrics"] = run.metrics | searched
+    if step > run.train_step:
+        fields["train_step"] = step
+    for name, column in _COLUMNS.items():
+        if newer and name in values:
+            fields[column] = int(values[name]) if column == "policy_version" else values[name]
+    for column, value in fields.items():
+        setattr(run, column, value)
+    return bool(fields)
+
+
+def _is_searched(name: str, *, newer: bool) -> bool:
+    """Whether a value is kept beside the run. Evaluations are of versions that may lie behind the newest step."""
+    return name.startswith("eval/") or (newer and name.startswith(SEARCHED))
+
+
+def record_progress(job: Job, line: Progress, told: event_stream.Frames) -> None:
+    run = job.attempt.run
+    run.progress = {"phase": line.phase, "done": line.done, "total": line.total, "message": line.message}
+    run.save(update_fields=["progress"])
+    told.add(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
+
+
+def record_note(job: Job, line: Note) -> None:
+    if line.kind in (BOOT_FAILED, BOOT_SUCCEEDED):
+        _record_boot(job, line)
+    note(
+        job.attempt.run, line.kind, f"{job.name}: {line.message}",
+        at=_moment(line.at), attempt_number=job.attempt.number,
+    )  # fmt: skip
+
+
+def _record_boot(job: Job, line: Note) -> None:
+    """Which engines of the attempt failed to boot the last time that they tried (runs.boot)."""
+    attempt = job.attempt
+    failures = {name: why for name, why in attempt.boot.get("failed_boots", {}).items() if name != job.name}
+    if line.kind == BOOT_FAILED:
+        failures[job.name] = line.message[:MOST_TOLD]
+    if failures != attempt.boot.get("failed_boots", {}):
+        attempt.boot = {**attempt.boot, "failed_boots": failures}
+        attempt.save(update_fields=["boot"])
+
+
+def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
+    """A checkpoint was committed on its node: a LOCAL row, once."""
+    attempt, run = job.attempt, job.attempt.run
+    checkpoint, created = Checkpoint.objects.get_or_create(
+        attempt_id=attempt.pk,
+        manifest_sha256=line.manifest_sha256,
+        defaults={
+            "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
+            "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
+            "kind": catalog.kind_of(run.kind, final=line.final),
+            "parent": attempt.resume_checkpoint, "created_at": _moment(line.at),
+            "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
+        },
+    )  # fmt: skip
+    if created:
+        message = f"checkpoint of step {line.step} committed on the node"
+        note(run, "checkpoint_local", message, at=_moment(line.at), attempt_number=attempt.number)
+        event_stream.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+    elif line.final and not checkpoint.final:
+        checkpoint.final, checkpoint.kind = True, catalog.kind_of(run.kind, final=True)
+        checkpoint.save(update_fields=["final", "kind"])
+    return checkpoint
+
+
+def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any]) -> None:
+    """A closing measurement; the newest attempt wins."""
+    if run.summary_attempts.get(name, 0) > attempt.number:
+        return
+    run.summary[name] = value
+    run.summary_attempts[name] = attempt.number
+    run.save(update_fields=["summary", "summary_attempts"])
+    event_stream.publish(f"run:{run.pk}", "state", {"name": f"summary/{name}", "value": value})
+    if name == "reward_test" and run.kind == "reward_test":
+        RewardTest.objects.filter(run=run).update(report=value, verdict=str(value.get("verdict", ""))[:8])
+    if name == "evaluation" and run.kind == "eval" and run.initial_checkpoint_id is not None:
+        catalog.note_measured(run.initial_checkpoint_id, evaluation_metrics(value))
+
+
+def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
+    """What of the controller's document the control plane goes by; nobody has checked its shape."""
+    match document:
+        case {"tokens": {"generated": int()} as tokens}:
+            record_tokens(job, tokens)
+    match document:
+        case {"milestones": dict(milestones)} if job.kind == JobKind.CONTROLLER:
+            _record_milestones(job.attempt, milestones)
+    match document:
+        case {"evaluator_wanted": str(wanted)} if job.kind == JobKind.CONTROLLER:
+            _record_wanted(job.attempt, wanted)
+
+
+def _record_milestones(attempt: Attempt, milestones: Mapping[str, Any]) -> None:
+    """How far the attempt has come (runs.boot): the first report of each milestone counts."""
+    known = attempt.boot.get("milestones", {})
+    new = {
+        name: milestones[name]
+        for name in BOOT_MILESTONES
+        if name not in known and isinstance(milestones.get(name), (int, float))
+    }
+    if new:
+        attempt.boot = {**attempt.boot, "milestones": {**known, **new}}
+        attempt.save(update_fields=["boot"])
+
+
+def _record_wanted(attempt: Attempt, wanted: str) -> None:
+    if wanted == attempt.evaluator_wanted:
+        return
+    if wanted and not is_task_id(wanted):
+        return
+    attempt.evaluator_wanted = wanted
+    attempt.save(update_fields=["evaluator_wanted"])
+
+
+def record_tokens(job: Job, tokens: Mapping[str, Any]) -> None:
+    """The run's token ledger so far: what it generated is where the next attempt's ledger begins."""
+    attempt = job.attempt
+    if tokens["generated"] <= attempt.tokens_generated:
+        return
+    dropped = tokens.get("dropped")
+    reasons = dropped.values() if isinstance(dropped, Mapping) else ()
+    attempt.tokens_generated = tokens["generated"]
+    attempt.tokens_trained = _count(tokens.get("trained"))
+    attempt.tokens_wasted = sum(map(_count, reasons)) + _count(tokens.get("lost_to_recovery"))
+    attempt.save(update_fields=["tokens_generated", "tokens_trained", "tokens_wasted"])
+
+
+def record_spent(job: Job, points: Sequence[Points]) -> None:
+    """What the job did with its slots' time."""
+    spent = spent_by(job.kind, points, measured_to=job.measured_to)
+    if not spent:
+        return
+    job.working_seconds += spent.working
+    job.waiting_seconds += spent.waiting
+    job.syncing_seconds += spent.syncing
+    if spent.measured_to is not None:
+        job.measured_to = spent.measured_to
+    job.save(update_fields=["working_seconds", "waiting_seconds", "syncing_seconds", "measured_to"])
+
+
+def record_read_offsets(reached: Iterable[tuple[Job, str, int]]) -> None:
+    """How far the server has stored files of jobs: outbox files, or "output.log#<incarnation>"."""
+    told: dict[str, dict[str, int]] = {}
+    for job, file, offset in reached:
+        if offset > job.outbox_read.get(file, 0):
+            job.outbox_read[file] = told.setdefault(job.pk, {})[file] = offset
+    if told:
+        jobs = sorted(told)
+        with connection.cursor() as cursor:
+            cursor.execute(_SAVE_OFFSETS, (jobs, [msgspec.json.encode(told[job]).decode() for job in jobs]))
+
+
+def _count(value: object) -> int:
+    """A number of a document, whose shape nobody has checked."""
+    return value if isinstance(value, int) else 0
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

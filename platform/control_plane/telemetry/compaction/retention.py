@@ -1,0 +1,48 @@
+"""Logs and trajectories of runs that ended long ago are removed, when the installation says so."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from control_plane.assets.storage import store
+from control_plane.runs.models import Run
+from control_plane.telemetry.models import LogChunk, OutboxFile, TrajectoryFile, TrajectorySample
+from oolong.contracts.lifecycle import ENDED
+
+RUNS_AT_ONCE = 100
+
+
+def remove_old_telemetry(*, now: datetime) -> int:
+    """Returns how many runs lost theirs. Metrics, histograms, events and alerts stay with the run."""
+    days: int = settings.ENVIRONMENT.telemetry_days
+    if days <= 0:
+        return 0
+    old = Run.objects.filter(status__in=ENDED, ended_at__lt=now - timedelta(days=days))
+    with_logs = old.filter(attempts__jobs__log_chunks__isnull=False)
+    with_trajectories = old.filter(trajectories__isnull=False)
+    ids = sorted({*_some(with_logs), *_some(with_trajectories)})[:RUNS_AT_ONCE]
+    for run_id in ids:
+        _remove(run_id, now=now)
+    return len(ids)
+
+
+def _some(runs: object) -> list[str]:
+    return list(runs.values_list("pk", flat=True).distinct()[:RUNS_AT_ONCE])  # type: ignore[attr-defined]
+
+
+def _remove(run_id: str, *, now: datetime) -> None:
+    with transaction.atomic():
+        Run.objects.select_for_update(no_key=True).get(pk=run_id)
+        LogChunk.objects.filter(job__attempt__run=run_id).delete()
+        OutboxFile.objects.filter(job__attempt__run=run_id, name__startswith="output.log#").update(
+            removed_at=now
+        )
+        TrajectorySample.objects.filter(run=run_id).delete()
+        files = TrajectoryFile.objects.filter(run=run_id)
+        hashes = set(files.values_list("sha256", flat=True))
+        files.delete()
+        for sha256 in hashes:
+            store.free_on_commit(sha256)

@@ -1,0 +1,41 @@
+"""Whose fault an error in storing is: that of a line, of who holds a lock for long, or of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from psycopg.errors import DeadlockDetected, LockNotAvailable
+
+from control_plane.core.api.errors import Problem
+
+# The database or a rule of runs refuses a line. Foreign keys are checked at the commit, so no error of theirs is here.
+# What was read at the limit of nesting may be beyond it when it is written.
+REFUSED = (DataError, IntegrityError, Problem, RecursionError)
+
+
+def busy(why: str) -> Problem:
+    """Nothing was stored; an agent sends it again after some seconds."""
+    return Problem(503, "busy", f"{why}; ship it again")
+
+
+@contextmanager
+def busy_while_held() -> Iterator[None]:
+    """Raises Problem 503 where somebody else holds what is to be written."""
+    try:
+        yield
+    except OperationalError as error:
+        if not _is_held(error):
+            raise
+        raise busy(str(error).partition("\n")[0]) from error
+
+
+def raise_if_of_all(error: Exception) -> None:
+    """An error of the database is no piece's own: the whole request fails, and its sender backs off."""
+    if isinstance(error, InterfaceError | OperationalError) and not _is_held(error):
+        raise error
+
+
+def _is_held(error: Exception) -> bool:
+    return isinstance(error.__cause__, DeadlockDetected | LockNotAvailable)

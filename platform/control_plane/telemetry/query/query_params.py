@@ -1,0 +1,57 @@
+"""Query parameters: read, checked, and refused with the field's name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rest_framework.request import Request
+
+from control_plane.core.api.query_params import refused
+
+
+def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
+    text = request.query_params.get(name, "")
+    if text and text not in allowed:
+        raise refused(name, f"{name}={text!r}: {' or '.join(allowed)}")
+    return text
+
+
+def whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest: int = 2**62) -> int | None:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or not lowest <= number <= highest:
+        allowed = (
+            f" from {lowest} to {highest}"
+            if highest < 2**62
+            else f" of at least {lowest}"
+            if lowest == 0
+            else ""
+        )
+        raise refused(name, f"{name}={text!r}: a whole number{allowed}")
+    return number
+
+
+def number(request: Request, name: str) -> float | None:
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise refused(name, f"{name}={text!r}: a finite number")
+    return value
+
+
+def short_text(request: Request, name: str, *, most: int) -> str:
+    text = request.query_params.get(name, "")
+    if len(text) > most:
+        raise refused(name, f"{name} has {len(text)} characters; {most} at most")
+    return text

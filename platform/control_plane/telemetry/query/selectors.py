@@ -1,0 +1,206 @@
+"""Every read of telemetry. What is not of the caller's project does not exist for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import Greatest
+
+from control_plane.core.api.errors import not_found, or_not_found
+from control_plane.core.infra import clock
+from control_plane.fleet.models import Node
+from control_plane.runs.models import Job, Run
+from control_plane.telemetry.ingest.outbox import log_file_name
+from control_plane.telemetry.models import (
+    Histogram,
+    LogChunk,
+    MetricChunk,
+    MetricPoint,
+    MetricSeries,
+    OutboxFile,
+    StateSnapshot,
+)
+from oolong.contracts.lifecycle import JobState
+from oolong.contracts.metrics import METRICS, Metric
+
+MOST_LOG_BYTES = 1024 * 1024
+
+
+def require_job_of_node(node: Node, job_id: str) -> None:
+    """404 unless the job's attempt was placed on this node, ended or not."""
+    if not jobs_of_node(node, {job_id}):
+        raise not_found("job on this node", job_id)
+
+
+def jobs_of_node(node: Node, job_ids: Set[str]) -> set[str]:
+    """Those whose attempt was placed on this node, ended or not."""
+    return set(Job.objects.filter(attempt__node=node, pk__in=job_ids).values_list("pk", flat=True))
+
+
+# --- metrics ----------------------------------------------------------------------------------------------
+
+
+def metric_names(run: Run) -> list[dict[str, Any]]:
+    """What a run has measured so far, by name and axis."""
+    last_row = MetricPoint.objects.filter(series=OuterRef("pk")).order_by("-x").values("x")[:1]
+    last_chunk = MetricChunk.objects.filter(series=OuterRef("pk")).order_by("-first_x").values("last_x")[:1]
+    series = (
+        MetricSeries.objects.filter(run=run)
+        .annotate(last_x=Greatest(Subquery(last_row), Subquery(last_chunk)))
+        .order_by("name", "axis", "source")
+    )
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in series:
+        metric = METRICS.get(one.name, Metric(one.name, "", ""))
+        entry = found.setdefault(
+            (one.name, one.axis),
+            {
+                "name": one.name, "unit": metric.unit, "help": metric.help, "axis": one.axis,
+                "sources": [], "last_x": None, "conflicts": 0,
+            },
+        )  # fmt: skip
+        if one.source not in entry["sources"]:
+            entry["sources"].append(one.source)
+        if one.last_x is not None:
+            entry["last_x"] = max(one.last_x, entry["last_x"] or one.last_x)
+        entry["conflicts"] += one.conflicts
+    return list(found.values())
+
+
+def metric_definitions() -> list[dict[str, str]]:
+    return [{"name": metric.name, "unit": metric.unit, "help": metric.help} for metric in METRICS.values()]
+
+
+def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[dict[str, Any]]:
+    """The newest `limit` histograms of a name after `after_x`, ascending in x."""
+    rows = Histogram.objects.filter(run=run, name=name).select_related("attempt")
+    if after_x is not None:
+        rows = rows.filter(x__gt=after_x)
+    newest = list(rows.order_by("-x", "-attempt__number", "source")[:limit])
+    return [
+        {"x": row.x, "attempt": row.attempt.number, "source": row.source, "counts": row.counts}
+        for row in reversed(newest)
+    ]
+
+
+def documents(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
+    """What the run's jobs keep overwriting, by name; with `name` only that one, or none."""
+    rows = StateSnapshot.objects.filter(run=run).order_by("name")
+    if name is not None:
+        rows = rows.filter(name=name)
+    return [_snapshot_as_json(row) for row in rows]
+
+
+def document(run: Run, name: str) -> dict[str, Any]:
+    row = or_not_found(StateSnapshot.objects.filter(run=run, name=name).first(), "document of this run", name)
+    return _snapshot_as_json(row)
+
+
+def _snapshot_as_json(row: StateSnapshot) -> dict[str, Any]:
+    return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
+
+
+# --- logs -------------------------------------------------------------------------------------------------
+
+
+def logs(run: Run) -> list[dict[str, Any]]:
+    """Which logs there are, jobs in the order of their attempts."""
+    rows = (
+        OutboxFile.objects.filter(job__attempt__run=run, name__startswith="output.log#")
+        .select_related("job__attempt")
+        .order_by("job__attempt__number", "job__name", "pk")
+    )
+    return [
+        {
+            "job": row.job_id,
+            "name": row.job.name,
+            "attempt": row.job.attempt.number,
+            "incarnation": int(row.name.rpartition("#")[2]),
+            "bytes": row.size,
+            "dropped_bytes": row.dropped,
+            "removed_at": clock.rfc3339(row.removed_at) if row.removed_at else None,
+        }
+        for row in rows
+    ]
+
+
+def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: int) -> dict[str, Any]:
+    """A piece of a job's log: `limit` bytes from `offset`, or the last -offset bytes when it is negative.
+
+    Without an incarnation the newest one that has a log. The piece ends at a whole character where it can;
+    go on from `next_offset`. `end` says that nothing will follow: the job has exited and all was read.
+    """
+    job = or_not_found(Job.objects.filter(attempt__run=run, pk=job_id).first(), "job of this run", job_id)
+    files = {
+        int(row.name.rpartition("#")[2]): row
+        for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
+    }
+    if incarnation is None:
+        incarnation = max(files, default=0)
+    file = files.get(incarnation)
+    size = file.size if file else 0
+    offset = max(0, size + offset) if offset < 0 else offset
+    data = _log_bytes(job, incarnation, offset, limit)
+    if offset + len(data) < size:
+        data = _whole_characters(data)
+    next_offset = offset + len(data)
+    announced = job.outbox.get(log_file_name(incarnation), 0)
+    return {
+        "job": job.pk,
+        "incarnation": incarnation,
+        "offset": offset,
+        "next_offset": next_offset,
+        "text": data.decode(errors="replace"),
+        "dropped_bytes": file.dropped if file else 0,
+        "removed_at": clock.rfc3339(file.removed_at) if file and file.removed_at else None,
+        "end": job.state == JobState.EXITED
+        and next_offset >= size
+        and (file.offset if file else 0) >= announced,
+    }
+
+
+def log_pieces(run: Run, job_id: str, *, incarnation: int | None) -> tuple[str, Iterator[bytes]]:
+    """A whole log: a name for the file, and its bytes piece by piece."""
+    job = or_not_found(
+        Job.objects.select_related("attempt").filter(attempt__run=run, pk=job_id).first(),
+        "job of this run",
+        job_id,
+    )
+    chunks = LogChunk.objects.filter(job=job)
+    if incarnation is None:
+        incarnation = chunks.order_by("-incarnation").values_list("incarnation", flat=True).first() or 0
+    pieces = chunks.filter(incarnation=incarnation).order_by("offset").values_list("pk", flat=True)
+    name = f"{run.pk}-{job.attempt.number}-{job.name}-{incarnation}.log"
+    return name, (bytes(LogChunk.objects.values_list("data", flat=True).get(pk=pk)) for pk in list(pieces))
+
+
+def _log_bytes(job: Job, incarnation: int, offset: int, limit: int) -> bytes:
+    chunks = LogChunk.objects.filter(job=job, incarnation=incarnation)
+    first = chunks.filter(offset__lte=offset).order_by("-offset").values_list("offset", flat=True).first()
+    if first is None:
+        return b""
+    data = bytearray()
+    wanted = offset - first + limit
+    for piece in (
+        chunks.filter(offset__gte=first)
+        .order_by("offset")
+        .values_list("data", flat=True)
+        .iterator(chunk_size=64)
+    ):
+        data += piece
+        if len(data) >= wanted:
+            break
+    return bytes(data[offset - first : wanted])
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without a UTF-8 character that is cut at the end; at most three bytes shorter."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0b1100_0000 == 0b1000_0000:
+            continue
+        length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+        return data[:-back] if length > back else data
+    return data

@@ -1,0 +1,86 @@
+"""Reads of sampled trajectories: lists by what they are, and one of them token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, Q, QuerySet
+
+from control_plane.core.api.errors import or_not_found
+from control_plane.runs.models import Run
+from control_plane.telemetry.compaction.trajectory_files import tokens_of
+from control_plane.telemetry.models import TrajectorySample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    step_from: int | None = None
+    step_to: int | None = None
+    reward_min: float | None = None
+    reward_max: float | None = None
+    span_min: int | None = None  # newest less oldest policy version of its tokens
+    row: int | None = None
+    attempt: int | None = None
+    group: str = ""
+    because: str = ""
+    text: str = ""  # in the prompt or the completion, case ignored
+
+
+def found(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
+    rows = TrajectorySample.objects.filter(run=run).select_related("attempt")
+    conditions = {
+        "step__gte": wanted.step_from, "step__lte": wanted.step_to, "reward__gte": wanted.reward_min,
+        "reward__lte": wanted.reward_max, "row": wanted.row, "attempt__number": wanted.attempt,
+        "group_id": wanted.group or None,
+        "sample_reasons__contains": [wanted.because] if wanted.because else None,
+    }  # fmt: skip
+    rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+    if wanted.span_min is not None:
+        rows = rows.filter(high_version__gte=F("low_version") + wanted.span_min)
+    if wanted.text:
+        rows = rows.filter(Q(prompt__icontains=wanted.text) | Q(completion__icontains=wanted.text))
+    return rows
+
+
+def one(run: Run, sample_id: str) -> dict[str, Any]:
+    """The whole trajectory, with its tokens where the job told them."""
+    rows = TrajectorySample.objects.select_related("attempt", "file").filter(run=run)
+    is_number = sample_id.isascii() and sample_id.isdecimal() and len(sample_id) < 19
+    sample = or_not_found(
+        rows.filter(pk=int(sample_id)).first() if is_number else None, "trajectory of this run", sample_id
+    )
+    tokens = tokens_of(sample)
+    return {
+        **trajectory_as_json(sample),
+        "token_ids": tokens.token_ids if tokens else None,
+        "logprobs": tokens.logprobs if tokens else None,
+        "versions": tokens.versions if tokens else None,
+    }
+
+
+def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "step": row.step,
+        "group_id": row.group_id,
+        "attempt": row.attempt.number,
+        "at": row.at.timestamp(),
+        "prompt": row.prompt,
+        "answer": row.answer,
+        "completion": row.completion,
+        "reward": row.reward,
+        "policy_versions": row.policy_versions,
+        "version_texts": row.version_texts,
+        "finish_reason": row.finish_reason,
+        "reward_parts": row.reward_parts,
+        "verdict": row.verdict,
+        "sample_reasons": row.sample_reasons or [],
+        "row": row.row,
+        "member": row.member,
+        "score": row.score,
+        "tokens": row.tokens,
+        "low_version": row.low_version,
+        "high_version": row.high_version,
+        "timeline": row.timeline or {},
+    }

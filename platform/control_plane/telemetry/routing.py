@@ -1,7 +1,0 @@
-from __future__ import annotations
-
-from django.urls import path
-
-from control_plane.telemetry.consumers import StreamConsumer
-
-websocket_urlpatterns = [path("ws/v1", StreamConsumer.as_asgi())]

@@ -1,0 +1,94 @@
+"""Wakes the open streams of a user whose token, role or session has changed, so that they ask again who they are.
+
+One subscription per process, to the topic that `accounts.notices` publishes to. It begins with the first stream
+and ends with the last. What it misses while the database is away, every stream's own slow recheck finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import msgspec
+import psycopg
+
+from control_plane.accounts.identity.access_events import TOPIC
+from control_plane.core.stream.event_hub import Frame, Mailbox, hub
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 2.0
+
+
+class PowerWatch:
+    def __init__(self) -> None:
+        self._streams: dict[str, list[Callable[[], None]]] = {}  # by user
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, user_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever this user may have lost something; returns what ends that."""
+        self._streams.setdefault(user_id, []).append(wake)
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen())
+
+        def leave() -> None:
+            followers = self._streams.get(user_id, [])
+            if wake in followers:
+                followers.remove(wake)
+            if not followers:
+                self._streams.pop(user_id, None)
+            if not self._streams and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+        return leave
+
+    async def _listen(self) -> None:
+        while True:
+            mailbox = Mailbox()
+            try:
+                await hub().subscribe(mailbox, TOPIC)
+                self._wake(None)  # what came before the subscription is not known
+                while True:
+                    for frame, _ in await mailbox.take():
+                        if frame is not None:
+                            self._wake(_user_of(frame))
+            except psycopg.Error as error:
+                log.warning("changes of power are not heard (%s); next try in %s s", error, RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                hub().leave(mailbox)
+
+    def _wake(self, user_id: str | None) -> None:
+        """One user's streams, or everybody's."""
+        chosen = list(self._streams) if user_id is None else [user_id]
+        for name in chosen:
+            for wake in list(self._streams.get(name, [])):
+                wake()
+
+
+def _user_of(frame: Frame) -> str | None:
+    """None for a gap: it may have been anybody."""
+    data = msgspec.json.decode(frame.text)["data"]
+    return data.get("user") if frame.type == "event" else None
+
+
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, PowerWatch] = WeakKeyDictionary()
+
+
+def power_watch() -> PowerWatch:
+    """The one of the running event loop."""
+    return _watches.setdefault(asyncio.get_running_loop(), PowerWatch())
+
+
+async def woken(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event came within the time; it is spent then."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    event.clear()
+    return True

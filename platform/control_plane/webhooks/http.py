@@ -1,0 +1,105 @@
+"""One request to a receiver: bounded in time and bytes, to the number that was checked, with nothing of ours along."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
+
+from control_plane.core.security.deadline import cut_after
+from control_plane.core.security.safe_http import AddressRefused, FetchFailed, Resolve, resolve
+from control_plane.webhooks.url_policy import check
+
+SECONDS = 5.0  # for the whole of it, from the name to the end of the answer
+CONNECT_SECONDS = 3.0
+EXCERPT_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int | None  # None: there was none
+    milliseconds: int
+    error: str = ""
+    excerpt: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+def failure(error: str, *, milliseconds: int = 0) -> Answer:
+    return Answer(None, milliseconds, _storable(error)[:400])
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    networks: Sequence[str],
+    resolve: Resolve = resolve,
+) -> Answer:
+    """Send it once. Whatever goes wrong is in the answer."""
+    began = time.monotonic()
+
+    def answer(status: int | None, *, error: str = "", excerpt: bytes = b"") -> Answer:
+        spent = int((time.monotonic() - began) * 1000)
+        text = _storable(excerpt[:EXCERPT_BYTES].decode(errors="replace"))
+        return Answer(status, spent, _storable(error)[:400], text)
+
+    try:
+        target = check(url, networks=networks, resolve=resolve)
+    except (AddressRefused, FetchFailed) as error:
+        return answer(None, error=str(error))
+    left = began + SECONDS - time.monotonic()
+    if left <= 0:
+        return answer(None, error=f"its name was not resolved within {SECONDS:g} s")
+    timeout = Timeout(left, connect=min(left, CONNECT_SECONDS))
+    with (
+        cut_after(left) as cut,
+        Client(trust_env=False, follow_redirects=False, timeout=timeout) as http,
+    ):
+        request = http.build_request(
+            "POST", target.pinned_url, content=body,
+            headers={
+                **headers, "Host": target.host_header, "Content-Type": "application/json",
+                "User-Agent": "oolong-webhooks", "Accept-Encoding": "identity",
+            },
+            extensions={
+                "trace": cut.watch, **({"sni_hostname": target.host} if target.scheme == "https" else {})
+            },
+        )  # fmt: skip
+        try:
+            response = http.send(request, stream=True)
+        except HTTPError as error:
+            if cut.done.is_set() or isinstance(error, ReadTimeout):
+                return answer(None, error=f"there was no answer within {SECONDS:g} s")
+            return answer(None, error=f"{type(error).__name__}: {error}")
+        try:
+            excerpt = _beginning(response)
+        except HTTPError as error:
+            if not cut.done.is_set():
+                return answer(None, error=f"the answer broke off: {type(error).__name__}: {error}")
+        finally:
+            response.close()
+        if cut.done.is_set():  # which may look like its end
+            return answer(None, error=f"the answer did not end within {SECONDS:g} s")
+    if 300 <= response.status_code < 400:
+        return answer(response.status_code, error="redirects are not followed", excerpt=excerpt)
+    return answer(response.status_code, excerpt=excerpt)
+
+
+def _beginning(response: Response) -> bytes:
+    excerpt = b""
+    for chunk in response.iter_raw():
+        excerpt += chunk
+        if len(excerpt) >= EXCERPT_BYTES:
+            break
+    return excerpt
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL keeps no NUL and no half of a surrogate pair."""
+    return text.encode(errors="replace").decode().replace("\x00", "\ufffd")

@@ -1,0 +1,289 @@
+"""Nothing inside the network can be reached by an address that a user names."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from django.db import connection
+
+from control_plane.assets import services
+from control_plane.assets.models import FetchUnderWay, Upload
+from control_plane.assets.storage import store
+from control_plane.core.security import safe_http
+from control_plane.core.security.safe_http import AddressRefused, FetchFailed, Target, check, fetch
+from oolong.public_address import is_public
+
+PUBLIC = "93.184.216.34"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+     "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0",
+     "fc00::1", "fd00:ec2::254", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1",
+     "2001:db8::1", "localhost", "", "2001:0:4136:e378:8000:63bf:f5ff:fffe"],
+)  # fmt: skip
+def test_an_address_that_is_not_of_the_open_internet_is_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address", [PUBLIC, "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+)
+def test_an_address_of_the_open_internet_is(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://example.org/a", "ftp://example.org/a", "file:///etc/passwd", "https://", "https:///a", "//example.org",
+     "https://user:pw@example.org/a", "https://user@example.org", "https://example.org:22/", "https://example.org:80/",
+     "https://example.org:x/", "https://[::1", "gopher://example.org"],
+)  # fmt: skip
+def test_what_is_not_plain_https_is_refused_without_a_look_up(url: str) -> None:
+    def never(host: str, port: int) -> list[str]:
+        raise AssertionError("it was looked up")
+
+    with pytest.raises(AddressRefused):
+        check(url, never)
+
+
+@pytest.mark.parametrize(
+    "host", ["2130706433", "0x7f.1", "0177.0.0.1", "localhost", "127.0.0.1", "[::ffff:7f00:1]"]
+)
+def test_another_spelling_of_loopback_is_refused_once_it_is_resolved(host: str) -> None:
+    """By the machine's own resolver, which knows these spellings."""
+    with pytest.raises((AddressRefused, FetchFailed)):
+        check(f"https://{host}/")
+
+
+def test_one_private_address_among_public_ones_is_enough_to_refuse_and_only_the_log_names_it(
+    caplog: Any,
+) -> None:
+    with pytest.raises(AddressRefused, match=r"'example\.org' is not at a public address") as refused:
+        check("https://example.org/a", lambda host, port: [PUBLIC, "10.0.0.5"])
+    assert "10.0.0.5" not in str(refused.value)
+    assert "10.0.0.5" in caplog.text
+
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def get(
+    answer: Answer, names: dict[str, list[str]], url: str = "https://example.org/a?b=c", **limits: Any
+) -> bytes:
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return names[host]
+
+    given = {"most_bytes": 100, "seconds": 60.0, **limits}
+    with fetch(url, resolve=resolve, transport=httpx.MockTransport(answer), **given) as chunks:
+        body = b"".join(chunks)
+    assert len(asked) == len(set(asked)), "a name is looked up once"
+    return body
+
+
+def test_the_connection_goes_to_the_checked_number_and_the_name_only_into_the_handshake() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, stream=httpx.ByteStream(b"rows"))
+
+    assert get(answer, {"example.org": [PUBLIC]}) == b"rows"
+    (request,) = seen
+    assert str(request.url) == f"https://{PUBLIC}/a?b=c"
+    assert (request.headers["Host"], request.extensions["sni_hostname"]) == ("example.org", "example.org")
+    assert "Authorization" not in request.headers and "Cookie" not in request.headers
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://other.org/", "https://inside.org/", "https://169.254.169.254/meta", "file:///etc/passwd"],
+)
+def test_a_redirect_to_where_nobody_may_go_is_refused(location: str) -> None:
+    names = {"example.org": [PUBLIC], "inside.org": ["10.0.0.1"], "169.254.169.254": ["169.254.169.254"]}
+    with pytest.raises(AddressRefused):
+        get(lambda request: httpx.Response(302, headers={"Location": location}), names)
+
+
+def test_a_redirect_to_a_public_address_is_followed_and_an_endless_one_is_not() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.headers["Host"] == "example.org":
+            return httpx.Response(301, headers={"Location": "https://cdn.org/file"})
+        return httpx.Response(200, stream=httpx.ByteStream(b"there"))
+
+    assert get(answer, {"example.org": [PUBLIC], "cdn.org": ["8.8.8.8"]}) == b"there"
+
+    def round_and_round(request: httpx.Request) -> httpx.Response:
+        step = int(request.url.path[1:] or 0)
+        return httpx.Response(302, headers={"Location": f"https://host{step + 1}.org/{step + 1}"})
+
+    names = {f"host{step}.org": [PUBLIC] for step in range(20)}
+    with pytest.raises(FetchFailed, match="more than 5 times"):
+        get(round_and_round, names, "https://host0.org/0")
+
+
+@pytest.mark.parametrize(
+    ("answer", "limits", "says"),
+    [
+        (lambda request: httpx.Response(404), {}, "status 404"),
+        (lambda request: httpx.Response(200, stream=httpx.ByteStream(b"x" * 101)), {}, "more than 100 bytes"),
+        (
+            lambda request: httpx.Response(200, stream=httpx.ByteStream(b"xy")),
+            {"seconds": -1.0},
+            "takes too long",
+        ),
+        (
+            lambda request: httpx.Response(
+                200, stream=httpx.ByteStream(b"xy"), headers={"Content-Length": "3"}
+            ),
+            {},
+            "2 of 3",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_told(answer: Answer, limits: dict[str, Any], says: str) -> None:
+    with pytest.raises(FetchFailed, match=says):
+        get(answer, {"example.org": [PUBLIC]}, **limits)
+
+
+class _Plain(Target):
+    @property
+    def pinned_url(self) -> str:
+        return f"http://{self.address}:{self.port}{self.path}"
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"],
+    ids=["nothing", "headers", "a body"],
+)
+def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte would renew a limit of each read alone."""
+    monkeypatch.setattr(safe_http, "CONNECT_SECONDS", 600.0)  # that limit is not what ends it here
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(65536)
+                try:
+                    link.sendall(begins)
+                    while not left.wait(0.05):
+                        if begins:
+                            link.sendall(b"x")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        monkeypatch.setattr(
+            safe_http, "check", lambda url, resolve: _Plain(url, "127.0.0.1", "example.org", port, "/a")
+        )
+        with (
+            pytest.raises(FetchFailed, match=r"takes too long.* within 0\.4 s"),
+            fetch("https://example.org/a", most_bytes=10**9, seconds=0.4) as chunks,
+        ):
+            b"".join(chunks)
+        left.set()
+        thread.join(60)
+
+
+# --- the door ---------------------------------------------------------------------------------------------
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    plain = safe_http.fetch
+
+    def connected(url: str, **limits: Any) -> Any:
+        transport = httpx.MockTransport(answer)
+        return plain(url, **limits, resolve=lambda host, port: [PUBLIC], transport=transport)
+
+    monkeypatch.setattr(services, "fetch", connected)
+
+
+def rows_csv(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, stream=httpx.ByteStream(b"q,a\n1,2\n"))
+
+
+def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, rows_csv)
+    reply = alice.post("/uploads/fetch", {"url": "https://example.org/data/rows.csv?download=1"})
+    assert reply.status_code == 201, reply.content
+    assert (reply.json()["filename"], reply.json()["bytes"]) == ("rows.csv", 8)
+
+
+def test_an_address_without_bytes_leaves_nothing(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Upload.objects.count(), {blob.sha256 for blob in store.listed()}
+    answering(monkeypatch, lambda _: httpx.Response(200, stream=httpx.ByteStream(b"")))
+    reply = alice.post("/uploads/fetch", {"url": "https://example.org/empty.csv"})
+    assert (reply.status_code, reply.json()["code"]) == (422, "empty")
+    assert (
+        reply.json()["errors"][0]["pointer"] == "/url" and "example.org/empty.csv" in reply.json()["detail"]
+    )
+    assert (Upload.objects.count(), {blob.sha256 for blob in store.listed()}) == before
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("http://example.org/a", "address_blocked"), ("https://127.0.0.1/a", "address_blocked"),
+     ("https://localhost:8443/a", "address_blocked"), ("https://nothing.invalid/", "fetch_failed")],
+)  # fmt: skip
+def test_a_refused_address_is_a_refusal_with_its_reason(alice: Any, url: str, code: str) -> None:
+    before = Upload.objects.count()
+    reply = alice.post("/uploads/fetch", {"url": url})
+    assert (reply.status_code, reply.json()["code"]) == (422, code)
+    assert reply.json()["errors"][0]["pointer"] == "/url" and Upload.objects.count() == before
+
+
+def test_a_project_fetches_no_more_at_once_than_its_share(
+    alice: Any, person: Any, clock: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, project_fetches=1)
+    other = person("bob", project="another")
+    meanwhile: list[Any] = []
+
+    def slow(request: httpx.Request) -> httpx.Response:
+        answering(monkeypatch, rows_csv)
+        meanwhile.extend(
+            who.post("/uploads/fetch", {"url": "https://example.org/b"}) for who in (alice, other)
+        )
+        return rows_csv(request)
+
+    answering(monkeypatch, slow)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
+    refused, elsewhere = meanwhile
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_fetches")
+    assert refused["Retry-After"] == "5" and elsewhere.status_code == 201
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/c"}).status_code == 201, "it has ended"
+    FetchUnderWay.objects.create(project=alice.project, until=clock.now + timedelta(seconds=1))  # was killed
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 429
+    clock.forward(2)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_stranger_holds_no_connection_of_the_database(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        held.append(connection.connection)
+        return rows_csv(request)
+
+    answering(monkeypatch, answer)
+    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
+    assert held == [None]

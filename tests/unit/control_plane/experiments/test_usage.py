@@ -1,0 +1,177 @@
+"""Who used the pool: seconds of slots by team, project and run, by phase, and tokens by what became of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from control_plane.accounts.models import Role
+from control_plane.fleet.models import Lease, Slot
+from control_plane.runs.models import Job
+from control_plane.runs.slot_usage import spent_by
+from control_plane.telemetry.ingest import outbox
+from oolong.contracts.lifecycle import JobKind
+from oolong.contracts.telemetry import Points, StateSnapshot
+from tests.unit.control_plane.conftest import Clock, Done, Person, SimulatedNode
+from tests.unit.control_plane.telemetry.world import encode
+
+STEP = {
+    "time/wait_batch_seconds": 10.0,
+    "time/prepare_seconds": 1.0,
+    "time/proximal_seconds": 2.0,
+    "time/train_seconds": 17.0,
+    "time/publish_seconds": 5.0,
+    "time/checkpoint_seconds": 5.0,
+}
+SHARES = {"idle/rollout_frac": 0.25, "weight_sync/engine_paused_frac": 0.05}
+TOKENS = {"generated": 900, "trained": 600, "dropped": {"stale": 120, "filtered": 30}, "lost_to_recovery": 50}
+
+
+@pytest.fixture
+def used(
+    start: Callable[..., Any], node: Callable[..., SimulatedNode], clock: Clock, person: Callable[..., Person]
+) -> str:
+    """Alice's run held two slots for 100 s: a trainer of two steps and an engine that told of 80 s."""
+    person("bob", team="blue")
+    where = node()
+    run: str = start(where)["id"]
+    Lease.objects.update(granted_at=clock.now)
+    Slot.objects.filter(name="cpu-1").update(device="cuda")
+    ship(where.job("trainer"), *(Points(axis="step", x=x, values=STEP) for x in (1, 2)))
+    ship(where.job("rollout-0"), *(Points(axis="time", x=x, values=SHARES) for x in (10, 50, 90)))
+    ship(where.job("controller"), StateSnapshot(name="pipeline", value={"tokens": TOKENS}))
+    clock.forward(100)
+    return run
+
+
+def ship(job: str, *lines: Any) -> None:
+    outbox.receive_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
+
+
+def test_seconds_of_slots_are_counted_by_phase_and_add_up(alice: Person, used: str) -> None:
+    answer = alice.get("/pool/usage?by=run").json()
+    (row,) = answer["data"]
+    assert row["run"] == {"id": used, "name": "a run"} and row["team"]["name"] == "red"
+    assert (row["slot_seconds"], row["gpu_seconds"]) == (200.0, 100.0)
+    assert row["phases"] == {
+        "generate": 56.0, "train": 40.0, "wait": 40.0, "sync": 14.0, "evaluate": 0.0, "other": 50.0,
+    }  # fmt: skip
+    assert row["tokens"] == {"generated": 900, "trained": 600, "wasted": 200}
+    assert answer["total"] == {name: row[name] for name in answer["total"]} and answer["left_out"] == 0
+
+
+def test_what_an_evaluator_did_is_no_generating(alice: Person, used: str) -> None:
+    engine = Job.objects.get(kind=JobKind.ROLLOUT)
+    Job.objects.filter(pk=engine.pk).update(evaluates="step-2-v2", working_seconds=0.0, waiting_seconds=0.0)
+    busy = (Points(axis="time", x=x, values={"evaluator/busy_seconds": 15.0}) for x in (91, 96))
+    outbox.receive_outbox(engine.pk, "main-1.jsonl", offset=0, body=encode(*busy))
+    (row,) = alice.get("/pool/usage?by=run").json()["data"]
+    assert (row["phases"]["generate"], row["phases"]["evaluate"]) == (0.0, 30.0)
+    assert sum(row["phases"].values()) == pytest.approx(200.0, abs=0.01)
+
+
+def test_only_what_lies_in_the_window_and_on_the_device_counts(
+    alice: Person, used: str, clock: Clock
+) -> None:
+    half = "since=2026-01-01T00:00:00Z&until=" + (clock.now.replace(tzinfo=None)).isoformat() + "Z"
+    assert alice.get(f"/pool/usage?{half}").json()["total"]["slot_seconds"] == 200.0
+    begun = Lease.objects.first()
+    assert begun is not None
+    clock.forward(1000)
+    Lease.objects.update(released_at=clock.now)  # they held them for 1100 s
+    clock.forward(1000)
+    some = alice.get(f"/pool/usage?{half}&device=cuda").json()["data"][0]
+    assert (some["slot_seconds"], some["gpu_seconds"]) == (100.0, 100.0)
+    assert sum(some["phases"].values()) == pytest.approx(100.0, abs=0.01)
+    since = begun.granted_at.isoformat().replace("+00:00", "Z")
+    assert alice.get(f"/pool/usage?since={since}").json()["total"]["slot_seconds"] == 2200.0
+    assert alice.get("/pool/usage?until=2025-12-31T00:00:00Z").json()["data"] == []
+
+
+def test_what_is_not_the_callers_has_no_name_but_is_counted(
+    alice: Person, used: str, person: Callable[..., Person]
+) -> None:
+    strangers = person("bob", team="blue")
+    for by in ("run", "project", "team"):
+        answer = strangers.get(f"/pool/usage?by={by}").json()
+        (row,) = answer["data"]
+        assert row["team"] is row["project"] is row["run"] is None
+        assert row["slot_seconds"] == 200.0
+        assert used not in str(answer) and "red" not in str(answer)
+    mates = person("carol", project="second", role=Role.VIEWER)
+    assert mates.get("/pool/usage?by=project").json()["data"][0]["team"]["name"] == "red"
+    assert mates.get("/pool/usage?by=project").json()["data"][0]["project"] is None
+    strangers.user.is_staff = True
+    strangers.user.save()
+    assert strangers.get("/pool/usage?by=team").json()["data"][0]["team"]["name"] == "red"
+
+
+def test_csv_has_every_row_and_no_formula(alice: Person, used: str) -> None:
+    alice.call("PATCH", f"/runs/{used}", {"name": "=1+1"})
+    answer = alice.get("/pool/usage?format=csv")
+    assert answer["Content-Type"].startswith("text/csv")
+    (row,) = csv.DictReader(io.StringIO(answer.content.decode()))
+    assert (row["run_id"], row["run"], row["train_seconds"]) == (used, "'=1+1", "40.0")
+    assert (row["slot_seconds"], row["wasted_tokens"]) == ("200.0", "200")
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "said"),
+    [
+        ("by=user", "/by", "run, project, team"),
+        ("device=tpu", "/device", "cuda, cpu"),
+        ("format=xml", "/format", "json, csv"),
+        ("since=yesterday", "/since", "yesterday"),
+        ("since=2026-01-01T00:00:00Z&until=2025-01-01T00:00:00Z", "/since", "is not before"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(
+    alice: Person, query: str, field: str, said: str
+) -> None:
+    answer = alice.get(f"/pool/usage?{query}")
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == field and said in error["message"]
+
+
+def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: str) -> None:
+    lines = oolong("pool", "usage").out.splitlines()
+    assert lines[0].split("\t") == [f"{used} a run", "200", "100", "56", "40", "40", "14", "0", "50", "200"]
+    assert lines[-1].startswith("total\t200\t")
+    assert '"generate": 56.0' in oolong("pool", "usage", "--by", "team", "--json").out
+    assert oolong("pool", "usage", "--csv", "usage.csv").code == 0
+    assert oolong("pool", "usage", "--csv", "-").out.startswith("team_id,team,")
+    refused = oolong("pool", "usage", "--since", "soon")
+    assert refused.code == 2 and "soon" in refused.err
+
+
+def test_lines_that_come_again_count_once(alice: Person, used: str) -> None:
+    job = Job.objects.get(kind=JobKind.TRAINER)
+    again = encode(*(Points(axis="step", x=x, values=STEP) for x in (1, 2)))
+    outbox.receive_outbox(job.pk, "main-0.jsonl", offset=0, body=again)
+    job.refresh_from_db()
+    assert (job.working_seconds, job.waiting_seconds, job.syncing_seconds) == (40.0, 20.0, 10.0)
+
+
+def test_shares_stand_for_the_time_since_the_ones_before_within_bounds() -> None:
+    def shares(x: int, **more: Any) -> Points:
+        return Points(axis="time", x=x, values={**SHARES, **more})
+
+    first = spent_by(JobKind.ROLLOUT, [shares(10)], measured_to=None)
+    assert (first.working, first.measured_to) == (0.0, 10)  # since when is not known
+    late = spent_by(JobKind.ROLLOUT, [shares(1000)], measured_to=10)
+    assert late.working + late.waiting + late.syncing == pytest.approx(60.0)  # a gap is nobody's
+    back = spent_by(JobKind.ROLLOUT, [shares(5)], measured_to=10)
+    assert (back.working, back.measured_to) == (0.0, 10)
+    odd = spent_by(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_frac": None})], measured_to=10)
+    assert odd.waiting == 0.0 and odd.working == pytest.approx(9.5)
+    bad = spent_by(
+        JobKind.ROLLOUT, [Points(axis="time", x=9, values={"evaluator/busy_seconds": None})], measured_to=1
+    )
+    assert not bad.working
+    nothing = spent_by(JobKind.CONTROLLER, [shares(20)], measured_to=None)
+    assert not nothing

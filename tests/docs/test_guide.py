@@ -34,15 +34,19 @@ class Stack:
     clone: Clone
     up_seconds: float
 
-    def paste(self, text: str) -> subprocess.CompletedProcess[str]:
-        """What bash says to a script. Its directory is the checkout, its environment a newcomer's."""
+    def paste(self, text: str, page: str) -> subprocess.CompletedProcess[str]:
+        """Run a script in the checkout with a newcomer's environment. `var/test-results/docs` shows it as it runs."""
         python = Path(sys.executable).parent  # a newcomer types python3; here that is the Python of the tests
         path = f"{python}:{os.defpath}"
-        return subprocess.run(
-            ["bash", "-c", text], cwd=self.clone.root,
-            env={**self.clone.environment, "PATH": path, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        transcript = ROOT / "var" / "test-results" / "docs" / f"{page}.log"
+        transcript.parent.mkdir(parents=True, exist_ok=True)
+        with transcript.open("w") as file:
+            done = subprocess.run(
+                ["bash", "-c", text], cwd=self.clone.root,
+                env={**self.clone.environment, "PATH": path, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        return subprocess.CompletedProcess(done.args, done.returncode, transcript.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,7 @@ def stack() -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def guide(stack: Stack) -> subprocess.CompletedProcess[str]:
-    return stack.paste(script(GUIDE))
+    return stack.paste(script(GUIDE), "guide")
 
 
 def test_every_block_of_the_guide_works_as_typed(
@@ -81,6 +85,6 @@ def test_every_block_of_a_how_to_works_as_typed(
 ) -> None:
     """After the guide, whose samples and checkpoints it takes; each page in a shell of its own."""
     folder = "." if page.name in IN_THE_CHECKOUT else "~/letters"
-    done = stack.paste(f"set -euo pipefail{LOGGED_IN}cd {folder}\n{script(page)}")
+    done = stack.paste(f"set -euo pipefail{LOGGED_IN}cd {folder}\n{script(page)}", page.stem)
     assert done.returncode == 0, done.stdout[-6000:]
     assert f"] : {page.name} done" in done.stdout, "the last block was not reached"

@@ -135,6 +135,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "control_plane.core.api.schema.add_problem_responses",
+        "control_plane.core.api.schema_run_spec.add_run_spec",
         "control_plane.core.api.schema_links.add_links",
     ],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
+from control_plane.core.api.schema_run_spec import REFERENCE, RunSpecField
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
 from control_plane.runs.attempt_status import CONDITIONS
@@ -21,8 +22,10 @@ CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
 )
 
 
-class SpecSerializer(serializers.Serializer[Any]):
-    spec = serializers.DictField(help_text="a RunSpec; its fields are in the RunSpec reference")
+class SpecSerializer(StrictSerializer):
+    spec = serializers.DictField(
+        help_text="a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference"
+    )
     template = serializers.CharField(
         required=False, help_text="name@2, or name: a template or preset that spec is merged over (RFC 7396)"
     )
@@ -36,6 +39,11 @@ class CreateRunSerializer(SpecSerializer):
         required=False, max_length=200,
         help_text="what a pipeline wants once: the same key and spec answer 200 with the run that is there",
     )  # fmt: skip
+
+    @classmethod
+    def rules(cls) -> dict[str, Any]:
+        whole = {"properties": {"spec": REFERENCE}}
+        return {**super().rules(), "anyOf": [{"required": ["template"]}, whole]}
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
@@ -92,7 +100,7 @@ class RunSerializer(serializers.Serializer[Any]):
     progress = ProgressSerializer(allow_null=True)
     reward_mean = serializers.FloatField(allow_null=True)
     staleness_mean = serializers.FloatField(allow_null=True)
-    spec = serializers.DictField()
+    spec = RunSpecField()
     dataset = DatasetRefSerializer()
     model = RunModelSerializer()
     created_by = serializers.CharField()
@@ -111,7 +119,7 @@ class RunSerializer(serializers.Serializer[Any]):
 
 
 class RunPatchSerializer(StrictSerializer):
-    spec = serializers.DictField(required=False, help_text="of a draft: replaces its spec")
+    spec = RunSpecField(required=False, help_text="of a draft: replaces its spec")
     name = serializers.CharField(max_length=120, required=False)
     notes = serializers.CharField(max_length=20_000, required=False, allow_blank=True)
     tags = serializers.ListField(
@@ -201,7 +209,7 @@ class ValidationSerializer(serializers.Serializer[Any]):
     warnings = LintFindingSerializer(
         many=True, help_text="odd, and allowed; the rules are in the lint reference"
     )
-    resolved = serializers.DictField(allow_null=True, help_text="the spec with every default filled in")
+    resolved = RunSpecField(allow_null=True, help_text="the spec with every default filled in")
 
 
 class PlannedJobSerializer(serializers.Serializer[Any]):

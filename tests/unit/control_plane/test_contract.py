@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from oolong.client import calls
 from oolong.client.calls import Call
+from oolong.contracts.run_spec import RunSpec, read_spec
 from tests.tools import cli_page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,6 +129,39 @@ def test_every_operation_says_what_it_answers_and_how_it_refuses(schema: dict[st
         method = name.split(" ")[0]
         if method in ("PUT", "PATCH") and "/parts/" not in name:
             assert "requestBody" in operation, name
+
+
+SPEC = {"name": "a run", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "fits"),
+    [
+        ({"spec": SPEC}, True),
+        ({"spec": {**SPEC, "evaluation": None, "staleness": {"max": 0}}}, True),
+        ({"spec": {"name": "a run"}}, False),
+        ({"spec": {"name": "a run"}, "template": "grpo"}, True),
+        ({"spec": {**SPEC, "stalenes": {"max": 0}}}, False),
+        ({"spec": {**SPEC, "staleness": {"max": -1}}}, False),
+        ({"spec": {**SPEC, "trainer": {"learning_rate": "fast"}}}, False),
+        ({"spec": SPEC, "templat": "grpo"}, False),
+    ],
+)
+def test_a_new_run_is_described_field_by_field(schema: dict[str, Any], body: Any, fits: bool) -> None:
+    """As the server decides, which reads it with the contract's own RunSpec."""
+    form = {"$ref": "#/components/schemas/CreateRunRequest", "components": schema["components"]}
+    assert Draft202012Validator(form).is_valid(body) == fits
+    if "template" not in body and "templat" not in body:
+        assert isinstance(read_spec(body["spec"]), RunSpec) == fits
+
+
+def test_the_spec_of_a_run_is_shown_as_it_is_described(schema: dict[str, Any]) -> None:
+    assert schema["components"]["schemas"]["Run"]["properties"]["spec"] == {
+        "$ref": "#/components/schemas/RunSpec"
+    }
+    form = {"$ref": "#/components/schemas/RunSpec", "components": schema["components"]}
+    shown = RunSpec.model_validate(SPEC).model_dump(mode="json")
+    assert [*Draft202012Validator(form).iter_errors(shown)] == []
 
 
 def test_every_list_is_paged_by_cursor(schema: dict[str, Any]) -> None:

@@ -4419,7 +4419,7 @@ export interface components {
             trainer_code?: boolean;
         };
         CreateRunRequest: {
-            /** @description a RunSpec; its fields are in the RunSpec reference */
+            /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
             spec: {
                 [key: string]: unknown;
             };
@@ -4429,6 +4429,8 @@ export interface components {
             draft?: boolean;
             /** @description what a pipeline wants once: the same key and spec answer 200 with the run that is there */
             dedupe_key?: string;
+        } | unknown | {
+            spec?: components["schemas"]["RunSpec"];
         };
         CreatedInvitation: {
             id: string;
@@ -5508,9 +5510,7 @@ export interface components {
             /** @description odd, and allowed; the rules are in the lint reference */
             warnings: components["schemas"]["LintFinding"][];
             /** @description the spec with every default filled in */
-            resolved: {
-                [key: string]: unknown;
-            } | null;
+            resolved: components["schemas"]["RunSpec"] | null;
             /** @description null when there are errors */
             plan: components["schemas"]["DryRun"] | null;
         };
@@ -5903,9 +5903,7 @@ export interface components {
             reward_mean: number | null;
             /** Format: double */
             staleness_mean: number | null;
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpec"];
             dataset: components["schemas"]["DatasetRef"];
             model: components["schemas"]["RunModel"];
             created_by: string;
@@ -5961,9 +5959,7 @@ export interface components {
             reward_mean: number | null;
             /** Format: double */
             staleness_mean: number | null;
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpec"];
             dataset: components["schemas"]["DatasetRef"];
             model: components["schemas"]["RunModel"];
             created_by: string;
@@ -6009,9 +6005,7 @@ export interface components {
         };
         RunPatchRequest: {
             /** @description of a draft: replaces its spec */
-            spec?: {
-                [key: string]: unknown;
-            };
+            spec?: components["schemas"]["RunSpec"];
             name?: string;
             notes?: string;
             tags?: string[];
@@ -6191,7 +6185,7 @@ export interface components {
         /** @enum {string} */
         SourceKind: "reward" | "workflow" | "loss";
         SpecRequest: {
-            /** @description a RunSpec; its fields are in the RunSpec reference */
+            /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
             spec: {
                 [key: string]: unknown;
             };
@@ -6590,9 +6584,7 @@ export interface components {
             /** @description odd, and allowed; the rules are in the lint reference */
             warnings: components["schemas"]["LintFinding"][];
             /** @description the spec with every default filled in */
-            resolved: {
-                [key: string]: unknown;
-            } | null;
+            resolved: components["schemas"]["RunSpec"] | null;
         };
         ValidationCreateRequest: {
             upload_id: string;
@@ -6746,6 +6738,1130 @@ export interface components {
             logprobs: number[] | null;
             /** @description policy version for each token; -1: environment */
             versions: number[] | null;
+        };
+        RunSpec: {
+            /**
+             * @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds)
+             * @default rl
+             * @enum {string}
+             */
+            kind: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            /** @description shown in lists */
+            name: string;
+            model: components["schemas"]["RunSpecModelSection"];
+            dataset: components["schemas"]["RunSpecDatasetSection"];
+            /**
+             * @default {
+             *       "name": "single_turn",
+             *       "max_trajectory_tokens": null,
+             *       "function": null,
+             *       "options": {},
+             *       "max_turns": 3,
+             *       "turn_discount": 1,
+             *       "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+             *       "retry_below": 1,
+             *       "tool_format": "tool_call",
+             *       "max_tool_calls": 4,
+             *       "tool_output_tokens": 256,
+             *       "tool_seconds": 5,
+             *       "session_timeout_seconds": 600,
+             *       "session_export": "concatenated"
+             *     }
+             */
+            workflow: components["schemas"]["RunSpecWorkflowSection"];
+            /**
+             * @default {
+             *       "name": "exact_match",
+             *       "function": null,
+             *       "options": {},
+             *       "scale": 1,
+             *       "bias": 0,
+             *       "timeout_seconds": 15,
+             *       "max_error_rate": 0.01
+             *     }
+             */
+            reward: components["schemas"]["RunSpecRewardSection"];
+            /**
+             * @default {
+             *       "engines": 1,
+             *       "group_size": 8,
+             *       "max_concurrent_groups": 64,
+             *       "temperature": 1,
+             *       "top_p": 1,
+             *       "top_k": -1,
+             *       "min_p": 0,
+             *       "frequency_penalty": 0,
+             *       "presence_penalty": 0,
+             *       "repetition_penalty": 1,
+             *       "logit_bias": {},
+             *       "max_new_tokens": 4096,
+             *       "max_prompt_tokens": 1024,
+             *       "interruptible": true,
+             *       "interruption": "retract",
+             *       "repeatable_sampling": false,
+             *       "filter": {
+             *         "high": 1,
+             *         "kind": "none",
+             *         "low": 0,
+             *         "max_consecutive": 512,
+             *         "success_score": 1
+             *       },
+             *       "group_timeout_seconds": null,
+             *       "engine_max_running_requests": 64,
+             *       "engine_max_total_tokens": 131072,
+             *       "engine_memory_fraction": null
+             *     }
+             */
+            rollout: components["schemas"]["RunSpecRolloutSection"];
+            /**
+             * @default {
+             *       "max": 4,
+             *       "on_straggler": null
+             *     }
+             */
+            staleness: components["schemas"]["RunSpecStalenessSection"];
+            /**
+             * @default {
+             *       "num_ranks": 1,
+             *       "total_train_steps": 200,
+             *       "groups_per_step": 32,
+             *       "minibatches": 4,
+             *       "microbatch_tokens": 16384,
+             *       "learning_rate": 0.000001,
+             *       "warmup_steps": 0,
+             *       "adam_betas": [
+             *         0.9,
+             *         0.95
+             *       ],
+             *       "adam_epsilon": 1e-8,
+             *       "weight_decay": 0,
+             *       "max_grad_norm": 1,
+             *       "dtype": null,
+             *       "activation_checkpointing": "full",
+             *       "offload_optimizer": false,
+             *       "reshard_after_forward": true,
+             *       "compile": false
+             *     }
+             */
+            trainer: components["schemas"]["RunSpecTrainerSection"];
+            /**
+             * @default {
+             *       "objective": "decoupled_ppo",
+             *       "options": {},
+             *       "loss_function": null,
+             *       "proximal": "recompute",
+             *       "clip_low": 0.2,
+             *       "clip_high": 0.2,
+             *       "dual_clip": null,
+             *       "importance_weight": {
+             *         "level": "token",
+             *         "lower_threshold": null,
+             *         "mode": "mask",
+             *         "threshold": 5
+             *       },
+             *       "advantage": {
+             *         "epsilon": 0.0001,
+             *         "estimator": "outcome",
+             *         "gae_lambda": 1,
+             *         "gamma": 1,
+             *         "leave_one_out": false,
+             *         "mean": "group",
+             *         "std": "group",
+             *         "std_of": "population"
+             *       },
+             *       "critic": null,
+             *       "kl": null,
+             *       "entropy_bonus": 0,
+             *       "overlong": null,
+             *       "mask_truncated": false,
+             *       "loss_aggregation": "token_mean",
+             *       "loss_constant_tokens": null
+             *     }
+             */
+            algorithm: components["schemas"]["RunSpecAlgorithmSection"];
+            /**
+             * @default {
+             *       "transport": "disk",
+             *       "probe_first_versions": 20,
+             *       "probe_every": 10,
+             *       "probe_tolerance": null
+             *     }
+             */
+            weight_sync: components["schemas"]["RunSpecWeightSyncSection"];
+            /**
+             * @default {
+             *       "every_steps": 20,
+             *       "keep_last": 2
+             *     }
+             */
+            checkpoint: components["schemas"]["RunSpecCheckpointSection"];
+            /** @default null */
+            evaluation: components["schemas"]["RunSpecEvaluationSection"] | null;
+            /**
+             * @default {
+             *       "steps": 1000,
+             *       "batch_size": 32,
+             *       "learning_rate": 0.00001,
+             *       "warmup_steps": 20,
+             *       "final_learning_rate_fraction": 0.1,
+             *       "adam_betas": [
+             *         0.9,
+             *         0.95
+             *       ],
+             *       "weight_decay": 0,
+             *       "max_grad_norm": 1,
+             *       "validation_split": null,
+             *       "validation_rows": 128,
+             *       "validate_every_steps": 200,
+             *       "validate_from_step": 200,
+             *       "stop_at_greedy_accuracy": null,
+             *       "required_greedy_accuracy": null,
+             *       "seed_retries": 1
+             *     }
+             */
+            sft: components["schemas"]["RunSpecSftSection"];
+            /** @default null */
+            reward_test: components["schemas"]["RunSpecRewardTestSection"] | null;
+            /** @default null */
+            playground: components["schemas"]["RunSpecPlaygroundSection"] | null;
+            /**
+             * @default {
+             *       "max_wall_seconds": null,
+             *       "max_attempts": 3
+             *     }
+             */
+            budget: components["schemas"]["RunSpecBudgetSection"];
+            /**
+             * @default {
+             *       "pool": "default",
+             *       "device": null,
+             *       "min_gpu_memory_gib": null,
+             *       "priority": 500
+             *     }
+             */
+            placement: components["schemas"]["RunSpecPlacementSection"];
+            secrets?: components["schemas"]["RunSpecSecretSection"][];
+            /**
+             * @description order of the prompts and of a batch's groups, and the trainer's random numbers. Completions repeat only with rollout.repeatable_sampling
+             * @default 1
+             */
+            seed: number;
+            /**
+             * @description free text
+             * @default
+             */
+            notes: string;
+        };
+        RunSpecAdvantageSection: {
+            /**
+             * @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0)
+             * @default outcome
+             * @enum {string}
+             */
+            estimator: "outcome" | "gae";
+            /**
+             * @description what is subtracted: from a reward (outcome) or from a token's advantage (gae)
+             * @default group
+             * @enum {string}
+             */
+            mean: "batch" | "group" | "none";
+            /**
+             * @description the standard deviation that it is divided by: of the batch, of the group, or nothing. Of rollouts with outcome, of tokens with gae
+             * @default group
+             * @enum {string}
+             */
+            std: "batch" | "group" | "none";
+            /**
+             * @description the standard deviation divides by the count n (population) or by n - 1 (sample, as torch.std and with it TRL and verl do): for a group of 8, sample advantages are smaller by 6 percent
+             * @default population
+             * @enum {string}
+             */
+            std_of: "population" | "sample";
+            /**
+             * @description added to the standard deviation
+             * @default 0.0001
+             */
+            epsilon: number;
+            /**
+             * @description the mean is of the group's other rollouts (RLOO); needs mean: group
+             * @default false
+             */
+            leave_one_out: boolean;
+            /**
+             * @description discount per token; gae only
+             * @default 1
+             */
+            gamma: number;
+            /**
+             * @description lambda of gae
+             * @default 1
+             */
+            gae_lambda: number;
+        };
+        RunSpecAlgorithmSection: {
+            /**
+             * @description eq. 5 of arXiv 2505.24298, or another policy loss
+             * @default decoupled_ppo
+             * @enum {string}
+             */
+            objective: "decoupled_ppo" | "ppo" | "gspo" | "cispo" | "sapo" | "a3po";
+            /** @description what else the objective may be told: sapo has temperature_positive and temperature_negative, a loss_function its own options */
+            options?: {
+                [key: string]: number;
+            };
+            /**
+             * @description an uploaded loss, name@3 or name@latest, instead of the objective's own; only in pools with trainer_code
+             * @default null
+             */
+            loss_function: string | null;
+            /**
+             * @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place
+             * @default recompute
+             * @enum {string}
+             */
+            proximal: "recompute" | "none";
+            /**
+             * @description the ratio is clipped at 1 - clip_low
+             * @default 0.2
+             */
+            clip_low: number;
+            /**
+             * @description and at 1 + clip_high
+             * @default 0.2
+             */
+            clip_high: number;
+            /**
+             * @description where the advantage is negative the ratio counts as this much at most
+             * @default null
+             */
+            dual_clip: number | null;
+            /**
+             * @default {
+             *       "mode": "mask",
+             *       "level": "token",
+             *       "threshold": 5,
+             *       "lower_threshold": null
+             *     }
+             */
+            importance_weight: components["schemas"]["RunSpecImportanceWeightSection"];
+            /**
+             * @default {
+             *       "estimator": "outcome",
+             *       "mean": "group",
+             *       "std": "group",
+             *       "std_of": "population",
+             *       "epsilon": 0.0001,
+             *       "leave_one_out": false,
+             *       "gamma": 1,
+             *       "gae_lambda": 1
+             *     }
+             */
+            advantage: components["schemas"]["RunSpecAdvantageSection"];
+            /**
+             * @description a value model; needs advantage.estimator: gae
+             * @default null
+             */
+            critic: components["schemas"]["RunSpecCriticSection"] | null;
+            /**
+             * @description KL to the reference policy; it is loaded only then
+             * @default null
+             */
+            kl: components["schemas"]["RunSpecKlSection"] | null;
+            /**
+             * @description this times the mean entropy is added to the objective
+             * @default 0
+             */
+            entropy_bonus: number;
+            /**
+             * @description penalty on nearly overlong completions
+             * @default null
+             */
+            overlong: components["schemas"]["RunSpecOverlongSection"] | null;
+            /**
+             * @description completions cut at the length limit leave the loss; their rewards still count in advantages
+             * @default false
+             */
+            mask_truncated: boolean;
+            /**
+             * @description of a minibatch, over all ranks: mean over loss tokens; mean over sequences of their token means; or sum over (sequences x loss_constant_tokens)
+             * @default token_mean
+             * @enum {string}
+             */
+            loss_aggregation: "token_mean" | "seq_mean" | "constant";
+            /**
+             * @description of loss_aggregation: constant; default rollout.max_new_tokens
+             * @default null
+             */
+            loss_constant_tokens: number | null;
+        };
+        RunSpecBudgetSection: {
+            /**
+             * @description the run is stopped, with a checkpoint, after this long
+             * @default null
+             */
+            max_wall_seconds: number | null;
+            /**
+             * @description attempts that may be lost to the user's own faults
+             * @default 3
+             */
+            max_attempts: number;
+        };
+        RunSpecCheckpointSection: {
+            /**
+             * @description a checkpoint is committed every so many train steps, and at the end
+             * @default 20
+             */
+            every_steps: number;
+            /**
+             * @description committed checkpoints kept on the node
+             * @default 2
+             */
+            keep_last: number;
+        };
+        /** @description A value model: the initial weights' backbone with a value head, and an optimizer of its own. */
+        RunSpecCriticSection: {
+            /**
+             * @description AdamW, constant after trainer.warmup_steps
+             * @default 0.00001
+             */
+            learning_rate: number;
+            /**
+             * @description a value may move this far from the one before the step; none turns it off
+             * @default 0.2
+             */
+            clip: number | null;
+            /**
+             * @description gradients are clipped to this norm
+             * @default 1
+             */
+            max_grad_norm: number;
+            /**
+             * @description first train steps in which the critic learns and the policy waits
+             * @default 0
+             */
+            warmup_steps: number;
+        };
+        RunSpecDatasetSection: {
+            /** @description dataset version: its id, or name@3, name@latest, or name@ and an alias */
+            version: string;
+            /**
+             * @description rows of this split are used
+             * @default train
+             */
+            split: string;
+        };
+        /** @description Scores a held-out split at a pinned version, on an idle slot or a leased engine; never in gate or ledger. */
+        RunSpecEvaluationSection: {
+            /**
+             * @description dataset version; the training one when left out
+             * @default null
+             */
+            dataset: string | null;
+            /**
+             * @description rows of this split are scored
+             * @default eval
+             */
+            split: string;
+            /**
+             * @description rows scored, from the first on
+             * @default 256
+             */
+            prompts: number;
+            /**
+             * @description score the initial weights before training
+             * @default true
+             */
+            at_start: boolean;
+            /**
+             * @description score every so many train steps as well, while the run goes on
+             * @default null
+             */
+            every_steps: number | null;
+            /**
+             * @description consent to every_steps with rollout.engines: 1, where generation stands still while it lasts unless a slot of the node is idle for it
+             * @default false
+             */
+            allow_blocking: boolean;
+            /**
+             * @description score the last version after training
+             * @default true
+             */
+            at_end: boolean;
+            /**
+             * @description score one greedy completion per prompt
+             * @default true
+             */
+            greedy: boolean;
+            /**
+             * @description sampled completions per prompt (k of avg@k and pass@k)
+             * @default 1
+             */
+            samples: number;
+            /**
+             * @description of the sampled completions
+             * @default 1
+             */
+            temperature: number;
+            /**
+             * @description completion tokens at most; rollout.max_new_tokens when left out
+             * @default null
+             */
+            max_new_tokens: number | null;
+            /**
+             * @description a completion counts as right for pass@k with this score or more
+             * @default 1
+             */
+            success_score: number;
+            /**
+             * @description scores these completions in place of the training reward; scale and bias are not used
+             * @default null
+             */
+            reward: components["schemas"]["RunSpecRewardSection"] | null;
+        };
+        /** @description Groups that carry no signal are dropped as they finish, and others take their places. */
+        RunSpecFilterSection: {
+            /**
+             * @description zero_variance drops groups whose rewards are all equal; success_rate those whose share of successes is not between low and high
+             * @default none
+             * @enum {string}
+             */
+            kind: "none" | "zero_variance" | "success_rate";
+            /**
+             * @description success_rate keeps groups over this share
+             * @default 0
+             */
+            low: number;
+            /**
+             * @description and under this one
+             * @default 1
+             */
+            high: number;
+            /**
+             * @description a completion succeeds when the reward function gives it this or more
+             * @default 1
+             */
+            success_score: number;
+            /**
+             * @description so many filtered groups without one that is kept end the run with all_filtered
+             * @default 512
+             */
+            max_consecutive: number;
+        };
+        /**
+         * @description The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
+         *     for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
+         *     `algorithm.proximal: none` there is no proximal policy and w is 1.
+         */
+        RunSpecImportanceWeightSection: {
+            /**
+             * @description what happens to a w that is out of bounds. mask: the token leaves the loss and stays in its denominator; truncate: w is lowered to threshold (truncated importance sampling); none: w is used as it is; second_moment: the tokens with the largest (log w)^2 are masked until the batch's mean is at most threshold (M2PO, arXiv 2510.01161)
+             * @default mask
+             * @enum {string}
+             */
+            mode: "mask" | "truncate" | "none" | "second_moment";
+            /**
+             * @description what w is computed over. token: each token has its own w; sequence: every token has the product over its trajectory's loss tokens; sequence_mean: the geometric mean over them, which does not grow with the length and matches the ratio of objective gspo
+             * @default token
+             * @enum {string}
+             */
+            level: "token" | "sequence" | "sequence_mean";
+            /**
+             * @description upper bound of w; with mode none it does nothing, with second_moment it bounds the mean of (log w)^2
+             * @default 5
+             */
+            threshold: number;
+            /**
+             * @description lower bound of w, mode mask only: with it tokens outside [lower_threshold, threshold] leave the loss (IcePop, arXiv 2510.18855, with 0.5 to 5); none keeps every small w, which fades out by itself
+             * @default null
+             */
+            lower_threshold: number | null;
+        };
+        /** @enum {string} */
+        RunSpecJobKind: "controller" | "reward" | "rollout" | "trainer";
+        /** @description Pull towards the frozen initial weights of the run (the reference policy). */
+        RunSpecKlSection: {
+            /**
+             * @description beta
+             * @default 0.001
+             */
+            coefficient: number;
+            /**
+             * @description per token, with d = log current/reference: d, d^2/2, or exp(-d) - 1 + d
+             * @default k3
+             * @enum {string}
+             */
+            estimator: "k1" | "k2" | "k3";
+            /**
+             * @description added to the loss, or subtracted from each token's reward (needs estimator: gae)
+             * @default loss
+             * @enum {string}
+             */
+            apply_to: "loss" | "reward";
+            /**
+             * @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only
+             * @default false
+             */
+            importance_correction: boolean;
+        };
+        /** @description Where the initial weights come from: exactly one of the two. */
+        RunSpecModelSection: {
+            /**
+             * @description id or name of a registered base model
+             * @default null
+             */
+            base_model: string | null;
+            /**
+             * @description a stored checkpoint: its id, an alias, or run@step
+             * @default null
+             */
+            checkpoint: string | null;
+        };
+        /**
+         * @description Soft penalty before the length limit (DAPO, arXiv 2503.14476, eq. 13). rollout.max_new_tokens limits each turn,
+         *     so the penalty of a rollout is that of its longest turn.
+         */
+        RunSpecOverlongSection: {
+            /**
+             * @description the penalty starts this far below rollout.max_new_tokens and grows linearly up to the limit
+             * @default 512
+             */
+            margin_tokens: number;
+            /**
+             * @description subtracted from the reward at the limit
+             * @default 1
+             */
+            penalty: number;
+        };
+        RunSpecPlacementSection: {
+            /**
+             * @description pool whose slots are used; one that the team may use
+             * @default default
+             */
+            pool: string;
+            /**
+             * @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any
+             * @default null
+             */
+            device: ("cpu" | "cuda") | null;
+            /**
+             * @description memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one
+             * @default null
+             */
+            min_gpu_memory_gib: number | null;
+            /**
+             * @description higher goes first
+             * @default 500
+             */
+            priority: number;
+        };
+        /** @description Of kind: playground. Submitted by POST /api/v1/playgrounds. */
+        RunSpecPlaygroundSection: {
+            /**
+             * @description without a request for so long, the slot is given back
+             * @default 600
+             */
+            idle_seconds: number;
+            /**
+             * @description replies can be scored by the reward section's function
+             * @default false
+             */
+            scores: boolean;
+        };
+        RunSpecRewardSection: {
+            /**
+             * @description a built-in reward function
+             * @default exact_match
+             */
+            name: string;
+            /**
+             * @description an uploaded reward function, name@3 or name@latest, instead of a built-in one
+             * @default null
+             */
+            function: string | null;
+            /** @description options of that function */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description reward given to training = scale * score + bias
+             * @default 1
+             */
+            scale: number;
+            /**
+             * @description added to the scaled score
+             * @default 0
+             */
+            bias: number;
+            /**
+             * @description one scoring call that takes longer is an error, never a reward of 0
+             * @default 15
+             */
+            timeout_seconds: number;
+            /**
+             * @description the run pauses (reward_error_rate) when more of the completions of five minutes got no score, for an error of the reward function or of the sandbox, and at 5 such errors in a row; 1: they are only counted
+             * @default 0.01
+             */
+            max_error_rate: number;
+        };
+        /** @description Of kind: reward_test. Submitted by POST /api/v1/reward-tests. */
+        RunSpecRewardTestSection: {
+            /**
+             * @description dataset rows, from the first on
+             * @default 32
+             */
+            rows: number;
+            /**
+             * @description completions sampled per row from the model, on a slot; 0 takes no slot
+             * @default 0
+             */
+            samples: number;
+            /**
+             * @description of those samples
+             * @default 1
+             */
+            temperature: number;
+            /**
+             * @description maximum length of a sample
+             * @default 4096
+             */
+            max_new_tokens: number;
+            /**
+             * @description reward-hacking probes: canned completions that deserve no reward, tried on every row (leaked_answer: the bare answer)
+             * @default [
+             *       "empty",
+             *       "repeated",
+             *       "echo",
+             *       "leaked_answer",
+             *       "all_answers",
+             *       "longest"
+             *     ]
+             */
+            probes: ("empty" | "repeated" | "echo" | "leaked_answer" | "all_answers" | "longest")[];
+            /**
+             * @description sha256 of uploaded completions, as JSON lines
+             * @default null
+             */
+            stored: string | null;
+            /**
+             * @description the result is red when a larger fraction of the calls gives no score
+             * @default 0.01
+             */
+            max_error_rate: number;
+            /**
+             * @description a completion counts as right with this score or more
+             * @default 1
+             */
+            success_score: number;
+        };
+        RunSpecRolloutSection: {
+            /**
+             * @description number of engines (slots used for generation)
+             * @default 1
+             */
+            engines: number;
+            /**
+             * @description completions sampled per prompt (G)
+             * @default 8
+             */
+            group_size: number;
+            /**
+             * @description groups in flight at once, over all engines
+             * @default 64
+             */
+            max_concurrent_groups: number;
+            /**
+             * @description sampling temperature; the trainer divides logits by the same
+             * @default 1
+             */
+            temperature: number;
+            /**
+             * @description must stay 1 for training rollouts
+             * @default 1
+             */
+            top_p: number;
+            /**
+             * @description must stay -1 (off) for training rollouts
+             * @default -1
+             */
+            top_k: number;
+            /**
+             * @description must stay 0 for training rollouts
+             * @default 0
+             */
+            min_p: number;
+            /**
+             * @description must stay 0 for training rollouts
+             * @default 0
+             */
+            frequency_penalty: number;
+            /**
+             * @description must stay 0 for training rollouts
+             * @default 0
+             */
+            presence_penalty: number;
+            /**
+             * @description must stay 1 for training rollouts
+             * @default 1
+             */
+            repetition_penalty: number;
+            /** @description must stay empty for training rollouts */
+            logit_bias?: {
+                [key: string]: number;
+            };
+            /**
+             * @description tokens of a completion at most; of each turn, where a rollout has several
+             * @default 4096
+             */
+            max_new_tokens: number;
+            /**
+             * @description a longer prompt ends the run with config_rejected, naming the row
+             * @default 1024
+             */
+            max_prompt_tokens: number;
+            /**
+             * @description running generations are interrupted by a weight update; without it the engine finishes them first, and no trajectory spans versions
+             * @default true
+             */
+            interruptible: boolean;
+            /**
+             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version)
+             * @default retract
+             * @enum {string}
+             */
+            interruption: "retract" | "abort";
+            /**
+             * @description sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever else the engine does: with one engine and staleness.max 0 also in another run
+             * @default false
+             */
+            repeatable_sampling: boolean;
+            /**
+             * @default {
+             *       "kind": "none",
+             *       "low": 0,
+             *       "high": 1,
+             *       "success_score": 1,
+             *       "max_consecutive": 512
+             *     }
+             */
+            filter: components["schemas"]["RunSpecFilterSection"];
+            /**
+             * @description cap on the life of one claim
+             * @default null
+             */
+            group_timeout_seconds: number | null;
+            /**
+             * @description requests that an engine decodes at once
+             * @default 64
+             */
+            engine_max_running_requests: number;
+            /**
+             * @description size of an engine's KV cache, in tokens
+             * @default 131072
+             */
+            engine_max_total_tokens: number;
+            /**
+             * @description share of a GPU's memory for an engine's weights and KV cache; default is the engine's own, which leaves no room for a trainer on the same GPU
+             * @default null
+             */
+            engine_memory_fraction: number | null;
+        };
+        /**
+         * @description One secret of the project (`oolong secret set`), and the jobs that are given its value. No other process of the
+         *     run has it: not the other jobs, not the engines, nothing in a sandbox. The spec holds its name alone.
+         */
+        RunSpecSecretSection: {
+            /** @description name of the secret */
+            name: string;
+            /** @description kinds of jobs, of those that an admin allowed for it: controller, reward, rollout, trainer */
+            jobs: components["schemas"]["RunSpecJobKind"][];
+            /**
+             * @description variable of their environment; default: the name
+             * @default null
+             */
+            variable: string | null;
+        };
+        /** @description Supervised warm start on the `completion` column. */
+        RunSpecSftSection: {
+            /**
+             * @description cap on optimizer steps
+             * @default 1000
+             */
+            steps: number;
+            /**
+             * @description demonstrations per optimizer step
+             * @default 32
+             */
+            batch_size: number;
+            /**
+             * @description peak AdamW learning rate
+             * @default 0.00001
+             */
+            learning_rate: number;
+            /**
+             * @description steps of linear warm-up
+             * @default 20
+             */
+            warmup_steps: number;
+            /**
+             * @description linear decay to this share of the peak
+             * @default 0.1
+             */
+            final_learning_rate_fraction: number;
+            /**
+             * @description AdamW betas
+             * @default [
+             *       0.9,
+             *       0.95
+             *     ]
+             */
+            adam_betas: [
+                number,
+                number
+            ];
+            /**
+             * @description AdamW weight decay
+             * @default 0
+             */
+            weight_decay: number;
+            /**
+             * @description gradients are clipped to this norm
+             * @default 1
+             */
+            max_grad_norm: number;
+            /**
+             * @description rows for the greedy accuracy; none turns validation and its stop rule off
+             * @default null
+             */
+            validation_split: string | null;
+            /**
+             * @description rows of that split used
+             * @default 128
+             */
+            validation_rows: number;
+            /**
+             * @description steps between two validations
+             * @default 200
+             */
+            validate_every_steps: number;
+            /**
+             * @description first validation
+             * @default 200
+             */
+            validate_from_step: number;
+            /**
+             * @description stop as soon as it is reached
+             * @default null
+             */
+            stop_at_greedy_accuracy: number | null;
+            /**
+             * @description below it at the cap, the seed is retried, then the run fails
+             * @default null
+             */
+            required_greedy_accuracy: number | null;
+            /**
+             * @description times the warm start is repeated with the next seed
+             * @default 1
+             */
+            seed_retries: number;
+        };
+        RunSpecStalenessSection: {
+            /**
+             * @description max staleness (eta): 0 synchronous, 1 one-step overlap
+             * @default 4
+             */
+            max: number;
+            /**
+             * @description fate of groups older than the bound at take; default wait for max <= 1, else keep
+             * @default null
+             */
+            on_straggler: ("keep" | "drop" | "wait") | null;
+        };
+        /** @description The defaults are for models of 1 to 8 billion parameters (docs/decisions/0042). */
+        RunSpecTrainerSection: {
+            /**
+             * @description trainer processes, one slot each
+             * @default 1
+             */
+            num_ranks: number;
+            /**
+             * @description the run ends after this many
+             * @default 200
+             */
+            total_train_steps: number;
+            /**
+             * @description groups in one batch (B)
+             * @default 32
+             */
+            groups_per_step: number;
+            /**
+             * @description optimizer steps per train step
+             * @default 4
+             */
+            minibatches: number;
+            /**
+             * @description token budget of one forward pass of one rank
+             * @default 16384
+             */
+            microbatch_tokens: number;
+            /**
+             * @description AdamW learning rate, constant after the warm-up
+             * @default 0.000001
+             */
+            learning_rate: number;
+            /**
+             * @description train steps of linear warm-up
+             * @default 0
+             */
+            warmup_steps: number;
+            /**
+             * @description AdamW betas
+             * @default [
+             *       0.9,
+             *       0.95
+             *     ]
+             */
+            adam_betas: [
+                number,
+                number
+            ];
+            /**
+             * @description AdamW epsilon
+             * @default 1e-8
+             */
+            adam_epsilon: number;
+            /**
+             * @description AdamW weight decay
+             * @default 0
+             */
+            weight_decay: number;
+            /**
+             * @description gradients are clipped to this norm
+             * @default 1
+             */
+            max_grad_norm: number;
+            /**
+             * @description type of computing and publishing; master weights and the reduction of gradients stay float32. none: bfloat16 on GPUs, float32 on CPUs
+             * @default null
+             */
+            dtype: ("float32" | "bfloat16") | null;
+            /**
+             * @description what a backward pass computes again instead of keeping: nothing, all but matrix products and attention, or whole decoder layers
+             * @default full
+             * @enum {string}
+             */
+            activation_checkpointing: "none" | "selective" | "full";
+            /**
+             * @description AdamW's moments live in the host's memory
+             * @default false
+             */
+            offload_optimizer: boolean;
+            /**
+             * @description free a layer's gathered weights after its forward pass; without, more memory, fewer gathers
+             * @default true
+             */
+            reshard_after_forward: boolean;
+            /**
+             * @description torch.compile per decoder layer; CUDA and bfloat16 only
+             * @default false
+             */
+            compile: boolean;
+        };
+        RunSpecWeightSyncSection: {
+            /**
+             * @description how weights reach the engines
+             * @default disk
+             * @constant
+             */
+            transport: "disk";
+            /**
+             * @description the probe is compared for this many first versions
+             * @default 20
+             */
+            probe_first_versions: number;
+            /**
+             * @description then for every k-th version
+             * @default 10
+             */
+            probe_every: number;
+            /**
+             * @description largest |logprob difference| between engine and trainer before the engine is STALE; left out: 0.001 in float32, 0.5 in bfloat16
+             * @default null
+             */
+            probe_tolerance: number | null;
+        };
+        RunSpecWorkflowSection: {
+            /**
+             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
+             * @default single_turn
+             * @enum {string}
+             */
+            name: "single_turn" | "multi_turn" | "python_tool" | "agent_session";
+            /**
+             * @description tokens of a trajectory at most, over all its turns and with what the environment says; default what the model's context holds. rollout.max_new_tokens bounds each turn of the policy
+             * @default null
+             */
+            max_trajectory_tokens: number | null;
+            /**
+             * @description an uploaded workflow, name@3 or name@latest, instead of a built-in one
+             * @default null
+             */
+            function: string | null;
+            /** @description options of an uploaded workflow */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description multi_turn: answers at most
+             * @default 3
+             */
+            max_turns: number;
+            /**
+             * @description multi_turn: the last answer's score is multiplied by this once per retry
+             * @default 1
+             */
+            turn_discount: number;
+            /**
+             * @description multi_turn: what the user says after a wrong answer
+             * @default Your answer is not correct. Look for the mistake and answer again.
+             */
+            feedback: string;
+            /**
+             * @description multi_turn: an answer of a lower score is wrong
+             * @default 1
+             */
+            retry_below: number;
+            /**
+             * @description python_tool: how the policy asks for it. tool_call: <tool_call> with JSON, of which the chat template tells the policy; fenced: a ```python block, of which the dataset's messages must tell it
+             * @default tool_call
+             * @enum {string}
+             */
+            tool_format: "tool_call" | "fenced";
+            /**
+             * @description python_tool: programs at most in one rollout
+             * @default 4
+             */
+            max_tool_calls: number;
+            /**
+             * @description python_tool: what is kept of one output
+             * @default 256
+             */
+            tool_output_tokens: number;
+            /**
+             * @description python_tool and uploaded workflows: time of one program
+             * @default 5
+             */
+            tool_seconds: number;
+            /**
+             * @description agent_session: a session that its agent leaves alone for so long is dropped with its group, and so is a group whose last members find no agent
+             * @default 600
+             */
+            session_timeout_seconds: number;
+            /**
+             * @description agent_session: one trajectory per branch of a conversation, or one per call; each has the session's reward
+             * @default concatenated
+             * @enum {string}
+             */
+            session_export: "concatenated" | "individual";
         };
     };
     responses: {
@@ -7144,6 +8260,31 @@ export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
 export type WebhookPatchRequest = components['schemas']['WebhookPatchRequest'];
 export type WholeTrajectory = components['schemas']['WholeTrajectory'];
+export type RunSpec = components['schemas']['RunSpec'];
+export type RunSpecAdvantageSection = components['schemas']['RunSpecAdvantageSection'];
+export type RunSpecAlgorithmSection = components['schemas']['RunSpecAlgorithmSection'];
+export type RunSpecBudgetSection = components['schemas']['RunSpecBudgetSection'];
+export type RunSpecCheckpointSection = components['schemas']['RunSpecCheckpointSection'];
+export type RunSpecCriticSection = components['schemas']['RunSpecCriticSection'];
+export type RunSpecDatasetSection = components['schemas']['RunSpecDatasetSection'];
+export type RunSpecEvaluationSection = components['schemas']['RunSpecEvaluationSection'];
+export type RunSpecFilterSection = components['schemas']['RunSpecFilterSection'];
+export type RunSpecImportanceWeightSection = components['schemas']['RunSpecImportanceWeightSection'];
+export type RunSpecJobKind = components['schemas']['RunSpecJobKind'];
+export type RunSpecKlSection = components['schemas']['RunSpecKlSection'];
+export type RunSpecModelSection = components['schemas']['RunSpecModelSection'];
+export type RunSpecOverlongSection = components['schemas']['RunSpecOverlongSection'];
+export type RunSpecPlacementSection = components['schemas']['RunSpecPlacementSection'];
+export type RunSpecPlaygroundSection = components['schemas']['RunSpecPlaygroundSection'];
+export type RunSpecRewardSection = components['schemas']['RunSpecRewardSection'];
+export type RunSpecRewardTestSection = components['schemas']['RunSpecRewardTestSection'];
+export type RunSpecRolloutSection = components['schemas']['RunSpecRolloutSection'];
+export type RunSpecSecretSection = components['schemas']['RunSpecSecretSection'];
+export type RunSpecSftSection = components['schemas']['RunSpecSftSection'];
+export type RunSpecStalenessSection = components['schemas']['RunSpecStalenessSection'];
+export type RunSpecTrainerSection = components['schemas']['RunSpecTrainerSection'];
+export type RunSpecWeightSyncSection = components['schemas']['RunSpecWeightSyncSection'];
+export type RunSpecWorkflowSection = components['schemas']['RunSpecWorkflowSection'];
 export type ResponseMalformedRequest = components['responses']['MalformedRequest'];
 export type ResponseNotAuthenticated = components['responses']['NotAuthenticated'];
 export type ResponseNotPermitted = components['responses']['NotPermitted'];

@@ -7,6 +7,7 @@ state in full down. Level-triggered, so a lost or repeated message changes nothi
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -25,6 +26,11 @@ FIELDS_OF_6 = 6  # since when an agent knows the fields of a spec that runs.spec
 SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
 
 
+# Numbers and names of a node are stored, so what a message may hold is what their columns hold.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
@@ -38,10 +44,10 @@ class JobIsolation(StrEnum):
 
 
 class SlotInventory(Wire, frozen=True, kw_only=True):
-    slot: str  # "cpu-0", or the GPU's UUID
-    device: str  # cpu | cuda
+    slot: Annotated[str, msgspec.Meta(max_length=80)]  # "cpu-0", or the GPU's UUID
+    device: Annotated[str, msgspec.Meta(max_length=16)]  # cpu | cuda
     model: str = ""  # CPU or GPU model name
-    memory_bytes: int = 0
+    memory_bytes: Bytes = 0
     healthy: bool = True
     reason: str = ""  # why not healthy
 
@@ -50,9 +56,9 @@ class Inventory(Wire, frozen=True, kw_only=True):
     hostname: str
     agent_version: str
     boot_id: str  # changes when the machine reboots
-    cpu_count: int
-    memory_bytes: int
-    disk_free_bytes: int
+    cpu_count: Count
+    memory_bytes: Bytes
+    disk_free_bytes: Bytes
     slots: list[SlotInventory]
     # Directories of models that its owner offers to projects. None: an agent of before, which takes any path.
     model_roots: list[str] | None = None
@@ -63,7 +69,7 @@ class Inventory(Wire, frozen=True, kw_only=True):
 class EnrollRequest(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/enroll with the single-use token as bearer."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(max_length=120)]
     inventory: Inventory
     protocol: int = 1  # agents of protocol 1 do not say it
 
@@ -79,24 +85,24 @@ class EnrollReply(Wire, frozen=True, kw_only=True):
 
 class OutboxOffset(Wire, frozen=True, kw_only=True):
     file: str  # name inside the job's outbox; "output.log#<incarnation>" for a log
-    bytes: int  # bytes written so far (whole lines)
-    shipped: int
+    bytes: Bytes  # bytes written so far (whole lines)
+    shipped: Bytes
 
 
 class ObservedJob(Wire, frozen=True, kw_only=True):
     job_id: str
     attempt_id: str
-    epoch: int
+    epoch: Count
     state: JobState
-    incarnation: int = 0  # restarts in place so far
-    pid: int = 0
-    exit_code: int | None = None
+    incarnation: Count = 0  # restarts in place so far
+    pid: Count = 0
+    exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     reason: EndReason | None = None  # the job's own verdict, or the agent's (say, preparation_failed)
     message: str = ""
     outbox: list[OutboxOffset] = []  # for an exited job these are final
     # While it is preparing: of all inputs of its attempt. 0 of 0: not known.
-    fetched_bytes: int = 0
-    input_bytes: int = 0
+    fetched_bytes: Bytes = 0
+    input_bytes: Bytes = 0
 
 
 class HeartbeatRequest(Wire, frozen=True, kw_only=True):
@@ -141,8 +147,8 @@ class DesiredJob(Wire, frozen=True, kw_only=True):
 class SecretsRequest(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/jobs/{job_id}/secrets, just before an incarnation of the job is started."""
 
-    epoch: int
-    incarnation: int = 0
+    epoch: Count
+    incarnation: Count = 0
 
 
 class SecretsReply(Wire, frozen=True, kw_only=True):
@@ -198,9 +204,9 @@ class Piece(Wire, frozen=True, kw_only=True):
 
     job_id: str
     file: str  # as in OutboxOffset
-    offset: int  # of the first byte in the file
-    bytes: int
-    skipped: int = 0  # in place of bytes: the length of an outbox line that is too long to ship
+    offset: Bytes  # of the first byte in the file
+    bytes: Bytes
+    skipped: Bytes = 0  # in place of bytes: the length of an outbox line that is too long to ship
 
 
 LONGEST_LINE = 1024 * 1024  # of an outbox; a longer one is counted and reported, and not shipped

@@ -50,6 +50,42 @@ def test_a_node_joins_with_a_token_that_works_once(alice: Any) -> None:
     assert slots == {"cpu-0": "free", "cpu-1": "unhealthy"}
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("inventory", "cpu_count"), -1, ">= 0"),
+        (("inventory", "cpu_count"), 2**31, "<= 2147483647"),
+        (("inventory", "memory_bytes"), 2**63, "$.inventory.memory_bytes"),
+        (("inventory", "disk_free_bytes"), -1, ">= 0"),
+        (("inventory", "slots", 0, "memory_bytes"), 2**60, "$.inventory.slots[0].memory_bytes"),
+        (("inventory", "slots", 0, "slot"), "s" * 81, "<= 80"),
+        (("inventory", "slots", 0, "device"), "cpu" * 6, "<= 16"),
+        (("name",), "n" * 121, "<= 120"),
+    ],
+)
+def test_a_node_with_values_that_cannot_be_stored_is_rejected_with_the_field(
+    alice: Any, place: tuple[str | int, ...], value: Any, said: str
+) -> None:
+    token = alice.post("/pools/default/join-tokens").json()["token"]
+    body: dict[str, Any] = {
+        "name": "machine",
+        "inventory": {
+            "hostname": "machine", "agent_version": "0", "boot_id": "b", "cpu_count": 1, "memory_bytes": 1,
+            "disk_free_bytes": 1, "slots": [{"slot": "cpu-0", "device": "cpu"}],
+        },
+    }  # fmt: skip
+    at: Any = body
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    reply = Client().post(
+        "/api/v1/agent/enroll", data=body, content_type="application/json",
+        headers={"authorization": f"Bearer {token}"},
+    )  # fmt: skip
+    assert (reply.status_code, said in reply.json()["detail"]) == (422, True), reply.content
+    assert not Node.objects.exists()
+
+
 def test_nodes_of_tests_that_share_a_machine_have_ports_of_their_own(alice: Any, checkout: Path) -> None:
     assert (node_ports.PORTS_FROM, node_ports.PORTS_TO) == (fleet.PORTS_FROM, fleet.PORTS_TO)
     with connection.cursor() as cursor:

@@ -16,7 +16,8 @@ INTRODUCTION = """\
 
 Results go to stdout: a table on a terminal, tab-separated lines elsewhere, JSON with `--json`. Everything else
 goes to stderr. With `--json` an error is one line of JSON there: `error`, `code`, `exit_code`, and of an answer
-of the server `status`, `request_id` and `errors` with a pointer to each field.
+of the server `status`, `request_id` and `errors` with a pointer to each field. An upload or download shows a bar on a
+terminal, elsewhere a line every five seconds, with `--json` nothing.
 
 Server and token come from `OOLONG_URL` and `OOLONG_TOKEN`, or from a profile that `oolong login` keeps in
 `~/.config/oolong/config.toml` (mode 600); `--profile NAME` before the verb, or `OOLONG_PROFILE`, names one. A

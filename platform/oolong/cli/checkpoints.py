@@ -158,7 +158,7 @@ def download(
     with Client() as client:
         found = client.checkpoints.resolve(checkpoint)
         target = output or Path(f"{found.id}.tar")
-        with byte_progress(target.name) as progress:
+        with byte_progress(target.name, quiet=json) as progress:
             client.checkpoints.download(found.id, target, progress=progress)
     show_json({"id": found.id, "file": str(target)}) if json else print(target)
 
@@ -170,7 +170,7 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write the model alone as a Hugging Face directory with a model card, each file's sha256 verified."""
-    with Client() as client, byte_progress(folder.name) as progress:
+    with Client() as client, byte_progress(folder.name, quiet=json) as progress:
         client.checkpoints.export(checkpoint, folder, progress=progress)
     show_json({"folder": str(folder)}) if json else print(folder)
 

@@ -37,7 +37,7 @@ def upload(
     json: JsonOption = False,
 ) -> None:
     """Upload a file as the next version. The same content gives the version that has it already."""
-    with Client() as client, dataset_progress(file.name) as progress:
+    with Client() as client, dataset_progress(file.name, quiet=json) as progress:
         version = client.datasets.upload(file, name=name, mapping=mapping, **progress)
     if json:
         show_json(version)
@@ -56,7 +56,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Check every row of a file against a mapping; exits 2 when one is wrong. No dataset is made."""
-    with Client() as client, dataset_progress(file.name) as progress:
+    with Client() as client, dataset_progress(file.name, quiet=json) as progress:
         found = client.datasets.validate(file, mapping=mapping, **progress)
         if report is not None:
             report.write_bytes(client.datasets.report(found.id))
@@ -114,7 +114,7 @@ def preview(
     json: JsonOption = False,
 ) -> None:
     """Columns of a file, and its first rows as the model would see them."""
-    with Client() as client, dataset_progress(file.name) as progress:
+    with Client() as client, dataset_progress(file.name, quiet=json) as progress:
         found = client.datasets.validate(file, mapping=mapping, stop_after=limit, **progress)
     if json:
         show_json(found)
@@ -151,7 +151,7 @@ def import_dataset(
     """Make the next version of what lies at an address, which the server fetches, or in a folder."""
     if not source.startswith("https://") and not Path(source).is_dir():
         raise TyperException(f"{source}: neither an https:// address nor a folder")
-    with Client() as client, dataset_progress(Path(source).name) as progress:
+    with Client() as client, dataset_progress(Path(source).name, quiet=json) as progress:
         version = client.datasets.upload(
             source, name=name, mapping=mapping, config=config, secret=secret, **progress
         )
@@ -197,7 +197,7 @@ def stats(
     json: JsonOption = False,
 ) -> None:
     """Token lengths of a version, by split."""
-    with Client() as client, counting_progress(version) as counting:
+    with Client() as client, counting_progress(version, quiet=json) as counting:
         found = client.datasets.statistics(version, model=model, over=over, counting=counting)
     if json:
         show_json(found)

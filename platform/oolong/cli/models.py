@@ -25,7 +25,7 @@ def upload(
     json: JsonOption = False,
 ) -> None:
     """Upload and register a base model. The same files under the same name give the version that is there."""
-    with Client() as client, byte_progress(path.name) as progress:
+    with Client() as client, byte_progress(path.name, quiet=json) as progress:
         model = client.models.begin_upload(path, name=name, progress=progress)
     if wait:
         with Client() as client:

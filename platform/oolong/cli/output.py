@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 import typer
 from pydantic import BaseModel
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
@@ -71,13 +73,42 @@ def show_fields(fields: dict[str, object]) -> None:
         sys.stdout.write(f"{name:<{width}}  {_text(value)}\n")
 
 
+LINE_SECONDS = 5.0
+
+Update = Callable[[str, int, int | None], None]  # what is done, bytes done, of how many
+
+
 @contextmanager
-def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr for `progress=` of the client; silent where stderr is no terminal."""
+def _progress(*, quiet: bool) -> Iterator[Update]:
+    """How far a transfer is, on stderr: a bar on a terminal, elsewhere a line every LINE_SECONDS. `quiet`: no lines,
+    for a caller who reads stderr as JSON."""
+    if not notes.is_terminal:
+        yield (lambda doing, done, total: None) if quiet else _progress_lines()
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
-        task = bars.add_task(label, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with Progress(*columns, console=notes, transient=True) as bars:
+        task = bars.add_task("", total=None)
+        yield lambda doing, done, total: bars.update(task, description=doing, completed=done, total=total)
+
+
+def _progress_lines() -> Update:
+    due = time.monotonic() + LINE_SECONDS
+
+    def update(doing: str, done: int, total: int | None) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + LINE_SECONDS
+            of = "" if total is None else f": {decimal(done)} of {decimal(total)}"
+            notes.print(f"{doing}{of}", markup=False)
+
+    return update
+
+
+@contextmanager
+def byte_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Progress on stderr for `progress=` of the client."""
+    with _progress(quiet=quiet) as update:
+        yield lambda done, total: update(label, done, total)
 
 
 class DatasetProgress(TypedDict):
@@ -88,37 +119,20 @@ class DatasetProgress(TypedDict):
 
 
 @contextmanager
-def dataset_progress(label: str) -> Iterator[DatasetProgress]:
-    """One bar on stderr, first of the upload, then of
-    the check of its rows; silent where stderr is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
-        task = bars.add_task(f"uploading {label}", total=None)
-
-        def checking(found: DatasetValidation) -> None:
-            bars.update(
-                task, description=check_state(label, found), completed=found.bytes_seen, total=found.bytes
-            )
-
+def dataset_progress(label: str, *, quiet: bool = False) -> Iterator[DatasetProgress]:
+    """Progress on stderr, first of the upload, then of the check of its rows."""
+    with _progress(quiet=quiet) as update:
         yield {
-            "progress": lambda done, total: bars.update(task, completed=done, total=total),
-            "checking": checking,
+            "progress": lambda done, total: update(f"uploading {label}", done, total),
+            "checking": lambda found: update(check_state(label, found), found.bytes_seen, found.bytes),
         }
 
 
 @contextmanager
-def counting_progress(label: str) -> Iterator[Callable[[DatasetStatistics], None]]:
-    """A bar on stderr of the rows whose tokens are counted; silent where stderr is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bars:
-        task = bars.add_task(f"asking for the tokens of {label}", total=None)
-
-        def counting(found: DatasetStatistics) -> None:
-            bars.update(
-                task, description=counting_state(label, found), completed=found.bytes_seen, total=found.bytes
-            )
-
-        yield counting
+def counting_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[DatasetStatistics], None]]:
+    """Progress on stderr of the rows whose tokens are counted."""
+    with _progress(quiet=quiet) as update:
+        yield lambda found: update(counting_state(label, found), found.bytes_seen, found.bytes)
 
 
 def counting_state(label: str, found: DatasetStatistics) -> str:

@@ -32,6 +32,7 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     Errors with an end reason become that result. Any other exception propagates: the agent reports a crashed job, with
     the traceback at the end of its log.
     """
+    from oolong.system.rpc import RpcUnavailable
     from trainers.algorithms.user_loss import InvalidLoss
     from trainers.checkpoint import InvalidCheckpoint
     from trainers.dataset import InvalidDataset
@@ -39,7 +40,6 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
     from trainers.models.decoder_layers import UnsupportedOption
     from trainers.models.packing_check import PackingMismatch
     from trainers.models.policy import InvalidModel
-    from trainers.rl.controller_client import ControllerUnreachable
 
     reasons: dict[type[Exception], EndReason] = {
         InvalidModel: EndReason.MODEL_INVALID,
@@ -47,7 +47,7 @@ def run_job(arguments: argparse.Namespace, train: TrainLoop) -> int:
         UnsupportedOption: EndReason.CONFIG_REJECTED,
         InvalidCheckpoint: EndReason.NO_VALID_CHECKPOINT,
         InvalidDataset: EndReason.DATASET_INVALID,
-        ControllerUnreachable: EndReason.CONTROLLER_CRASHED,
+        RpcUnavailable: EndReason.CONTROLLER_CRASHED,
         InvalidLoss: EndReason.CONFIG_REJECTED,
     }
     attempt, job = read_attempt(arguments.attempt), read_job(arguments.job)

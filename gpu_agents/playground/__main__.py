@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 
-from gpu_agents.channel import Peer
 from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
@@ -17,6 +16,7 @@ from gpu_agents.rollout.worker.__main__ import launch_plan, limits_of
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import Note, Outbox, Progress
+from oolong.system.rpc import RpcClient
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ async def serve(job: Job) -> int:
     section = spec.playground
     assert section is not None
     plan = launch_plan(job, spec)
-    reward = Peer("the reward service", attempt.reward_url, attempt.token) if section.scores else None
-    door = PlaygroundServer(
+    reward = RpcClient("the reward service", attempt.reward_url, attempt.token) if section.scores else None
+    server = PlaygroundServer(
         Engine(plan.port, plan.api_key),
         ChatTemplate(attempt.model_directory),
         run_id=attempt.run_id,
@@ -50,7 +50,7 @@ async def serve(job: Job) -> int:
         reward=reward,
     )
     outbox = Outbox(job.directory, job.job.incarnation)
-    await door.open(attempt.playground_port)
+    await server.start(attempt.playground_port)
     client = EngineClient(plan.port, plan.api_key, limits_of(attempt.model_directory))
     process = await EngineProcess.start(plan)
     try:
@@ -60,11 +60,11 @@ async def serve(job: Job) -> int:
         await asyncio.wait({stopping, booting}, return_when=asyncio.FIRST_COMPLETED)
         if booting.done():
             booting.result()
-            door.engine_serves()
+            server.engine_serves()
             mark_ready(job.directory)
             outbox.write(Progress(phase="chat", done=1, total=1))
         died = asyncio.create_task(process.wait())
-        idle = asyncio.create_task(_wait_until_idle(door))
+        idle = asyncio.create_task(_wait_until_idle(server))
         tasks = {stopping, died, idle}
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in (*tasks, booting):
@@ -81,7 +81,7 @@ async def serve(job: Job) -> int:
         )
         return leave(job, EndReason.COMPLETED)
     finally:
-        await door.close()
+        await server.close()
         await process.stop()
         await client.close()
         if reward is not None:
@@ -89,8 +89,8 @@ async def serve(job: Job) -> int:
         outbox.close()
 
 
-async def _wait_until_idle(door: PlaygroundServer) -> None:
-    while (left := door.idle_left_seconds) > 0:
+async def _wait_until_idle(server: PlaygroundServer) -> None:
+    while (left := server.idle_left_seconds) > 0:
         await asyncio.sleep(min(left, LOOK_SECONDS))
 
 

@@ -19,10 +19,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone, has_token
 from gpu_agents.playground.chat import ChatRefused, engine_request, error_document
 from gpu_agents.rollout.chat_template import ChatTemplate
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.system.rpc import RpcClient, RpcError, RpcUnavailable, has_token
 from oolong.untrusted import parse_json
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class PlaygroundServer:
         run_id: str,
         token: str,
         idle_seconds: float,
-        reward: Peer | None,
+        reward: RpcClient | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._template, self._reward = engine, template, reward
@@ -69,7 +69,7 @@ class PlaygroundServer:
         self._runner: web.AppRunner | None = None
         self._http: aiohttp.ClientSession | None = None
 
-    async def open(self, port: int) -> int:
+    async def start(self, port: int) -> int:
         """Listen on loopback; port 0 takes a free one. Returns the port."""
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=10))
         # Who hangs up must not leave a completion in the engine.
@@ -165,7 +165,7 @@ class PlaygroundServer:
             raise ChatRefused("", f"a score needs messages, completion and answer: {error!r}") from error
         try:
             reply = await self._reward.call("score", asked, ScoreReply, timeout=SCORE_SECONDS)
-        except (CallRefused, PeerGone) as error:
+        except (RpcError, RpcUnavailable) as error:
             return _error(502, f"the reward service did not answer: {error}", code="reward_error")
         if reply.status != "ok":
             return _error(422, reply.message or "the reward gave no score", code="no_score")

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import sys
 
-from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
 from gpu_agents.reward_test.adversarial import adversarial_completions
 from gpu_agents.reward_test.report import build_report
@@ -32,6 +31,7 @@ from oolong.contracts.run_spec import RewardTestSection
 from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import Outbox, Progress, Summary
 from oolong.contracts.user_code import SAMPLES
+from oolong.system.rpc import RpcClient, RpcUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def main() -> int:
         return leave(job, EndReason.CONFIG_REJECTED, str(error))
     except (InvalidModelFiles, InvalidWeights) as error:
         return leave(job, EndReason.MODEL_INVALID, str(error))
-    except PeerGone as error:
+    except RpcUnavailable as error:
         return leave(job, EndReason.REWARD_SERVICE_CRASH_LOOP, str(error))
     except SamplingFailed as error:
         return leave(job, error.reason, str(error))
@@ -105,7 +105,7 @@ async def _work(
         if count % 25 == 0 or count == len(samples):
             outbox.write(Progress(phase="reward_test", done=count, total=len(samples)))
 
-    service = Peer("the reward service", job.attempt.reward_url, job.attempt.token)
+    service = RpcClient("the reward service", job.attempt.reward_url, job.attempt.token)
     try:
         scored = await check_determinism(samples, service, timeout_seconds=reward.timeout_seconds, done=done)
     finally:
@@ -152,7 +152,7 @@ async def _from_model(
     server = ControllerServer(
         controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)
     )
-    await server.rpc.open(*address_of(job.attempt.controller_url))
+    await server.rpc.start(*address_of(job.attempt.controller_url))
     ticks = asyncio.create_task(server.run_ticks())
     try:
         await server.wait_until_ended()

@@ -7,18 +7,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.reward_test.types import STORED, Sample, ScoredSample, ScoreResult
 from oolong.contracts.rollout import EvaluationPrompt, ScoreReply, ScoreRequest
+from oolong.system.rpc import RpcClient, RpcError
 
 CONCURRENCY = 8
 QUEUE_SECONDS = 900.0  # a call may wait in the queue behind others
 
 
 async def check_determinism(
-    samples: Sequence[Sample], reward: Peer, *, timeout_seconds: float, done: Callable[[int], None]
+    samples: Sequence[Sample], reward: RpcClient, *, timeout_seconds: float, done: Callable[[int], None]
 ) -> list[ScoredSample]:
-    """Score every sample twice. Calls `done(count)` after each. Raises PeerGone if the reward service is gone."""
+    """Score every sample twice. Calls `done(count)` after each. Raises RpcUnavailable if the reward service is gone."""
     turn = asyncio.Semaphore(CONCURRENCY)
     finished = 0
 
@@ -34,7 +34,7 @@ async def check_determinism(
     return list(await asyncio.gather(*map(both, samples)))
 
 
-async def _score(sample: Sample, reward: Peer, *, timeout_seconds: float) -> ScoreResult:
+async def _score(sample: Sample, reward: RpcClient, *, timeout_seconds: float) -> ScoreResult:
     request = ScoreRequest(
         prompt=sample.prompt,
         completion=sample.completion,
@@ -44,7 +44,7 @@ async def _score(sample: Sample, reward: Peer, *, timeout_seconds: float) -> Sco
     )
     try:
         reply = await reward.call("score", request, ScoreReply, timeout=timeout_seconds + QUEUE_SECONDS)
-    except CallRefused as error:
+    except RpcError as error:
         return ScoreResult(score=None, seconds=0.0, error=str(error))
     if reply.status != "ok" or reply.score is None:
         return ScoreResult(

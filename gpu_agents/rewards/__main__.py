@@ -81,7 +81,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
-    await service.door.open(*address_of(job.attempt.reward_url))
+    await service.rpc.start(*address_of(job.attempt.reward_url))
     mark_ready(job.directory)
     log.info("reward %s serves on %s", section.function or section.name, job.attempt.reward_url)
     reports = asyncio.create_task(report(telemetry))
@@ -92,7 +92,7 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    await service.door.close()
+    await service.rpc.close()
     await scorer.close()
     await sandboxes.close()
     service.log_parts()

@@ -13,7 +13,6 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_agents.channel import Door, Refuse
 from gpu_agents.model_text import beside_the_loop
 from gpu_agents.rewards import execute
 from gpu_agents.rewards.budget import ErrorBudget
@@ -30,6 +29,7 @@ from gpu_agents.rewards.reward import (
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.sandbox import SandboxUnsupported
+from oolong.system.rpc import RpcError, RpcServer
 from oolong.untrusted import clean_text
 
 log = logging.getLogger(__name__)
@@ -112,9 +112,9 @@ class RewardService:
         self.budget = budget or ErrorBudget(1.0)
         self.over_budget = asyncio.Event()
         self.counts = ScoreCounts()
-        self.door = Door(token)
-        self.door.verb("score", ScoreRequest, self._score)
-        self.door.verb("execute", ExecuteRequest, self._execute)
+        self.rpc = RpcServer(token)
+        self.rpc.method("score", ScoreRequest, self._score)
+        self.rpc.method("execute", ExecuteRequest, self._execute)
 
     async def _score(self, request: ScoreRequest) -> ScoreReply:
         started = time.monotonic()
@@ -175,25 +175,25 @@ class RewardService:
 
     async def _execute(self, request: ExecuteRequest) -> ExecuteReply:
         if len(request.code.encode()) > execute.MAX_CODE_BYTES:
-            raise Refuse(413, "too_large", f"code of more than {execute.MAX_CODE_BYTES} bytes is not run")
+            raise RpcError(413, "too_large", f"code of more than {execute.MAX_CODE_BYTES} bytes is not run")
         if self._sandboxes is None:
-            raise Refuse(409, "no_sandbox", "this reward service was started without a sandbox")
+            raise RpcError(409, "no_sandbox", "this reward service was started without a sandbox")
         try:
             execute.limits_of(request)
         except ValueError as error:
-            raise Refuse(400, "malformed", str(error)) from error
+            raise RpcError(400, "malformed", str(error)) from error
         tries = 0
         while True:
             tries += 1
             try:
                 reply = await execute.execute(self._sandboxes, request)
             except SandboxUnsupported as refused:
-                raise Refuse(409, "no_sandbox", str(refused)) from refused
+                raise RpcError(409, "no_sandbox", str(refused)) from refused
             except SandboxFailed as error:
                 if tries >= ATTEMPTS[SandboxFailed]:
                     self.counts.failed["sandbox_error"] += 1
                     self._note_error(f"sandbox_error: {error}")
-                    raise Refuse(503, "sandbox_error", str(error)) from error
+                    raise RpcError(503, "sandbox_error", str(error)) from error
                 self.counts.retried[SandboxFailed.__name__] += 1
             else:
                 self.counts.executed += 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.channel import Peer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rollout.worker.code_execution import SandboxedPython, SandboxUnavailable
 from gpu_agents.rollout.workflows.sandbox_launcher import sandbox_launcher
 from gpu_agents.rollout.workflows.user_workflow import UserWorkflow
 from oolong.sandbox import Sandbox
+from oolong.system.rpc import RpcClient
 from oolong.workflow import PolicyTurn, WorkflowFailed
 from tests.sandbox.conftest import Baits
 
@@ -124,15 +124,15 @@ async def test_hosts_wait_for_a_free_sandbox_and_all_are_played(sandbox: Sandbox
 
 
 @asynccontextmanager
-async def reward_service(sandboxes: Sandboxes | None) -> AsyncIterator[Peer]:
+async def reward_service(sandboxes: Sandboxes | None) -> AsyncIterator[RpcClient]:
     service = RewardService(InThisProcess(lambda _: 0.0), token="t", sandboxes=sandboxes)
-    port = await service.door.open("127.0.0.1", 0)
-    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
+    port = await service.rpc.start("127.0.0.1", 0)
+    peer = RpcClient("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=5)
     try:
         yield peer
     finally:
         await peer.close()
-        await service.door.close()
+        await service.rpc.close()
         if sandboxes is not None:
             await sandboxes.close()
 

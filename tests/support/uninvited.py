@@ -1,12 +1,12 @@
-"""A job of another attempt at the ports of one: `python uninvited.py PORT…`. It needs the standard library alone.
+"""Probe an attempt's ports as a job of another attempt: `python uninvited.py PORT…`. Needs only the standard library.
 
-It finds listeners as any process of the machine can, in /proc/net, and asks them without a credential and with a wrong
-one. It prints what answered with anything but a refusal as one line of JSON; {} is a wall without a hole.
+It finds listeners in /proc/net, as any process of the machine can, and sends requests without and with wrong
+credentials. It prints every answer that is not a rejection as one line of JSON; {} means that no port answered.
 """
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401 - before another uid may not read it
+import encodings.idna  # noqa: F401 - imported now: another uid may not read it later
 import json
 import os
 import socket
@@ -18,8 +18,8 @@ from pathlib import Path
 NOBODY = 65_534
 LISTENS = "0A"
 SECONDS = 10.0
-REFUSALS = (401, 403, 404, 405)  # the last two: of what the process does not know
-VERBS = (
+REJECTIONS = (401, 403, 404, 405)  # the last two: unknown path or method
+METHODS = (
     "claim", "renew", "submit", "fail", "release", "deregister", "load_claim", "ack", "evaluator", "state",
     "publish_version", "take", "snapshot", "probes", "stale_engine", "end", "evaluation_result", "evaluation_failed",
     "score", "execute",
@@ -36,7 +36,7 @@ CREDENTIALS = (
     "Authorization: Bearer \r\n",
     "Authorization: Bearer \xe9\r\n",
 )
-NOTHING_FOLLOWS = "Content-Length: 0\r\nConnection: close\r\n"
+NO_BODY = "Content-Length: 0\r\nConnection: close\r\n"
 UPGRADE = (
     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -44,7 +44,7 @@ UPGRADE = (
 
 
 def listening() -> dict[int, set[str]]:
-    """Port -> addresses of what listens in this network namespace."""
+    """Port -> listening addresses of this network namespace."""
     found: dict[int, set[str]] = {}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -61,25 +61,25 @@ def _address(text: str) -> str:
 
 
 def abstract_sockets() -> set[str]:
-    """Names of unix sockets that no folder guards."""
+    """Names of abstract unix sockets, which no directory protects."""
     fields = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     return {words[7] for words in fields if len(words) > 7 and words[7].startswith("@")}
 
 
 def requests() -> Iterator[str]:
-    for path in (*VERBS, *ENGINE, *SESSIONS):
+    for path in (*METHODS, *ENGINE, *SESSIONS):
         for method in ("GET", "POST", "OPTIONS"):
             for credential in CREDENTIALS:
-                yield f"{method} /{path} HTTP/1.1\r\nHost: x\r\n{credential}{NOTHING_FOLLOWS}\r\n"
+                yield f"{method} /{path} HTTP/1.1\r\nHost: x\r\n{credential}{NO_BODY}\r\n"
     for path in ("v1/realtime", "", "sessions/s"):
         yield f"GET /{path} HTTP/1.1\r\nHost: x\r\n{UPGRADE}\r\n"
 
 
-def answer(port: int, said: bytes) -> bytes:
-    """The begin of what a port answers; empty where it says nothing or hangs up."""
+def answer(port: int, sent: bytes) -> bytes:
+    """The first bytes of the reply; empty if the port does not reply or disconnects."""
     try:
         with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
-            connection.sendall(said)
+            connection.sendall(sent)
             return connection.recv(400)
     except OSError:
         return b""
@@ -92,10 +92,10 @@ def status_of(reply: bytes) -> int:
 
 def reached(port: int) -> list[str]:
     found = []
-    for said in requests():
-        reply = answer(port, said.encode("latin-1"))
-        if reply and status_of(reply) not in REFUSALS:
-            found.append(f"{' '.join(said.splitlines())[:120]} -> {reply[:60]!r}")
+    for sent in requests():
+        reply = answer(port, sent.encode("latin-1"))
+        if reply and status_of(reply) not in REJECTIONS:
+            found.append(f"{' '.join(sent.splitlines())[:120]} -> {reply[:60]!r}")
     return found
 
 
@@ -104,9 +104,9 @@ def main(ports: list[int]) -> dict[str, list[str]]:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    unseen = [f"port {port} is not to be seen" for port in ports if port not in listening()]
+    missing = [f"port {port} does not listen" for port in ports if port not in listening()]
     answers = {str(port): reached(port) for port in ports}
-    return {name: what for name, what in {"unseen": unseen, **answers}.items() if what}
+    return {name: what for name, what in {"missing": missing, **answers}.items() if what}
 
 
 if __name__ == "__main__":

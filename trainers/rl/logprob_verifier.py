@@ -18,9 +18,10 @@ from torch.func import functional_call
 from oolong.contracts import rollout
 from oolong.contracts.run_spec import WeightSyncSection
 from oolong.contracts.telemetry import Note, Outbox, Points
+from oolong.system.rpc import RpcUnavailable
 from trainers.models.packed_row import pack_row
 from trainers.models.policy import uninitialized_policy
-from trainers.rl.controller_client import ControllerClient, ControllerUnreachable
+from trainers.rl.controller_client import ControllerClient
 
 POLL_SECONDS = 0.25
 MAX_KEPT_BYTES = 1 << 30  # of recent weights; at least one version is kept
@@ -117,7 +118,7 @@ class LogprobVerifier:
             while not self._stopping.wait(POLL_SECONDS):
                 self._poll()
             self._poll()
-        except ControllerUnreachable as error:
+        except RpcUnavailable as error:
             print(f"probes: {error}", flush=True)  # the train loop gets the same error and ends the attempt
         except BaseException as error:  # noqa: BLE001 - re-raised in the train loop
             self._failure = error

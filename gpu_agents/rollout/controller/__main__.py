@@ -153,7 +153,7 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     live = LiveFile(job.attempt.directory)
     server = ControllerServer(controller, telemetry, token=job.attempt.token, live=live)
     host, port = address_of(job.attempt.controller_url)
-    await server.rpc.open(host, port)
+    await server.rpc.start(host, port)
     log.info("listening on %s:%d", host, port)
     stop = stop_event()
     ticks = asyncio.create_task(server.run_ticks())

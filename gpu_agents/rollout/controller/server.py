@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gpu_agents.channel import Door, Refuse
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.group_store import StaleClaim
@@ -20,6 +19,7 @@ from gpu_agents.rollout.controller.versions import VersionConflict
 from oolong.contracts import rollout as wire
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.runtime_overrides import LiveFile
+from oolong.system.rpc import RpcError, RpcServer
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ControllerServer:
         self._live = live
         self._publish_overrides(controller.apply_overrides(live.settings))
         self._changed = asyncio.Event()
-        self.rpc = Door(token)
+        self.rpc = RpcServer(token)
         for name, request, handler in (
             ("claim", wire.ClaimRequest, self._claim),
             ("renew", wire.RenewRequest, self._renew),
@@ -70,7 +70,7 @@ class ControllerServer:
             ("stale_engine", wire.StaleEngineRequest, self._stale_engine),
             ("end", wire.EndRequest, self._end),
         ):
-            self.rpc.verb(name, request, handler)  # type: ignore[arg-type]
+            self.rpc.method(name, request, handler)  # type: ignore[arg-type]
 
     async def run_ticks(self) -> None:
         """Apply timeouts and runtime overrides, and publish telemetry, once a second; never returns."""
@@ -173,9 +173,9 @@ class ControllerServer:
         try:
             self._workers.submit(request, now=self._now())
         except StaleClaim as error:
-            raise Refuse(409, "stale_claim", str(error)) from error
+            raise RpcError(409, "stale_claim", str(error)) from error
         except ValueError as error:
-            raise Refuse(400, "malformed", str(error)) from error
+            raise RpcError(400, "malformed", str(error)) from error
         self._notify()
         return wire.Ack()
 
@@ -184,7 +184,7 @@ class ControllerServer:
         try:
             self._workers.fail(request, now=self._now())
         except StaleClaim as error:
-            raise Refuse(409, "stale_claim", str(error)) from error
+            raise RpcError(409, "stale_claim", str(error)) from error
         self._notify()
         return wire.Ack()
 
@@ -192,7 +192,7 @@ class ControllerServer:
         try:
             self._workers.release(request, now=self._now())
         except StaleClaim as error:
-            raise Refuse(409, "stale_claim", str(error)) from error
+            raise RpcError(409, "stale_claim", str(error)) from error
         self._notify()
         return wire.Ack()
 
@@ -337,4 +337,4 @@ def _version_checked(call: Callable[[], Value]) -> Value:
     try:
         return call()
     except VersionConflict as error:
-        raise Refuse(409, "stale_epoch", str(error)) from error
+        raise RpcError(409, "stale_epoch", str(error)) from error

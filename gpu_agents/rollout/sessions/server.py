@@ -23,7 +23,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gpu_agents.channel import has_token
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.manager import NoCapacity, SessionConflict, SessionManager, SessionNotFound
 from gpu_agents.rollout.sessions.openai_chat import (
@@ -36,6 +35,7 @@ from gpu_agents.rollout.sessions.openai_chat import (
 )
 from gpu_agents.rollout.sessions.session import Completed, session_status
 from gpu_agents.rollout.worker.episode import Interrupted
+from oolong.system.rpc import has_token
 from oolong.untrusted import parse_json
 from oolong.workflow import WorkflowFailed
 
@@ -77,7 +77,7 @@ class SessionServer:
         self._app.router.add_get("/sessions/{id}/v1/models", self._models)
         self._runner: web.AppRunner | None = None
 
-    async def open(self, port: int) -> int:
+    async def start(self, port: int) -> int:
         """Listen on loopback; port 0 takes a free one. Returns the port."""
         # If an agent disconnects, its completion must leave the engine.
         self._runner = web.AppRunner(

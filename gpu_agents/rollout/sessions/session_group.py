@@ -7,7 +7,6 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.sessions.export import Export, NoCommonPrompt, common_prompt, export_branches
 from gpu_agents.rollout.sessions.session import PolicyClient, Session
 from gpu_agents.rollout.worker.episode import Prompt
@@ -19,10 +18,11 @@ from oolong.contracts.rollout import (
     ReleaseRequest,
     SubmitRequest,
 )
+from oolong.system.rpc import RpcClient, RpcError
 
 log = logging.getLogger(__name__)
 
-STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
+STOPPING_RETRY_SECONDS = 5.0  # the controller may be stopping too
 
 Outcome = Literal["complete", "failed", "lost", "release"]
 
@@ -45,7 +45,7 @@ class SessionGroup:
         worker_id: str,
         config: SessionConfig,
         policy: PolicyClient,
-        controller: Peer,
+        controller: RpcClient,
         now: float,
     ) -> None:
         self.claimed = claimed
@@ -134,7 +134,7 @@ class SessionGroup:
                     members=[],
                     lost_tokens=self._sampled_tokens(),
                 )
-                await self._report("release", request, patience_seconds=STOPPING_PATIENCE_SECONDS)
+                await self._report("release", request, retry_seconds=STOPPING_RETRY_SECONDS)
 
     def group(self) -> Group:
         """Build the group from its ended sessions. Raises NoCommonPrompt."""
@@ -193,11 +193,11 @@ class SessionGroup:
         method: str,
         request: SubmitRequest | FailRequest | ReleaseRequest,
         *,
-        patience_seconds: float | None = None,
+        retry_seconds: float | None = None,
     ) -> None:
         try:
-            await self._controller.call(method, request, Ack, patience_seconds=patience_seconds)
-        except CallRefused as error:
+            await self._controller.call(method, request, Ack, retry_seconds=retry_seconds)
+        except RpcError as error:
             if error.code != "stale_claim":
                 raise
             log.info("%s", error)

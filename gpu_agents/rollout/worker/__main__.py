@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_agents.channel import Peer, PeerGone
 from gpu_agents.job import Job, leave, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
@@ -44,6 +43,7 @@ from oolong.contracts.telemetry import Outbox
 from oolong.contracts.user_code import SourceKind
 from oolong.gpu_slots import visible_devices
 from oolong.sandbox import SandboxUnsupported
+from oolong.system.rpc import RpcClient, RpcUnavailable
 
 SHARED_ENGINE_STATIC = 0.8  # fraction of its GPU share for weights and KV cache
 
@@ -60,7 +60,7 @@ def main() -> int:
         return leave(job, EndReason.DATASET_INVALID, str(error))
     except EngineCrashLoop as error:
         return leave(job, EndReason.ROLLOUT_CRASH_LOOP, str(error))
-    except PeerGone as error:
+    except RpcUnavailable as error:
         return leave(job, EndReason.CONTROLLER_CRASHED, str(error))
 
 
@@ -71,8 +71,8 @@ async def work(job: Job) -> int:
     template = ChatTemplate(attempt.model_directory)
     counters = EngineCounters(clock=time.monotonic)
     engine = EngineHandle(counters, loads_between_requests=options.loads_between_requests)
-    controller = Peer("the controller", attempt.controller_url, attempt.token)
-    reward = Peer("the reward service", attempt.reward_url, attempt.token)
+    controller = RpcClient("the controller", attempt.controller_url, attempt.token)
+    reward = RpcClient("the reward service", attempt.reward_url, attempt.token)
     loads: list[Load] = []
     limits = limits_of(attempt.model_directory)
     executor = SandboxedPython(reward, seconds=spec.workflow.tool_seconds)
@@ -120,7 +120,7 @@ class Parts:
     options: WorkerConfig
     context: RolloutContext
     loader: WeightLoader
-    controller: Peer
+    controller: RpcClient
     limits: ModelLimits
 
     @property
@@ -150,7 +150,7 @@ async def _generate(parts: Parts, loads: list[Load]) -> Ending:
     server = session_server(job, spec, sessions) if sessions else None
     try:
         if server is not None:
-            await server.open(job.job.session_port or job.attempt.session_ports[job.job.index])
+            await server.start(job.job.session_port or job.attempt.session_ports[job.job.index])
         return await worker.run()
     finally:
         if server is not None:

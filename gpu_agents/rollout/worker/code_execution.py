@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest
+from oolong.system.rpc import RpcClient, RpcError, RpcUnavailable
 from oolong.workflow import WorkflowFailed
 
 QUEUE_SECONDS = 900.0  # a program may queue for a free sandbox behind the programs of all other groups
@@ -16,7 +16,7 @@ class SandboxUnavailable(Exception):
 class SandboxedPython:
     """Client of the reward service's POST /execute. Programs share no state."""
 
-    def __init__(self, service: Peer, *, seconds: float) -> None:
+    def __init__(self, service: RpcClient, *, seconds: float) -> None:
         self._service = service
         self._seconds = seconds
 
@@ -24,18 +24,18 @@ class SandboxedPython:
         """Raise SandboxUnavailable unless programs can run. Called at start, before any prompt is sampled."""
         try:
             await self._request("1")
-        except CallRefused as error:
+        except RpcError as error:
             raise SandboxUnavailable(str(error)) from error
 
     async def execute(self, code: str) -> str:
         """Return the program's output or its error. Raises WorkflowFailed only when the sandbox itself fails."""
         try:
             return observation(await self._request(code), seconds=self._seconds)
-        except CallRefused as error:
+        except RpcError as error:
             if error.code == "too_large":
                 return f"Error: {error}"
             raise WorkflowFailed("sandbox", str(error)) from error
-        except PeerGone as error:
+        except RpcUnavailable as error:
             raise WorkflowFailed("sandbox", str(error)) from error
 
     async def _request(self, code: str) -> ExecuteReply:

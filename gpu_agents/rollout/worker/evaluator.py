@@ -12,7 +12,6 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Literal, Protocol
 
-from gpu_agents.channel import Peer
 from gpu_agents.job import Job
 from gpu_agents.rollout.engines.client import EngineClient
 from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
@@ -26,6 +25,7 @@ from gpu_agents.rollout.worker.weight_loader import WeightLoader
 from oolong.contracts.attempt import mark_ready
 from oolong.contracts.rollout import Ack, EvaluationFailure, EvaluationTask, EvaluatorReply, EvaluatorRequest
 from oolong.contracts.telemetry import Note, Outbox, Points
+from oolong.system.rpc import RpcClient
 from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Evaluator:
         task_id: str,
         context: RolloutContext,
         loader: WeightLoader,
-        controller: Peer,
+        controller: RpcClient,
         telemetry: EvaluatorTelemetry,
         stop: asyncio.Event,
     ) -> None:
@@ -63,7 +63,7 @@ class Evaluator:
         self._stop = stop
 
     async def run(self, engine: EngineLife) -> Literal["ended", "stopped"]:
-        """Raises EngineCrashLoop and PeerGone."""
+        """Raises EngineCrashLoop and RpcUnavailable."""
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(engine.run()),
             asyncio.create_task(self._send_heartbeats()),

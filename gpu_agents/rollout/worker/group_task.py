@@ -9,7 +9,6 @@ import asyncio
 import logging
 from typing import Literal
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from gpu_agents.rollout.worker.config import WorkerConfig
 from gpu_agents.rollout.worker.episode import Interrupted, Prompt, RolloutContext
@@ -25,6 +24,7 @@ from oolong.contracts.rollout import (
     ReleaseRequest,
     SubmitRequest,
 )
+from oolong.system.rpc import RpcClient, RpcError
 from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ FAILURES = (
 )  # of one group; any other exception is a bug of the worker
 HALT_TRIES = 20  # a count, not a time: a stalled engine or process does not cost tokens
 ABORT_AGAIN_SECONDS = 0.3
-STOPPING_PATIENCE_SECONDS = 5.0  # the controller may be stopping too
+STOPPING_RETRY_SECONDS = 5.0  # the controller may be stopping too
 
 
 class GroupTask:
@@ -50,7 +50,7 @@ class GroupTask:
         *,
         options: WorkerConfig,
         context: RolloutContext,
-        controller: Peer,
+        controller: RpcClient,
         permits: Permits,
     ) -> None:
         self.claimed = claimed
@@ -192,10 +192,10 @@ class GroupTask:
         await self._report("fail", request)
 
     async def _report(self, method: str, request: SubmitRequest | ReleaseRequest | FailRequest) -> None:
-        patience = STOPPING_PATIENCE_SECONDS if self._interruption == "release" else None
+        retry_seconds = STOPPING_RETRY_SECONDS if self._interruption == "release" else None
         try:
-            await self._controller.call(method, request, Ack, patience_seconds=patience)
-        except CallRefused as error:
+            await self._controller.call(method, request, Ack, retry_seconds=retry_seconds)
+        except RpcError as error:
             if error.code != "stale_claim":
                 raise
             log.info("%s", error)

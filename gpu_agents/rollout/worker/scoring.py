@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone
 from oolong.contracts.rollout import ScoreReply, ScoreRequest
+from oolong.system.rpc import RpcClient, RpcError, RpcUnavailable
 
 Purpose = Literal["training", "evaluation"]
 
@@ -19,7 +19,7 @@ class RewardFailed(Exception):
 
 
 class Scorer:
-    def __init__(self, service: Peer, *, timeout_seconds: float, purpose: Purpose = "training") -> None:
+    def __init__(self, service: RpcClient, *, timeout_seconds: float, purpose: Purpose = "training") -> None:
         self._service = service
         self._timeout_seconds = timeout_seconds
         self._purpose = purpose
@@ -44,7 +44,7 @@ class Scorer:
             reply = await self._service.call(
                 "score", request, ScoreReply, timeout=self._timeout_seconds + EXTRA_SECONDS
             )
-        except (CallRefused, PeerGone) as error:
+        except (RpcError, RpcUnavailable) as error:
             raise RewardFailed(str(error)) from error
         if reply.status != "ok" or reply.score is None:
             raise RewardFailed(reply.message or "the reward service returned neither a score nor a message")

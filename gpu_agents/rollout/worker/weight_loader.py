@@ -7,7 +7,6 @@ import logging
 import time
 from dataclasses import dataclass
 
-from gpu_agents.channel import Peer
 from gpu_agents.rollout.engines.client import EngineClient, Sampling
 from gpu_agents.rollout.engines.errors import EngineError, EngineUnavailable
 from gpu_agents.rollout.worker.config import WorkerConfig
@@ -24,6 +23,7 @@ from oolong.contracts.rollout import (
     StateReply,
     StateRequest,
 )
+from oolong.system.rpc import RpcClient
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class WeightLoader:
         *,
         options: WorkerConfig,
         engine: EngineHandle,
-        controller: Peer,
+        controller: RpcClient,
         expected: ExpectedTensors,
         probe_prompt: list[int],
         loads: list[Load],

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.manager import SessionManager
 from gpu_agents.rollout.sessions.session import PolicyClient
@@ -37,6 +36,7 @@ from oolong.contracts.rollout import (
     RenewReply,
     RenewRequest,
 )
+from oolong.system.rpc import RpcClient, RpcError
 from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Worker:
         supervisor: EngineSupervisor,
         loader: WeightLoader,
         loads: list[Load],
-        controller: Peer,
+        controller: RpcClient,
         telemetry: WorkerTelemetry,
         stop: asyncio.Event,
         sessions: Sessions | None = None,
@@ -329,7 +329,7 @@ class Worker:
         if task.cancelled() or self._failed_group is None or self._failed_group.done():
             return
         error = task.exception()
-        if isinstance(error, CallRefused) and self._ended.is_set():
+        if isinstance(error, RpcError) and self._ended.is_set():
             return
         if error is not None:
             self._failed_group.set_exception(error)

@@ -88,8 +88,8 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
     done = asyncio.Event()
     async with Harness(tmp_path / "attempt", spec, tiny.base, rows) as run:
         running = run.start_worker(real_engine.port, real_engine.api_key)
-        assert running.door is not None
-        port = await running.door.open(0)
+        assert running.session_server is not None
+        port = await running.session_server.start(0)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False
@@ -105,7 +105,7 @@ async def test_captured_tokens_have_the_engines_log_probabilities_and_train(
             done.set()
             await asyncio.gather(*agents)
         assert_ledger_is_true(run.controller)
-        await running.door.close()
+        await running.session_server.close()
 
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     assert len(trajectories) > 2 * len(groups), "branches, or calls, are trajectories of their own"

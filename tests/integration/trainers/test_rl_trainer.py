@@ -19,11 +19,12 @@ from safetensors.torch import load_file
 from oolong.contracts import rollout
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.metrics import METRICS
+from oolong.system.rpc import RpcError
 from tests.integration.trainers.fake_controller import FakeController, recorded_batches
 from tests.support.waiting import wait_until
 from trainers import checkpoint
 from trainers.durable_files import write_json
-from trainers.rl.controller_client import ControllerClient, ControllerError
+from trainers.rl.controller_client import ControllerClient
 
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4},
@@ -255,7 +256,7 @@ def test_nonfinite_step_changes_nothing_and_three_consecutive_ones_end_the_run(
 
 def test_controller_error_is_raised_with_its_code() -> None:
     with FakeController(BATCHES, token="another") as controller:
-        with pytest.raises(ControllerError, match="unauthorized: wrong token"):
+        with pytest.raises(RpcError, match="unauthorized: wrong token"):
             ControllerClient(controller.url, "secret").snapshot(0)
 
 

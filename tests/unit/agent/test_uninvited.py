@@ -1,4 +1,4 @@
-"""What a job of another attempt gets from the ports of one: a refusal from each, whatever it asks."""
+"""Jobs of another attempt get an error from every port of this attempt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gpu_agents.channel import Door
 from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rollout.sessions.manager import SessionManager, SessionNotFound
 from gpu_agents.rollout.sessions.server import SessionServer, SessionServerConfig
 from oolong.contracts import rollout as wire
+from oolong.system.rpc import RpcServer
 from tests.support import uninvited
 
 TOKEN = "the-attempts-token"
@@ -26,30 +26,30 @@ async def ask(port: int) -> Any:
     process = await asyncio.create_subprocess_exec(
         sys.executable, uninvited.__file__, str(port), stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     assert process.returncode == 0
-    return json.loads(said)
+    return json.loads(output)
 
 
-def channel() -> Door:
-    """The controller's and the reward service's: what serves a verb here got in."""
-    door = Door(TOKEN)
+def rpc() -> RpcServer:
+    """The server of the controller and of the reward service; its methods accept everything."""
+    server = RpcServer(TOKEN)
 
-    async def got_in(_: wire.StateRequest) -> wire.Ack:
+    async def accept(_: wire.StateRequest) -> wire.Ack:
         return wire.Ack()
 
-    for verb in uninvited.VERBS:
-        door.verb(verb, wire.StateRequest, got_in)
-    return door
+    for name in uninvited.METHODS:
+        server.method(name, wire.StateRequest, accept)
+    return server
 
 
 def sessions() -> SessionServer:
-    desk: Any = SessionManager.__new__(SessionManager)  # nobody gets behind the door, so nothing lies there
-    desk.find = refuse_to_find
+    manager: Any = SessionManager.__new__(SessionManager)  # unauthorized requests never reach it
+    manager.find = refuse_to_find
     facts = SessionServerConfig(
         run_id="run_1", token=TOKEN, temperature=1.0, max_new_tokens=1, timeout_seconds=1.0
     )
-    return SessionServer(desk, facts)
+    return SessionServer(manager, facts)
 
 
 def refuse_to_find(identity: str) -> Any:
@@ -63,22 +63,22 @@ def playground() -> PlaygroundServer:
     )
 
 
-async def opened(door: Any) -> int:
-    port = await (door.open("127.0.0.1", 0) if isinstance(door, Door) else door.open(0))
+async def started(server: Any) -> int:
+    port = await (server.start("127.0.0.1", 0) if isinstance(server, RpcServer) else server.start(0))
     return int(port)
 
 
-@pytest.mark.parametrize("make", [channel, sessions, playground], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [rpc, sessions, playground], ids=lambda make: make.__name__)
 async def test_no_port_answers_without_the_attempts_token(make: Callable[[], Any]) -> None:
-    door = make()
-    port = await opened(door)
+    server = make()
+    port = await started(server)
     try:
         assert await ask(port) == {}
     finally:
-        await door.close()
+        await server.close()
 
 
-async def test_a_port_that_answers_anybody_is_found() -> None:
+async def test_a_port_without_authorization_is_found() -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response()
 
@@ -97,15 +97,16 @@ async def test_a_port_that_answers_anybody_is_found() -> None:
     assert found
 
 
-def test_no_other_server_is_in_the_jobs(checkout: Path) -> None:
-    """A new one belongs into the table above; the engine's own port is tested with a real engine."""
+def test_jobs_start_no_other_servers(checkout: Path) -> None:
+    """Add a new server to the table above. A real engine tests the engine's port."""
     words = ("TCPSite(", "run_app(", "start_server(", "create_server(", "uvicorn", ".listen(")
-    files = [*(checkout / "gpu_agents").rglob("*.py"), *(checkout / "trainers").rglob("*.py")]
+    packages = ("gpu_agents", "trainers", "platform/oolong/system")
+    files = [file for package in packages for file in (checkout / package).rglob("*.py")]
     found = {
         str(file.relative_to(checkout)) for file in files if any(word in file.read_text() for word in words)
     }
     assert found == {
-        "gpu_agents/channel.py",
+        "platform/oolong/system/rpc.py",
         "gpu_agents/playground/server.py",
         "gpu_agents/rollout/sessions/server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.channel import Peer
 from gpu_agents.reward_test.adversarial import PROBES, adversarial_completions
 from gpu_agents.reward_test.report import build_report
 from gpu_agents.reward_test.scoring import check_determinism, stored_samples
@@ -18,6 +17,7 @@ from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from oolong.contracts.rollout import EvaluationPrompt
+from oolong.system.rpc import RpcClient
 
 ROWS = [
     EvaluationPrompt(index=n, prompt_token_ids=[1], prompt=f"what is {n} + 1?", answer=str(n + 1))
@@ -29,14 +29,14 @@ Score = Callable[[Completion], float]
 async def tried(reward: Score, samples: list[Sample] | None = None) -> dict[str, Any]:
     """The report on a reward that runs behind a real reward service."""
     service = RewardService(InThisProcess(reward), token="t")
-    port = await service.door.open("127.0.0.1", 0)
-    peer = Peer("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=60)
+    port = await service.rpc.start("127.0.0.1", 0)
+    peer = RpcClient("the reward service", f"http://127.0.0.1:{port}", "t", connect_seconds=60)
     try:
         chosen = adversarial_completions(list(PROBES), ROWS) if samples is None else samples
         scored = await check_determinism(chosen, peer, timeout_seconds=60.0, done=lambda _: None)
     finally:
         await peer.close()
-        await service.door.close()
+        await service.rpc.close()
     return build_report(scored, rows=len(ROWS), success_score=1.0, timeout_seconds=60.0, max_error_rate=0.01)
 
 

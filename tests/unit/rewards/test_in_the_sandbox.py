@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.rewards.code_tests import CodeTests
 from gpu_agents.rewards.reward import Completion, SandboxFailed, Score, ScoringError, VerifierFailed
 from gpu_agents.rewards.sandboxes import Sandboxes
@@ -17,6 +16,7 @@ from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rewards.user_function import UserFunction
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.sandbox import Capabilities, ProbeResult, Sandbox, SandboxUnsupported
+from oolong.system.rpc import RpcClient, RpcError
 from tests.support.isolation import require_isolation
 
 
@@ -102,13 +102,13 @@ class Served:
         self.service = RewardService(InThisProcess(lambda _: 0.0), token="secret", sandboxes=sandboxes)
 
     async def __aenter__(self) -> Served:
-        port = await self.service.door.open("127.0.0.1", 0)
-        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=60)
+        port = await self.service.rpc.start("127.0.0.1", 0)
+        self.peer = RpcClient("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=60)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.peer.close()
-        await self.service.door.close()
+        await self.service.rpc.close()
 
     async def execute(self, code: str, **more: Any) -> ExecuteReply:
         request = ExecuteRequest(**{"code": code, "wall_seconds": 60.0, **more})
@@ -156,7 +156,7 @@ async def test_without_a_sandbox_code_is_refused_with_the_command_and_scores_go_
     )  # fmt: skip
     none = Sandboxes.of(ProbeResult(capabilities=capabilities, sandbox=None), slots=1)
     async with Served(none) as served:
-        with pytest.raises(CallRefused, match=f"no_sandbox.*{command}") as refused:
+        with pytest.raises(RpcError, match=f"no_sandbox.*{command}") as refused:
             await served.execute("1 + 1")
         assert refused.value.code == "no_sandbox"
         request = ScoreRequest(prompt="", completion="4", answer="4", finish_reason="stop")
@@ -179,7 +179,7 @@ async def test_a_sandbox_that_breaks_by_itself_is_a_failure_of_the_sandbox(probe
 
 
 async def test_code_that_is_too_long_and_limits_that_are_none_are_refused(served: Served) -> None:
-    with pytest.raises(CallRefused, match="too_large"):
+    with pytest.raises(RpcError, match="too_large"):
         await served.execute("#" * 300_000)
-    with pytest.raises(CallRefused, match="memory_bytes=-1"):
+    with pytest.raises(RpcError, match="memory_bytes=-1"):
         await served.execute("1", memory_bytes=-1)

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_agents.channel import Peer
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.lifecycle import EndReason, JobKind
 from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, ScoreRequest
 from oolong.contracts.run_spec import RunSpec
 from oolong.sandbox import ProbeResult
+from oolong.system.rpc import RpcClient
 from tests.support.isolation import require_isolation
 from tests.support.pages import block
 from tests.support.ports import reserve_port
@@ -57,7 +57,7 @@ class RewardJob:
             env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PATH": os.environ["PATH"]},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        self.peer = Peer("reward", self.url, "t", connect_seconds=120)
+        self.peer = RpcClient("reward", self.url, "t", connect_seconds=120)
 
     async def score(self, completion: str, answer: str) -> ScoreReply:
         request = ScoreRequest(prompt="", completion=completion, answer=answer, finish_reason="stop")

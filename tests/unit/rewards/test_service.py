@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_agents.channel import CallRefused, Peer
 from gpu_agents.job import Job
 from gpu_agents.rewards.__main__ import max_error_rate, scorer_of, serve
 from gpu_agents.rewards.budget import ErrorBudget
@@ -30,6 +29,7 @@ from oolong.contracts.rollout import ExecuteReply, ExecuteRequest, ScoreReply, S
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_code import EVALUATION_REWARD
 from oolong.sandbox import Capabilities, Limits, ProbeResult, Program, SandboxResult, Status, TestResult
+from oolong.system.rpc import RpcClient, RpcError
 from tests.support import failing_reward
 from tests.unit.rewards import hanging_reward
 
@@ -41,15 +41,15 @@ class Served:
         self.service = RewardService(scorer, token="secret", budget=budget)
 
     async def __aenter__(self) -> Served:
-        port = await self.service.door.open("127.0.0.1", 0)
-        self.peer = Peer("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=60)
-        self.stranger = Peer("reward", f"http://127.0.0.1:{port}", "wrong", connect_seconds=60)
+        port = await self.service.rpc.start("127.0.0.1", 0)
+        self.peer = RpcClient("reward", f"http://127.0.0.1:{port}", "secret", connect_seconds=60)
+        self.stranger = RpcClient("reward", f"http://127.0.0.1:{port}", "wrong", connect_seconds=60)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.peer.close()
         await self.stranger.close()
-        await self.service.door.close()
+        await self.service.rpc.close()
 
     async def score(self, completion: str, *, answer: str = "4", row: int = 1) -> ScoreReply:
         request = ScoreRequest(prompt="", completion=completion, answer=answer, finish_reason="stop", row=row)
@@ -61,7 +61,7 @@ async def test_a_score_and_a_token() -> None:
         assert (await served.score(r"\boxed{4}")).score == 1.0
         assert (await served.score(r"\boxed{5}")).score == 0.0
         request = ScoreRequest(prompt="", completion="", answer="", finish_reason="stop")
-        with pytest.raises(CallRefused, match="unauthorized"):
+        with pytest.raises(RpcError, match="unauthorized"):
             await served.stranger.call("score", request, ScoreReply)
 
 
@@ -216,7 +216,7 @@ async def test_code_whose_sandbox_fails_is_tried_again_and_then_refused_and_coun
         if failed:
             for _ in range(4):
                 served.service.budget.note(error=True, now=time.monotonic())
-            with pytest.raises(CallRefused, match="sandbox_error: bubblewrap made no sandbox"):
+            with pytest.raises(RpcError, match="sandbox_error: bubblewrap made no sandbox"):
                 await served.peer.call("execute", request, ExecuteReply)
         else:
             assert (await served.peer.call("execute", request, ExecuteReply)).value == "42"

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from gpu_agents.channel import Peer
 from gpu_agents.job import Job
 from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.reward import Reward
@@ -49,6 +48,7 @@ from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.runtime_overrides import LiveFile
 from oolong.contracts.telemetry import AnyLine, Outbox
+from oolong.system.rpc import RpcClient
 from tests.support.outboxes import written_lines
 from tests.support.tiny_specs import tiny_run_spec
 from tests.support.waiting import eventually
@@ -90,7 +90,7 @@ class Parts:
     context: RolloutContext
     loader: WeightLoader
     loads: list[Load]
-    controller: Peer
+    controller: RpcClient
     client: EngineClient
 
 
@@ -101,7 +101,7 @@ class RunningWorker:
     stop: asyncio.Event
     task: asyncio.Task[str]
     client: EngineClient
-    door: SessionServer | None = None  # of a run that serves agent sessions; open it before use
+    session_server: SessionServer | None = None  # of a run that serves agent sessions; open it before use
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Harness:
         self.directory.mkdir(parents=True, exist_ok=True)
         reward = self.reward or build_reward(self.spec.reward.name, self.spec.reward.options)
         self.reward_service = RewardService(InThisProcess(reward), token=TOKEN)
-        reward_port = await self.reward_service.door.open("127.0.0.1", 0)
+        reward_port = await self.reward_service.rpc.start("127.0.0.1", 0)
         job = self._job("controller", JobKind.CONTROLLER, controller_port=0, reward_port=reward_port)
         self.controller, template = build(job)
         telemetry = ControllerTelemetry(job, Outbox(job.directory, 0), template)
@@ -139,7 +139,7 @@ class Harness:
         self.server = ControllerServer(
             self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory), clock=self.clock
         )
-        self._ports = (await self.server.rpc.open("127.0.0.1", 0), reward_port)
+        self._ports = (await self.server.rpc.start("127.0.0.1", 0), reward_port)
         self._ticks = asyncio.create_task(self.server.run_ticks())
         self._peers = [self.peer()]
         self.trainer = TestTrainer(self._peers[0], self.spec)
@@ -156,10 +156,10 @@ class Harness:
         for running in everybody:
             await running.client.close()
         await self.server.rpc.close()
-        await self.reward_service.door.close()
+        await self.reward_service.rpc.close()
 
-    def peer(self) -> Peer:
-        return Peer("the controller", f"http://127.0.0.1:{self._ports[0]}", TOKEN, connect_seconds=60)
+    def peer(self) -> RpcClient:
+        return RpcClient("the controller", f"http://127.0.0.1:{self._ports[0]}", TOKEN, connect_seconds=60)
 
     def start_worker(
         self,
@@ -186,7 +186,7 @@ class Harness:
             sessions=sessions,
         )
         running = RunningWorker(worker, context.engine, stop, asyncio.create_task(worker.run()), parts.client)
-        running.door = session_server(job, self.spec, sessions) if sessions else None
+        running.session_server = session_server(job, self.spec, sessions) if sessions else None
         self.workers.append(running)
         return running
 
@@ -247,7 +247,9 @@ class Harness:
         counters = EngineCounters(clock=time.monotonic)
         engine = EngineHandle(counters, loads_between_requests=options.loads_between_requests)
         controller = self.peer()
-        service = Peer("the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=60)
+        service = RpcClient(
+            "the reward service", f"http://127.0.0.1:{self._ports[1]}", TOKEN, connect_seconds=60
+        )
         self._peers += [controller, service]
         loads: list[Load] = []
         loader = WeightLoader(
@@ -309,7 +311,7 @@ class TestTrainer:
 
     __test__ = False
 
-    def __init__(self, controller: Peer, spec: RunSpec) -> None:
+    def __init__(self, controller: RpcClient, spec: RunSpec) -> None:
         self._controller = controller
         self._groups = spec.trainer.groups_per_step
 

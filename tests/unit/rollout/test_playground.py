@@ -1,4 +1,4 @@
-"""The door of a playground: what it passes to the engine, what it refuses, and when it is idle."""
+"""The playground server: what it forwards to the engine, what it rejects, and when it is idle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gpu_agents.channel import Peer
 from gpu_agents.playground.chat import ChatRefused, engine_request
 from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rollout.chat_template import ChatTemplate
+from oolong.system.rpc import RpcClient
 from tests.unit.rollout.model_files import write_model
 
 TOKEN, KEY = "attempt-token", "engine-key"
@@ -26,13 +26,13 @@ HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
 @dataclass
 class World:
-    """A door before an engine that streams three pieces, with a clock that moves when told to."""
+    """A playground server in front of a fake engine that streams three chunks, with a fake clock."""
 
     url: str = ""
     now: float = 0.0
     seen: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
-    door: PlaygroundServer | None = None
+    server: PlaygroundServer | None = None
     http: aiohttp.ClientSession | None = None
 
     async def call(
@@ -68,29 +68,29 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     service = RewardService(InThisProcess(build_reward("exact_match", {"extract": "whole"})), token=TOKEN)
-    reward = Peer(
+    reward = RpcClient(
         "the reward service",
-        f"http://127.0.0.1:{await service.door.open('127.0.0.1', 0)}",
+        f"http://127.0.0.1:{await service.rpc.start('127.0.0.1', 0)}",
         TOKEN,
         connect_seconds=5,
     )
-    world.door = PlaygroundServer(
+    world.server = PlaygroundServer(
         Engine(runner.addresses[0][1], KEY), ChatTemplate(write_model(tmp_path / "model")), run_id="run_1",
         token=TOKEN, idle_seconds=60, reward=reward, clock=lambda: world.now,
     )  # fmt: skip
-    world.url = f"http://127.0.0.1:{await world.door.open(0)}/playground"
+    world.url = f"http://127.0.0.1:{await world.server.start(0)}/playground"
     world.http = aiohttp.ClientSession()
     yield world
     await world.http.close()
-    await world.door.close()
+    await world.server.close()
     await reward.close()
-    await service.door.close()
+    await service.rpc.close()
     await runner.cleanup()
 
 
 async def test_a_chat_is_streamed_from_the_engine_with_the_engines_key(world: World) -> None:
-    assert world.door is not None
-    world.door.engine_serves()
+    assert world.server is not None
+    world.server.engine_serves()
     reply = await world.call("POST", "/chat/completions", {**HELLO, "stream": True, "model": "any"})
     text = (await reply.read()).decode()
     assert (reply.status, reply.content_type) == (200, "text/event-stream")
@@ -118,17 +118,17 @@ async def test_while_the_engine_boots_it_says_when_to_come_again(world: World) -
 
 
 async def test_it_is_idle_from_the_last_use_on_and_a_look_is_no_use(world: World) -> None:
-    door = world.door
-    assert door is not None
+    server = world.server
+    assert server is not None
     world.now = 1000.0
-    assert door.idle_left_seconds == 60, "the time of the boot does not count"
-    door.engine_serves()
+    assert server.idle_left_seconds == 60, "the time of the boot does not count"
+    server.engine_serves()
     world.now += 50
     assert (await (await world.call("GET", "")).json())["released_in_seconds"] == 10
     await world.call("POST", "/keepalive", {})
-    assert door.idle_left_seconds == 60
+    assert server.idle_left_seconds == 60
     world.now += 61
-    assert door.idle_left_seconds < 0
+    assert server.idle_left_seconds < 0
 
 
 async def test_a_reply_is_scored_by_the_playgrounds_reward(world: World) -> None:

@@ -42,8 +42,8 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
         Harness(tmp_path / "attempt", spec, model, rows, run_id=run_id) as run,
     ):
         running = run.start_worker(engine.port, engine.api_key)
-        assert running.door is not None
-        port = await running.door.open(0)
+        assert running.session_server is not None
+        port = await running.session_server.start(0)
         end = await site.node(SimpleNamespace(port=port), token=TOKEN)  # type: ignore[arg-type]
         agent = await asyncio.create_subprocess_exec(
             sys.executable, str(tmp_path / "agent.py"), run_id,
@@ -65,9 +65,9 @@ async def test_the_agent_of_the_page_trains_through_the_relay(site: Site, tmp_pa
                 agent.kill()
         assert agent.returncode == 0, said.decode()
         assert_ledger_is_true(run.controller)
-        metrics = running.door._manager.metrics()
+        metrics = running.session_server._manager.metrics()
         await end()
-        await running.door.close()
+        await running.session_server.close()
     assert len(groups) == 4
     for group in groups:
         assert len(group.trajectories) == spec.rollout.group_size

@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gpu_agents.channel import CallRefused, Peer, PeerGone
 from gpu_agents.rollout.controller import __main__ as controller_main
 from gpu_agents.rollout.controller.server import MAX_POLL_SECONDS, ControllerServer
 from oolong.contracts.lifecycle import JobKind
@@ -29,6 +28,7 @@ from oolong.contracts.rollout import (
     TakeRequest,
 )
 from oolong.contracts.telemetry import Note
+from oolong.system.rpc import RpcClient, RpcError, RpcUnavailable
 from tests.support import uninvited
 from tests.unit.rollout.harness import TOKEN, Harness, run_spec
 from tests.unit.rollout.model_files import publish, write_model, write_rows
@@ -46,7 +46,7 @@ async def run(tmp_path: Path) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-async def peer(run: Harness) -> AsyncIterator[Peer]:
+async def peer(run: Harness) -> AsyncIterator[RpcClient]:
     peer = run.peer()
     yield peer
     await peer.close()
@@ -59,14 +59,14 @@ async def announce(run: Harness, tmp_path: Path, version: int = 0) -> None:
 async def test_uninvited_callers_are_tried_on_every_call_of_the_controller(run: Harness) -> None:
     calls = {resource.canonical.strip("/") for resource in run.server.rpc.app.router.resources()}
     assert len(calls) > 10
-    assert calls <= set(uninvited.VERBS)
+    assert calls <= set(uninvited.METHODS)
 
 
 async def test_without_the_attempts_token_nothing_is_answered(run: Harness) -> None:
     url = f"http://127.0.0.1:{run._ports[0]}"
     for token in ("", "another"):
-        stranger = Peer("the controller", url, token)
-        with pytest.raises(CallRefused, match="unauthorized"):
+        stranger = RpcClient("the controller", url, token)
+        with pytest.raises(RpcError, match="unauthorized"):
             await stranger.call("state", StateRequest(), StateReply)
         await stranger.close()
 
@@ -79,27 +79,27 @@ async def test_a_malformed_call_is_refused_with_what_is_wrong(run: Harness) -> N
             assert b"malformed" in await response.read()
 
 
-async def test_a_call_out_of_order_is_fenced(run: Harness, peer: Peer, tmp_path: Path) -> None:
+async def test_a_call_out_of_order_is_fenced(run: Harness, peer: RpcClient, tmp_path: Path) -> None:
     await announce(run, tmp_path)
-    with pytest.raises(CallRefused, match="stale_epoch: got version 3, expected 0"):
+    with pytest.raises(RpcError, match="stale_epoch: got version 3, expected 0"):
         await peer.call("take", TakeRequest(version=3, groups=4), TakeReply)
-    with pytest.raises(CallRefused, match="stale_epoch"):
+    with pytest.raises(RpcError, match="stale_epoch"):
         await peer.call("snapshot", SnapshotRequest(version=3), SnapshotReply)
 
 
-async def test_a_late_submit_is_told_so(run: Harness, peer: Peer, tmp_path: Path) -> None:
+async def test_a_late_submit_is_told_so(run: Harness, peer: RpcClient, tmp_path: Path) -> None:
     await announce(run, tmp_path)
     request = ClaimRequest(worker_id=ALICE, engine_version=0, max_groups=1)
     [claimed] = (await peer.call("claim", request, ClaimReply)).groups
     group = finished_group(claimed, [0, 0])
     submit = SubmitRequest(worker_id="rollout-9/0", claim_id=claimed.claim_id, group=group)
-    with pytest.raises(CallRefused) as refused:
+    with pytest.raises(RpcError) as refused:
         await peer.call("submit", submit, Ack)
     assert refused.value.code == "stale_claim"
 
 
 async def test_a_waiting_claim_is_answered_when_a_place_comes_free(
-    run: Harness, peer: Peer, tmp_path: Path
+    run: Harness, peer: RpcClient, tmp_path: Path
 ) -> None:
     """eta = 0: all places are taken until the next version."""
     await announce(run, tmp_path)
@@ -161,7 +161,7 @@ async def test_what_was_noted_last_is_told_before_the_end(
     assert notes == [f"{ALICE} is gone: rollout-0/1 replaced it"]
 
 
-async def test_state_waits_for_a_newer_version(run: Harness, peer: Peer, tmp_path: Path) -> None:
+async def test_state_waits_for_a_newer_version(run: Harness, peer: RpcClient, tmp_path: Path) -> None:
     call = asyncio.create_task(
         peer.call("state", StateRequest(after_version=-1, wait_seconds=MAX_POLL_SECONDS), StateReply)
     )
@@ -170,17 +170,17 @@ async def test_state_waits_for_a_newer_version(run: Harness, peer: Peer, tmp_pat
 
 
 async def test_a_peer_that_is_not_there_is_named_after_bounded_patience() -> None:
-    peer = Peer("the reward service", "http://127.0.0.1:9", "t", connect_seconds=0.2)
+    peer = RpcClient("the reward service", "http://127.0.0.1:9", "t", connect_seconds=0.2)
     async with asyncio.timeout(60):
         with pytest.raises(
-            PeerGone, match=r"service at http://127\.0\.0\.1:9 did not answer /state for 0\.2 s"
+            RpcUnavailable, match=r"service at http://127\.0\.0\.1:9 did not answer /state for 0\.2 s"
         ):
             await peer.call("state", StateRequest(), StateReply)
     await peer.close()
 
 
-async def test_an_announcement_without_weights_is_refused(run: Harness, peer: Peer) -> None:
-    with pytest.raises(CallRefused, match="without its weights"):
+async def test_an_announcement_without_weights_is_refused(run: Harness, peer: RpcClient) -> None:
+    with pytest.raises(RpcError, match="without its weights"):
         await peer.call(
             "publish_version", PublishVersionRequest(version=0, weights=None, outcome="none"), Ack
         )

@@ -63,8 +63,8 @@ def serve(new_harness: Make, engine: FakeEngine, versions: Versions) -> Callable
         made.spec = made.spec.model_copy(update={"reward": scaled})
         async with made as run:
             running = run.start_worker(engine.port, engine.api_key)
-            assert running.door is not None
-            port = await running.door.open(0)
+            assert running.session_server is not None
+            port = await running.session_server.start(0)
             await run.trainer.announce(versions(0), "none")
             await run.until(lambda: run.controller.state.counters.acks == 1)
             headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -72,7 +72,7 @@ def serve(new_harness: Make, engine: FakeEngine, versions: Versions) -> Callable
                 base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, trust_env=False
             ) as http:
                 yield Agents(run, http)
-            await running.door.close()
+            await running.session_server.close()
 
     return serve
 
@@ -112,7 +112,7 @@ async def test_what_the_policy_sampled_is_never_tokenised_again(serve: Any, engi
         session = await agents.opened()
         first = (await agents.chat(session, session["messages"])).json()
         seen = engine.seen_inputs[-1]
-        (turn,) = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns
+        (turn,) = agents.run.workers[0].session_server._manager.find(session["id"])[0].tree.turns
         answer = turn.sampled.token_ids
         assert turn.context_ids == seen
         messages = [
@@ -143,8 +143,8 @@ async def test_a_closed_gate_answers_429_with_its_reason(serve: Any) -> None:
         assert reply.status_code == 429 and reply.headers["Retry-After"] == "1"
         assert reply.json()["error"]["code"] == "staleness"
         running = agents.run.workers[0]
-        assert running.door is not None
-        values = running.door._manager.metrics()
+        assert running.session_server is not None
+        values = running.session_server._manager.metrics()
         assert (values["session/open"], values["session/refused_staleness"]) == (2.0, 1.0)
 
 
@@ -164,7 +164,7 @@ async def test_a_stream_gives_the_same_text_in_parts(serve: Any) -> None:
         choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
         assert choices[0]["delta"]["role"] == "assistant" and choices[-1]["finish_reason"] == "stop"
         text = "".join(choice["delta"].get("content", "") for choice in choices)
-        (turn,) = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns
+        (turn,) = agents.run.workers[0].session_server._manager.find(session["id"])[0].tree.turns
         assert chunks[-1]["usage"]["completion_tokens"] == len(turn.sampled.token_ids)
         template = ChatTemplate(agents.run.model_directory)
         assert text == template.decode(turn.sampled.token_ids)
@@ -184,7 +184,7 @@ async def test_a_stop_string_ends_text_and_tokens_alike(serve: Any) -> None:
         stop = whole[2:4]
         reply = (await agents.chat(session, session["messages"], stop=stop)).json()
         assert reply["choices"][0]["message"]["content"] == whole[: whole.find(stop)]
-        turn = agents.run.workers[0].door._manager.find(session["id"])[0].tree.turns[-1]
+        turn = agents.run.workers[0].session_server._manager.find(session["id"])[0].tree.turns[-1]
         text = ChatTemplate(agents.run.model_directory).decode(turn.sampled.token_ids)
         assert text == whole[: whole.find(stop) + len(stop)]
         assert reply["choices"][0]["finish_reason"] == "stop"
@@ -222,7 +222,7 @@ async def test_a_session_left_alone_drops_its_group_and_is_no_reward_of_zero(ser
         await agents.chat(done, done["messages"])
         await agents.end(done, reward=1.0)
         await agents.chat(left, left["messages"])
-        find = agents.run.workers[0].door._manager.find
+        find = agents.run.workers[0].session_server._manager.find
         find(left["id"])[0].touched_at -= 601
         counts = agents.run.controller.state.ledger.counts
         await agents.run.until(lambda: counts().dropped.get("error") == 1)

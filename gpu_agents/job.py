@@ -1,4 +1,4 @@
-"""What every job of an attempt does at its door: read its two files, set up logging, leave a verdict."""
+"""Entry and exit of every job: read its files, set up logging, write the result."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ class Job:
     attempt: AttemptFile
     job: JobFile
     directory: Path
-    began_at: (
-        float  # unix seconds at which the attempt began: zero of the time axis, the same for all its jobs
-    )
+    began_at: float  # unix seconds; start of the attempt, zero of the time axis of all its jobs
 
     def seconds_since_start(self, now: float) -> int:
         return max(int(now - self.began_at), 0)
@@ -46,8 +44,8 @@ def read_arguments(program: str) -> Job:
     )
 
 
-def leave(job: Job, reason: EndReason, message: str = "") -> int:
-    """Write the verdict; returns the exit status that goes with it."""
+def finish_job(job: Job, reason: EndReason, message: str = "") -> int:
+    """Write the job's result; return its exit status."""
     logging.getLogger(__name__).info("%s ends: %s %s", job.job.name, reason, message)
     write_result(job.directory, JobResult(reason=reason, message=message))
     return 0 if reason in SUCCESSFUL else 1
@@ -63,7 +61,7 @@ def stop_event() -> asyncio.Event:
 
 
 def address_of(url: str) -> tuple[str, int]:
-    """Host and port to listen on, of a URL in attempt.json."""
+    """Return the host and port of a URL in attempt.json."""
     parts = urlsplit(url)
     if not parts.hostname or not parts.port:
         raise ValueError(f"{url!r} in attempt.json has no host and port")

@@ -23,8 +23,8 @@ _PROGRAM = re.compile(r"^```python[ \t]*\n", re.MULTILINE)
 _CLOSING = re.compile(r"^```[ \t]*$", re.MULTILINE)
 
 
-async def beside_the_loop(text: str, parse: Callable[[], Parsed]) -> Parsed:
-    """Run `parse`, in a thread for a long text, so that the event loop serves others meanwhile."""
+async def run_off_loop(text: str, parse: Callable[[], Parsed]) -> Parsed:
+    """Run `parse`; for long texts in a thread, so that the event loop is not blocked."""
     return parse() if len(text) <= LONG_CHARACTERS else await asyncio.to_thread(parse)
 
 
@@ -34,7 +34,7 @@ class FencedBlock(NamedTuple):
 
 
 def fenced_blocks(text: str) -> Iterator[FencedBlock]:
-    """Yield the blocks between lines that begin with ```, in order; an unclosed one is no block."""
+    """Yield the closed fenced blocks in order."""
     if len(text) > MAX_CHARACTERS:
         return
     opening = _fence_line(text, 0)
@@ -44,13 +44,13 @@ def fenced_blocks(text: str) -> Iterator[FencedBlock]:
         if closing < 0:
             return
         language = _LANGUAGE.match(text, opening + len(_FENCE), line_end)
-        assert language is not None  # it matches the empty text too
+        assert language is not None  # it also matches the empty string
         yield FencedBlock(language[1], text[line_end + 1 : closing])
         opening = _fence_line(text, text.find("\n", closing) + 1 or len(text))
 
 
 def _fence_line(text: str, start: int) -> int:
-    """Where the first line that begins with ``` is, from the line at `start` on; -1 without one."""
+    """Index of the first line that begins with ```, from `start`; -1 if there is none."""
     if text.startswith(_FENCE, start):
         return start
     found = text.find("\n" + _FENCE, start)
@@ -58,7 +58,7 @@ def _fence_line(text: str, start: int) -> int:
 
 
 def fenced_programs(text: str) -> Iterator[str]:
-    """Yield what stands between each line ```python and the next line that is ```, in order."""
+    """Yield the text between each ```python line and the next ``` line."""
     if len(text) > MAX_CHARACTERS:
         return
     start = 0
@@ -71,7 +71,7 @@ def fenced_programs(text: str) -> Iterator[str]:
 
 
 def tagged(text: str, tag: str) -> Iterator[str]:
-    """Yield what stands between each <tag> and the next </tag>, in order."""
+    """Yield the text between each <tag> and the next </tag>."""
     if len(text) > MAX_CHARACTERS:
         return
     opening, closing = f"<{tag}>", f"</{tag}>"
@@ -92,9 +92,9 @@ class TaggedObject:
 
 
 def tagged_objects(text: str, tag: str) -> Iterator[TaggedObject]:
-    """Yield each {…} that fills a <tag> up to the first </tag> behind a brace, white space aside.
+    """Yield each {…} inside a <tag>; the object ends at the first </tag> after a brace, ignoring white space.
 
-    A closing tag inside the object, as in a string of its JSON, does not end it unless a brace stands before it.
+    A closing tag inside the object's strings does not end it, unless a brace precedes the tag.
     """
     if len(text) > MAX_CHARACTERS:
         return
@@ -113,7 +113,7 @@ def tagged_objects(text: str, tag: str) -> Iterator[TaggedObject]:
 
 
 def _closed_object(text: str, closing: str, first: int) -> tuple[int, int]:
-    """The last brace of the object that begins at `first`, and the end of its closing tag; -1 without one."""
+    """The last brace of the object that begins at `first`, and the end of its closing tag; -1 if unclosed."""
     behind = first + 1
     while (place := text.find(closing, behind)) >= 0:
         last = _skip_space_back(text, place, behind)
@@ -128,12 +128,12 @@ _SPACE = re.compile(r"\s*")
 
 def _skip_space(text: str, place: int) -> int:
     found = _SPACE.match(text, place)
-    assert found is not None  # it matches the empty text too
+    assert found is not None  # it also matches the empty string
     return found.end()
 
 
 def _skip_space_back(text: str, place: int, behind: int) -> int:
-    """The place of the last character before `place` that is no white space; `behind` - 1 where there is none."""
+    """Index of the last non-space character before `place`; `behind` - 1 if there is none."""
     return behind + len(text[behind:place].rstrip()) - 1
 
 
@@ -141,10 +141,10 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\{|[{}]")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return what the last \boxed{…} (or \fbox) of a text holds, its braces matched; None without a whole one."""
+    r"""Return the content of the last complete \boxed{…} or \fbox{…}, or None."""
     if len(text) > MAX_CHARACTERS:
         return None
-    open_braces: list[int] = []  # where the content of a box begins; 0 of another brace
+    open_braces: list[int] = []  # start of a box's content; 0 for other braces
     begin = end = 0
     first = min(
         (place for place in (text.find("\\boxed{"), text.find("\\fbox{")) if place >= 0), default=len(text)
@@ -162,7 +162,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def boxed_at_end(text: str) -> str | None:
-    r"""Return what a \boxed{…} at the very end of a text holds, white space aside; None with braces inside."""
+    r"""Return the content of a \boxed{…} at the end of the text, or None; nested braces are not supported."""
     text = text.rstrip()
     start = text.rfind("\\boxed{")
     content = text[start + len("\\boxed{") : -1]

@@ -1,4 +1,4 @@
-"""`python -m gpu_agents.agent run|end-jobs`."""
+"""`python -m gpu_agents.agent run|terminate-jobs`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import sys
 from pathlib import Path, PurePosixPath
 
 from gpu_agents.agent.agent import Agent
-from gpu_agents.agent.api import Unreachable
+from gpu_agents.agent.api import ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
-from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.inventory import InventoryError
 from gpu_agents.agent.isolation.uids import FIRST, LAST
 from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server_url
+from gpu_agents.agent.terminate_jobs import AgentIsRunning, lock_data_directory, terminate_jobs
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
 from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
@@ -27,8 +27,8 @@ from oolong.variables import report_unknown
 
 log = logging.getLogger("gpu_agents.agent")
 
-END_JOBS_GRACE_SECONDS = 10.0
-REVOKED_STATUS = 3  # node_init knows it
+TERMINATE_GRACE_SECONDS = 10.0
+REVOKED_STATUS = 3  # also in node_init
 MAX_SLOTS_PER_GPU = 8
 
 
@@ -40,16 +40,18 @@ def main(arguments: list[str] | None = None) -> int:
     data = DataDirectory(options.data_dir.resolve())
     data.create()
     try:
-        with serving(data):
-            if options.command == "end-jobs":
-                return _end_jobs(data, options.grace)
+        with lock_data_directory(data):
+            if options.command == "terminate-jobs":
+                return _terminate_jobs(data, options.grace)
             settings = _settings(options)
             start_tracing("oolong-agent")
             status = asyncio.run(_run(settings))
             stop_tracing()
             return status
     except NodeRevoked as revoked:
-        print(f"error: {revoked}. Its jobs were ended, and {data.node} was removed", file=sys.stderr)
+        print(
+            f"error: {revoked}. The node's jobs were terminated, and {data.node} was removed", file=sys.stderr
+        )
         return REVOKED_STATUS
     except (AgentIsRunning, EnrollmentError, InventoryError, TracingUnavailable, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -70,7 +72,7 @@ async def _run(settings: AgentSettings) -> int:
     try:
         await serving_task
     except asyncio.CancelledError:
-        log.info("the agent ends")
+        log.info("the agent exits")
     return 0
 
 
@@ -80,16 +82,16 @@ async def _serve(settings: AgentSettings) -> None:
         try:
             node = await enroll(settings)
             break
-        except Unreachable as error:
+        except ServerUnavailable as error:
             wait = backoff.failed(error.retry_after)
-            log.warning("not enrolled yet, again in %.1f s: %s", wait, error)
+            log.warning("enrollment failed, retrying in %.1f s: %s", wait, error)
             await asyncio.sleep(wait)
     await Agent(settings, node).run()
 
 
-def _end_jobs(data: DataDirectory, grace_seconds: float) -> int:
-    ended = end_jobs(data, grace_seconds=grace_seconds)
-    print(f"jobs ended: {ended.stopped} after being asked, {ended.killed} by force", file=sys.stderr)
+def _terminate_jobs(data: DataDirectory, grace_seconds: float) -> int:
+    terminated = terminate_jobs(data, grace_seconds=grace_seconds)
+    print(f"jobs terminated: {terminated.stopped} stopped, {terminated.killed} killed", file=sys.stderr)
     return 0
 
 
@@ -134,15 +136,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    run = commands.add_parser("run", help="serve a control plane with this machine's slots")
+    run = commands.add_parser("run", help="run jobs of a control plane on this machine's slots")
     run.add_argument("--server", required=True, help="URL of the control plane")
     run.add_argument(
-        "--data-dir", type=Path, required=True, help="where the node's state, cache and attempts are kept"
+        "--data-dir", type=Path, required=True, help="directory for the node's state, cache and attempts"
     )
     run.add_argument("--node-python", required=True, help="python of the node environment (torch, sglang)")
     token = run.add_mutually_exclusive_group()
     token.add_argument("--join-token", help="single-use join token; needed the first time only")
-    token.add_argument("--join-token-file", type=Path, help="file that holds it")
+    token.add_argument("--join-token-file", type=Path, help="file that contains it")
     run.add_argument(
         "--name", default=socket.gethostname(), help="name of the node in the pool (default: host name)"
     )
@@ -155,15 +157,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--cache-limit-gb", type=float, default=50.0, help="size limit of the artifact cache")
     run.add_argument(
         "--model-root", action="append", default=[], metavar="DIRECTORY", type=_model_root,
-        help="offer the models below this directory to projects, by their paths; may be given again",
+        help="offer the models below this directory to projects, by their paths; may be repeated",
     )  # fmt: skip
     run.add_argument(
         "--hub-host", action="append", default=[], metavar="HOST",
-        help="a host of your own network that a hub may redirect downloads to, again for each; others must be public",
+        help="an internal host that a hub may redirect downloads to; may be repeated; other hosts must be public",
     )  # fmt: skip
     run.add_argument(
         "--job-isolation", choices=("auto", "none"), default="auto",
-        help="auto: isolate jobs as well as this machine can; none: run them as the agent, without uploaded losses",
+        help="auto: the strongest isolation that works; none: run jobs as the agent's user, without uploaded losses",
     )  # fmt: skip
     run.add_argument(
         "--job-uids", type=_uid_range, default=(FIRST, LAST), metavar="FIRST-LAST",
@@ -174,13 +176,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIRECTORY",
-        help="a directory that isolated jobs may read besides the system, Oolong and their inputs; may be given again",
+        help="a directory that isolated jobs may read besides the system, Oolong and their inputs; may be repeated",
     )
 
-    end = commands.add_parser("end-jobs", help="end every job that this data directory supervises")
+    end = commands.add_parser("terminate-jobs", help="terminate every job of this data directory")
     end.add_argument("--data-dir", type=Path, required=True)
     end.add_argument(
-        "--grace", type=float, default=END_JOBS_GRACE_SECONDS, help="seconds before jobs are killed"
+        "--grace", type=float, default=TERMINATE_GRACE_SECONDS, help="seconds before jobs are killed"
     )
     return parser
 

@@ -1,9 +1,8 @@
 """The GPU agent: keeps its node's jobs equal to the desired state.
 
-One loop: observe, report, receive, reconcile. Beside it three that only move bytes: outbox lines and logs
-(shipping), checkpoints (checkpoints), requests of users (relay). All state that matters is on disk before it is
-acted on, so this process may be killed at any moment: the jobs go on under their supervisors, and the next agent
-adopts them.
+One loop observes, reports, receives and reconciles. Three more transfer data: telemetry (shipping), checkpoints
+(checkpoints) and user requests (relay). State is on disk before the agent acts on it, so this process may be killed at
+any time: jobs continue under their supervisors, and the next agent adopts them.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import msgspec
 
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader
-from gpu_agents.agent.end_jobs import end_jobs
-from gpu_agents.agent.heartbeat import Heart, NodeRevoked
+from gpu_agents.agent.heartbeat import HeartbeatLoop, NodeRevoked
 from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.isolation.node import NodeIsolation, detect
-from gpu_agents.agent.job_secrets import JobSecrets, NotGiven
+from gpu_agents.agent.job_secrets import JobSecrets, SecretsUnavailable
 from gpu_agents.agent.launch import COMMANDS, Command, write_live
 from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.node_jobs import NodeJobs
@@ -32,23 +30,24 @@ from gpu_agents.agent.preparation import Preparer
 from gpu_agents.agent.reconcile import (
     UNWANTED_GRACE_SECONDS,
     Action,
-    Decline,
     End,
-    Forget,
     Kill,
     Launch,
+    NodeState,
+    Observation,
     Phase,
-    Picture,
     Prepare,
+    Reject,
+    Remove,
     Restart,
-    Sight,
     Stop,
     reconcile,
 )
 from gpu_agents.agent.records import JobRecord, Node, read_desired, write_json
 from gpu_agents.agent.relay import RelayClient
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from gpu_agents.agent.shipping import Shipper
+from gpu_agents.agent.shipping import TelemetryShipper
+from gpu_agents.agent.terminate_jobs import terminate_jobs
 from gpu_agents.agent.untrusted import remove_tree
 from oolong.contracts.agent import DesiredAttempt, DesiredJob, HeartbeatReply, ObservedJob
 from oolong.contracts.lifecycle import JobKind, JobState
@@ -57,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class Agent:
-    """One node's agent. `commands` says how each kind of job is started; tests start small scripts instead."""
+    """One node's agent. `commands` maps each kind of job to its command; tests start scripts instead."""
 
     def __init__(
         self,
@@ -79,16 +78,22 @@ class Agent:
             device=settings.device,
             orphan_ttl_seconds=node.orphan_ttl_seconds,
         )
-        self._heart = Heart(
+        self._heartbeats = HeartbeatLoop(
             settings, self._data, self._api,
-            observed=self.observed_jobs, work=lambda: bool(self._decide()), isolation=self._isolation,
+            observed=self.observed_jobs, work=lambda: bool(self._plan()), isolation=self._isolation,
         )  # fmt: skip
         self._preparer = Preparer(
-            settings, self._data, self._api, moved=self._heart.nudge, isolation=self._isolation
+            settings, self._data, self._api, on_progress=self._heartbeats.wake, isolation=self._isolation
         )
-        self._shipper = Shipper(self._api, self._data, jobs=self._jobs.records, moved=self._heart.nudge)
+        self._shipper = TelemetryShipper(
+            self._api, self._data, jobs=self._jobs.records, on_progress=self._heartbeats.wake
+        )
         self._uploader = Uploader(
-            self._api, self._data, jobs=self._jobs.records, shipped=self._shipped, moved=self._heart.nudge
+            self._api,
+            self._data,
+            jobs=self._jobs.records,
+            shipped=self._shipped,
+            on_progress=self._heartbeats.wake,
         )
         self._secrets = JobSecrets(self._api)
         self._imports = ModelImports(self._api, self._data, settings.hub_hosts)
@@ -99,9 +104,9 @@ class Agent:
         self._acknowledged: set[str] = set()
 
     async def run(self) -> None:
-        """Serve until cancelled, and leave jobs as they are. Raise NodeRevoked, once they have ended, if it is."""
+        """Run until cancelled; jobs keep running. If the node is revoked, terminate its jobs and raise NodeRevoked."""
         known = len(self._jobs.records())
-        log.info("node %s serves %s with %d known jobs", self._node.node_id, self._settings.server, known)
+        log.info("node %s of %s, %d jobs on record", self._node.node_id, self._settings.server, known)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loop(), name="loop")
@@ -119,38 +124,43 @@ class Agent:
         raise NodeRevoked(reason)
 
     def _leave_pool(self) -> None:
-        """End the jobs and forget who this node was, so that a new token makes it another one. The credential goes
-        last: an agent that is killed meanwhile is refused again, and does this again."""
-        ended = end_jobs(self._data, grace_seconds=UNWANTED_GRACE_SECONDS)
-        log.info("jobs ended: %d after being asked, %d by force", ended.stopped, ended.killed)
+        """Terminate the jobs and remove this node's identity, so that a new join token enrolls another node.
+
+        The credential is removed last: if this is interrupted, the next agent is rejected again and repeats it.
+        """
+        terminated = terminate_jobs(self._data, grace_seconds=UNWANTED_GRACE_SECONDS)
+        log.info("jobs terminated: %d stopped, %d killed", terminated.stopped, terminated.killed)
         for record in self._jobs.records():
-            self._jobs.forget(record.job_id)
+            self._jobs.remove(record.job_id)
         self._data.desired.unlink(missing_ok=True)
         self._data.node.unlink()
 
     async def _loop(self) -> None:
         while True:
-            reply = await self._heart.beat(desired=self._desired or [], revision=self._revision)
+            reply = await self._heartbeats.send(desired=self._desired or [], revision=self._revision)
             if reply is not None:
-                self._receive(reply)
-            for action in self._decide():
-                await self._act(action)
+                self._apply_reply(reply)
+            for action in self._plan():
+                await self._execute(action)
             try:
-                self._tidy()
-            except OSError as error:  # what a job left must not stop the others
-                log.error("files of an attempt that has ended are left: %s", error)
+                self._collect_garbage()
+            except OSError as error:  # files that one job left must not stop the other jobs
+                log.error("files of an ended attempt were not removed: %s", error)
 
     # --- observe
 
     def observed_jobs(self) -> list[ObservedJob]:
-        """Every job that this node knows, and those that it is preparing, as the control plane is told."""
-        self._shipper.look()
-        sights = self._jobs.observe()
-        jobs = [self._observed(self._jobs.record(job_id), sight) for job_id, sight in sights.items()]
+        """The jobs as reported to the control plane: those with a record, and those in preparation."""
+        self._shipper.scan()
+        observations = self._jobs.observe()
+        jobs = [
+            self._observed(self._jobs.record(job_id), observation)
+            for job_id, observation in observations.items()
+        ]
         for attempt in self._desired or []:
-            fetched, whole = self._preparer.fetched_bytes(attempt)
+            fetched, total = self._preparer.fetched_bytes(attempt)
             for job in attempt.jobs:
-                if job.job_id not in sights:
+                if job.job_id not in observations:
                     jobs.append(
                         ObservedJob(
                             job_id=job.job_id,
@@ -158,18 +168,18 @@ class Agent:
                             epoch=attempt.epoch,
                             state=JobState.PREPARING,
                             fetched_bytes=fetched,
-                            input_bytes=whole,
+                            input_bytes=total,
                         )
                     )
         return jobs
 
-    def _observed(self, record: JobRecord, sight: Sight) -> ObservedJob:
+    def _observed(self, record: JobRecord, observation: Observation) -> ObservedJob:
         supervisor = self._jobs.supervisor(record)
         return ObservedJob(
             job_id=record.job_id,
             attempt_id=record.attempt_id,
             epoch=record.epoch,
-            state=JobState.EXITED if sight.phase is Phase.ENDED else JobState.RUNNING,
+            state=JobState.EXITED if observation.phase is Phase.ENDED else JobState.RUNNING,
             incarnation=record.incarnation,
             pid=supervisor.job_pid if supervisor else 0,
             exit_code=record.exit_code,
@@ -180,9 +190,9 @@ class Agent:
 
     # --- receive
 
-    def _receive(self, reply: HeartbeatReply) -> None:
-        self._imports.wanted(reply.imports)
-        self._model_checks.wanted(reply.model_checks)
+    def _apply_reply(self, reply: HeartbeatReply) -> None:
+        self._imports.assign(reply.imports)
+        self._model_checks.assign(reply.model_checks)
         self._data.contact.touch(mode=0o600)
         os.utime(self._data.contact)
         self._acknowledged = set(reply.acknowledged)
@@ -196,14 +206,14 @@ class Agent:
 
     # --- reconcile
 
-    def _decide(self) -> list[Action]:
+    def _plan(self) -> list[Action]:
         if self._desired is None:
-            return []  # nothing was ever received: nothing can be unwanted
-        picture = Picture(self._jobs.observe(), self._preparer.inputs, self._acknowledged)
-        actions = reconcile(self._desired, picture, now=time.time())
-        return [action for action in actions if not self._secrets.waits_for(action)]
+            return []  # no desired state received yet
+        state = NodeState(self._jobs.observe(), self._preparer.inputs, self._acknowledged)
+        actions = reconcile(self._desired, state, now=time.time())
+        return [action for action in actions if not self._secrets.is_backing_off(action)]
 
-    async def _act(self, action: Action) -> None:
+    async def _execute(self, action: Action) -> None:
         match action:
             case Prepare(attempt):
                 begun = any(record.attempt_id == attempt.attempt_id for record in self._jobs.records())
@@ -212,7 +222,7 @@ class Agent:
                 await self._start(new_record(attempt, job), job)
             case Restart(attempt, job, why, failures):
                 record = self._jobs.record(job.job_id)
-                log.warning("%s %s: restarted in place", job.name, why)
+                log.warning("%s %s: restarting in place", job.name, why)
                 restarted = msgspec.structs.replace(
                     record,
                     incarnation=record.incarnation + 1,
@@ -220,7 +230,7 @@ class Agent:
                     failed_starts=failures,
                 )
                 await self._start(restarted, job)
-            case Decline(attempt, job, reason, message):
+            case Reject(attempt, job, reason, message):
                 record = new_record(attempt, job)
                 record.ended, record.reason, record.message = True, reason, message
                 self._jobs.save(record)
@@ -230,21 +240,21 @@ class Agent:
                 self._jobs.kill(job_id)
             case End(job_id, reason, message):
                 self._jobs.end(self._jobs.record(job_id), reason, message)
-            case Forget(job_id):
-                self._jobs.forget(job_id)
+            case Remove(job_id):
+                self._jobs.remove(job_id)
 
     async def _start(self, record: JobRecord, job: DesiredJob) -> None:
-        """Start it with the secrets of this moment. What cannot be had now is asked for again a little later."""
-        secrets = await self._secrets.of(record, job)
-        if isinstance(secrets, NotGiven):
+        """Fetch the current secrets and start the job. If they are unavailable, it is retried later."""
+        secrets = await self._secrets.fetch(record, job)
+        if isinstance(secrets, SecretsUnavailable):
             self._jobs.end(record, secrets.reason, secrets.message)
         elif secrets is not None:
             await self._jobs.start(record, secrets)
 
-    # --- tidy
+    # --- garbage collection
 
-    def _tidy(self) -> None:
-        """Free the disk of what no attempt needs any more; the newest job directories stay for reading."""
+    def _collect_garbage(self) -> None:
+        """Remove files that no attempt needs. The newest job directories stay for inspection."""
         needed = {record.attempt_id for record in self._jobs.records()}
         needed.update(attempt.attempt_id for attempt in self._desired or [])
         retired = [
@@ -262,10 +272,10 @@ class Agent:
                 self._isolation.remove_attempt(directory)
 
     def _remove_files(self, directory: Path) -> None:
-        """Remove the large files of an attempt; its checkpoints last, by which it is known to need that."""
+        """Remove the large files of an attempt; checkpoints last, because they mark that it is not cleaned up yet."""
         home = directory / "home"
         if home.exists():
-            owner = home.stat().st_uid  # it says which uid the attempt has until all of it is removed
+            owner = home.stat().st_uid  # records the attempt's uid until the directory is removed
             remove_tree(home)
             home.mkdir(mode=0o700)
             os.chown(home, owner, -1)
@@ -275,7 +285,7 @@ class Agent:
 
     def _shipped(self, job_id: str, file: str) -> int:
         if not self._jobs.knows(job_id):
-            return sys.maxsize  # forgotten, so the server has read its outbox to the end
+            return sys.maxsize  # removed, so the server has its whole outbox
         stream = self._shipper.streams.get((job_id, file))
         return stream.shipped if stream is not None else 0
 

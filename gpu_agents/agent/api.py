@@ -1,4 +1,4 @@
-"""The agent's side of the agent API: outbound HTTPS, bearer = the node's credential."""
+"""Client for the agent API of the control plane, authorized by the node's credential."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 
 
-class Unreachable(Exception):
-    """The control plane did not answer, or asked to come back later. Worth trying again."""
+class ServerUnavailable(Exception):
+    """The control plane is unreachable or asked to retry later."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after  # seconds, when the server named them
+        self.retry_after = retry_after  # seconds, if the server sent Retry-After
 
 
-class Refused(Exception):
-    """The control plane answered and said no; the same request will not do better by itself."""
+class ApiError(Exception):
+    """The control plane rejected the request. Retrying it unchanged does not help."""
 
     def __init__(self, status: int, code: str, detail: str, body: bytes = b"") -> None:
         super().__init__(f"{status} {code}: {detail}" if code else f"{status}: {detail}")
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class AgentApi:
-    """Typed calls. Each raises Unreachable or Refused; retrying is the caller's decision."""
+    """Typed calls that raise ServerUnavailable or ApiError. The caller decides about retries."""
 
     def __init__(
         self, server: str, credential: str, transport: httpx.AsyncBaseTransport | None = None
@@ -68,7 +68,7 @@ class AgentApi:
             headers={"Authorization": f"Bearer {credential}"},
             timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=32),
-            # A proxy named in the environment must not see what stays on this machine.
+            # Never send loopback traffic through a proxy.
             trust_env=not is_loopback(urlsplit(url).hostname or ""),
             transport=transport,
         )
@@ -82,9 +82,9 @@ class AgentApi:
     async def heartbeat(
         self, request: HeartbeatRequest, *, wait_seconds: float = 0.0, revision: int = -1
     ) -> HeartbeatReply:
-        """Report and receive. With a wait the server may hold the answer until the desired state changes.
+        """Report the observed state and receive the desired state, after at most `wait_seconds` if it is unchanged.
 
-        `revision` is that of the last reply: what changed since then ends the wait at once.
+        `revision` is that of the last reply.
         """
         params = {"wait": f"{wait_seconds:g}"} if wait_seconds else {}
         if revision >= 0:
@@ -98,11 +98,11 @@ class AgentApi:
         )
 
     async def job_secrets(self, job_id: str, request: SecretsRequest) -> dict[str, str]:
-        """Variable -> value, for the one incarnation that is about to start."""
+        """Variable -> value, for the incarnation that is about to start."""
         return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables
 
     async def ship(self, pieces: list[Piece], data: list[bytes]) -> list[ChunkReply]:
-        """Bytes of several files in one request; the answer to each."""
+        """Send chunks of several files in one request; return the reply for each."""
         head = msgspec.json.encode(TelemetryBatchHead(pieces=pieces))
         request = self._http.build_request(
             "POST",
@@ -112,14 +112,14 @@ class AgentApi:
         )
         replies = _decode((await self._send(request)).content, TelemetryBatchReply).pieces
         if len(replies) != len(pieces):
-            raise Unreachable(f"telemetry: {len(replies)} answers to {len(pieces)} pieces")
+            raise ServerUnavailable(f"telemetry: {len(replies)} replies to {len(pieces)} chunks")
         return replies
 
     @asynccontextmanager
     async def artifact(
         self, sha256: str, *, offset: int = 0
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """Bytes of an input from `offset` on, as (offset at which they really begin, chunks)."""
+        """Stream an input from `offset`; yields (actual start offset, chunks)."""
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
         request = self._http.build_request("GET", f"artifacts/{sha256}", headers=headers)
         response = await self._send(request, stream=True)
@@ -204,15 +204,15 @@ class AgentApi:
             if stream:
                 await response.aread()
         except httpx.HTTPError as error:
-            raise Unreachable(
+            raise ServerUnavailable(
                 f"{request.method} {request.url.path}: {error or type(error).__name__}"
             ) from error
         if response.status_code >= 500 or response.status_code in (408, 425, 429):
-            raise Unreachable(
+            raise ServerUnavailable(
                 f"{request.method} {request.url.path}: {response.status_code}",
                 retry_after=_seconds(response.headers.get("Retry-After")),
             )
-        raise _refusal(response)
+        raise _api_error(response)
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -220,14 +220,14 @@ async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
         async for chunk in response.aiter_bytes():
             yield chunk
     except httpx.HTTPError as error:
-        raise Unreachable(f"{response.url.path}: {error or type(error).__name__}") from error
+        raise ServerUnavailable(f"{response.url.path}: {error or type(error).__name__}") from error
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise Unreachable(f"the answer is not a {kind.__name__}: {error}") from error
+        raise ServerUnavailable(f"the reply is not a {kind.__name__}: {error}") from error
 
 
 class _Problem(msgspec.Struct):
@@ -236,12 +236,12 @@ class _Problem(msgspec.Struct):
     title: str = ""
 
 
-def _refusal(response: httpx.Response) -> Refused:
+def _api_error(response: httpx.Response) -> ApiError:
     try:
         problem = msgspec.json.decode(response.content, type=_Problem)
     except msgspec.DecodeError:
         problem = _Problem(detail=response.text[:200])
-    return Refused(response.status_code, problem.code, problem.detail or problem.title, response.content)
+    return ApiError(response.status_code, problem.code, problem.detail or problem.title, response.content)
 
 
 def _seconds(header: str | None) -> float | None:

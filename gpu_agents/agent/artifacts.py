@@ -1,4 +1,4 @@
-"""Inputs on their way to the node: resumable download, sha256, a content-addressed cache with a size limit."""
+"""Fetch inputs: resumable downloads, verified by sha256, in a content-addressed cache with a size limit."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from gpu_agents.agent.api import AgentApi, Unreachable
+from gpu_agents.agent.api import AgentApi, ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
 from oolong.contracts.agent import Artifact
 
 log = logging.getLogger(__name__)
 
-PLAIN_FILES = frozenset({"dataset", "source"})  # kinds of artifact that are kept as they come
+PLAIN_FILES = frozenset({"dataset", "source"})  # kinds of artifact that are not archives
 CONTENT = "content"  # name of the file, or of the unpacked directory, inside cache/<sha256>/
 
 
 class ArtifactError(Exception):
-    """An input cannot be used; the message names it and says why."""
+    """An input cannot be used."""
 
 
 class Cache:
@@ -38,10 +38,10 @@ class Cache:
         self._remove_leftovers()
 
     async def fetch(self, api: AgentApi, artifact: Artifact) -> Path:
-        """The artifact's content on this node, downloaded at most once however many ask for it.
+        """Return the artifact's content; concurrent calls share one download.
 
-        Waits out a control plane that is away; raises ArtifactError when the bytes do not verify or the
-        archive is not one that may be unpacked, and api.Refused when the server does not have it.
+        Retries while the control plane is unavailable. Raises ArtifactError if the checksum is wrong or the archive
+        is invalid, and ApiError if the server does not have the artifact.
         """
         task = self._fetching.get(artifact.sha256)
         if task is None:
@@ -51,7 +51,7 @@ class Cache:
         return await asyncio.shield(task)
 
     def evict(self, *, in_use: Collection[str]) -> list[str]:
-        """Remove the longest unused entries until the limit holds; never what is in use. Returns what went."""
+        """Remove the least recently used entries above the size limit, except those in use. Returns the removed."""
         entries = sorted(
             (entry for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")),
             key=lambda entry: entry.stat().st_mtime,
@@ -64,15 +64,15 @@ class Cache:
                 break
             if entry.name in in_use or entry.name in self._fetching:
                 continue
-            condemned = entry.with_name(f".condemned-{entry.name}")
-            entry.rename(condemned)  # first out of sight: a half-deleted entry must not look complete
-            shutil.rmtree(condemned)
+            deleting = entry.with_name(f".deleting-{entry.name}")
+            entry.rename(deleting)  # renamed first: a half-deleted entry must not look complete
+            shutil.rmtree(deleting)
             total -= sizes[entry]
             removed.append(entry.name)
         return removed
 
     def fetched_bytes(self, artifact: Artifact) -> int:
-        """How much of it is here."""
+        """Bytes of the artifact on this node."""
         entry = self._root / _checked(artifact.sha256)
         if (entry / CONTENT).exists():
             return artifact.bytes
@@ -82,10 +82,10 @@ class Cache:
             return 0
 
     def _remove_leftovers(self) -> None:
-        """Remove what an agent that was killed had only begun to remove or to unpack. Partial downloads resume."""
+        """Remove unfinished deletions and extractions of a killed agent. Partial downloads resume."""
         for leftover in self._root.glob(".*-*"):
             purpose, _, sha256 = leftover.name[1:].partition("-")
-            if purpose in ("condemned", "building"):
+            if purpose in ("deleting", "building"):
                 shutil.rmtree(leftover)
             elif purpose == "part" and (self._root / sha256).exists():
                 leftover.unlink()
@@ -106,14 +106,14 @@ class Cache:
         return content
 
     async def _download(self, api: AgentApi, artifact: Artifact, part: Path) -> None:
-        """Append to `part` until it is whole, going on where an earlier try ended; verify."""
+        """Download the rest of `part`, and verify the whole."""
         backoff = Backoff(first=0.5, most=15.0)
         digest = hashlib.sha256()
         have = await asyncio.to_thread(_hash_into, digest, part) if part.exists() else 0
         while have < artifact.bytes:
             try:
                 async with api.artifact(artifact.sha256, offset=have) as (begins, chunks):
-                    if begins != have:  # the server sent all of it: start anew
+                    if begins != have:  # the server sent the whole file: restart
                         have, digest = 0, hashlib.sha256()
                     with part.open("ab" if have else "wb") as file:
                         async for chunk in chunks:
@@ -122,10 +122,10 @@ class Cache:
                             have += len(chunk)
                             backoff.succeeded()
                 if have < artifact.bytes:
-                    raise Unreachable(
+                    raise ServerUnavailable(
                         f"artifact {artifact.sha256[:12]} ended at {have} of {artifact.bytes} bytes"
                     )
-            except Unreachable as error:
+            except ServerUnavailable as error:
                 wait = backoff.failed(error.retry_after)
                 log.warning("artifact %s: %s; again in %.1f s", artifact.sha256[:12], error, wait)
                 await asyncio.sleep(wait)
@@ -205,7 +205,7 @@ def _build_entry(artifact: Artifact, part: Path, building: Path) -> None:
 
 
 def _let_all_read(entry: Path) -> None:
-    """Jobs read it under uids of their own, where it is shown to them; the cache above it is closed to them."""
+    """Jobs with their own uids read the entries that are mounted for them; the cache directory itself is private."""
     for folder, _, files in os.walk(entry):
         os.chmod(folder, 0o755)
         for name in files:

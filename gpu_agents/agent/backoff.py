@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Doubling waits with jitter, so that a hundred agents do not come back in the same second."""
+    """Doubling delays with jitter, so that many agents do not retry in the same second."""
 
     def __init__(self, *, first: float, most: float, draw: Callable[[], float] = random.random) -> None:
         self._first = first
@@ -16,7 +16,7 @@ class Backoff:
         self._failures = 0
 
     def failed(self, retry_after: float | None = None) -> float:
-        """Seconds to wait after one more failure; what the server asked for counts if it is longer."""
+        """Record a failure; return the seconds to wait, at least the server's Retry-After."""
         wait = min(self._most, self._first * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return max(wait * (0.5 + 0.5 * self._draw()), retry_after or 0.0)

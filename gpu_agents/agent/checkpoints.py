@@ -1,8 +1,7 @@
-"""Committed checkpoints on their way from the node to the artifact store.
+"""Upload committed checkpoints to the artifact store.
 
-A job says in its outbox that a checkpoint is committed. Its directory is pinned at once by hard links, so the
-trainer may prune its own copy at any moment; then it goes up as one deterministic tar, in parts. An upload is
-resumed where the server says, also after the agent's own restart.
+A job announces a checkpoint in its outbox. The agent pins it at once with hard links, so that the trainer may prune
+its own copy, then uploads it as a deterministic tar in parts. Uploads resume after a restart of the agent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.job_files import GrowingFile, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord, read_json, write_json
@@ -32,20 +31,20 @@ from oolong.contracts.telemetry import CheckpointLine
 log = logging.getLogger(__name__)
 
 MANIFEST_FILE = "MANIFEST.json"
-DEEPEST = 8  # folders in a checkpoint
-TAG = b'"type":"checkpoint"'  # cheap test before a line is decoded
+DEEPEST = 8  # nesting of directories in a checkpoint
+TAG = b'"type":"checkpoint"'  # cheap check before decoding a line
 GONE_STATUSES = (403, 404)  # the server knows no such attempt of this node
 
 
 class Upload(msgspec.Struct, kw_only=True):
-    """One checkpoint of this node and how far it is."""
+    """The upload state of one checkpoint."""
 
     run_id: str
     attempt_id: str
     epoch: int
     job_id: str
     outbox_file: str
-    outbox_end: int  # the server must have read the outbox to here before it can know the checkpoint
+    outbox_end: int  # the server knows the checkpoint once the outbox is shipped to here
     step: int
     manifest_sha256: str
     final: bool
@@ -66,13 +65,13 @@ class Upload(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Uploader:
-    """Sees, pins and uploads. `jobs` gives the current records; `shipped` how far an outbox file is shipped."""
+    """Finds, pins and uploads checkpoints. `jobs` returns the records; `shipped` the offset of an outbox file."""
 
     api: AgentApi
     data: DataDirectory
     jobs: Callable[[], Iterable[JobRecord]]
     shipped: Callable[[str, str], int]
-    moved: Callable[[], None] = lambda: None
+    on_progress: Callable[[], None] = lambda: None
     uploads: dict[str, Upload] = field(default_factory=dict)
     _read_to: dict[Path, int] = field(default_factory=dict)
     _backoff: Backoff = field(default_factory=lambda: Backoff(first=1.0, most=60.0))
@@ -85,32 +84,32 @@ class Uploader:
     async def run(self, *, poll_seconds: float = 0.5) -> None:
         while True:
             wait = poll_seconds
-            self.look()
+            self.scan()
             upload = self.next_upload()
             if upload is not None:
                 try:
                     await self.upload(upload)
                     self._backoff.succeeded()
                     continue
-                except (Unreachable, Refused, OSError) as error:
+                except (ServerUnavailable, ApiError, OSError) as error:
                     wait = self._backoff.failed(getattr(error, "retry_after", None))
                     log.warning(
-                        "checkpoint %s is not stored yet, again in %.1f s: %s", upload.key, wait, error
+                        "upload of checkpoint %s failed, retrying in %.1f s: %s", upload.key, wait, error
                     )
-            await self._sleep_looking(wait, poll_seconds)
+            await self._sleep_scanning(wait, poll_seconds)
 
-    def look(self) -> None:
-        """Read new outbox lines and pin what they announce."""
+    def scan(self) -> None:
+        """Read new outbox lines and pin the checkpoints that they announce."""
         for record in self.jobs():
             for incarnation in range(record.incarnation + 1):
                 try:
                     for file in outbox_files(self.data, record, incarnation):
                         self._read(record, file)
-                except OSError as error:  # the shipper says it, and goes on trying
+                except OSError as error:  # the shipper logs it and retries
                     log.debug("outbox of %s: %s", record.name, error)
 
     def next_upload(self) -> Upload | None:
-        """The newest checkpoint that the server can already know: it is worth most to a recovery."""
+        """The newest checkpoint whose outbox line is shipped: recovery needs the newest first."""
         ready = [
             upload
             for upload in self.uploads.values()
@@ -119,11 +118,11 @@ class Uploader:
         return max(ready, key=lambda upload: (upload.final, upload.step), default=None)
 
     def pending(self, attempt_id: str) -> bool:
-        """Whether files of this attempt are still needed here."""
+        """Whether uploads of this attempt need its files."""
         return any(upload.attempt_id == attempt_id and not upload.done for upload in self.uploads.values())
 
     def forget(self, attempt_id: str) -> None:
-        """Drop the records of an attempt whose directory is removed."""
+        """Remove the records of an attempt whose directory is removed."""
         for upload in [upload for upload in self.uploads.values() if upload.attempt_id == attempt_id]:
             del self.uploads[upload.key]
             self._record(upload).unlink(missing_ok=True)
@@ -132,7 +131,7 @@ class Uploader:
             del self._read_to[path]
 
     async def upload(self, upload: Upload) -> None:
-        """Bring one checkpoint to the store. Raises Unreachable or Refused to be tried again later."""
+        """Upload one checkpoint. Raises ServerUnavailable or ApiError if it can be retried."""
         if not Path(upload.pinned).is_dir():
             upload.dropped = f"{upload.pinned} is gone"
             log.error("checkpoint %s is dropped: %s", upload.key, upload.dropped)
@@ -145,7 +144,7 @@ class Uploader:
             log.error("checkpoint %s is dropped: %s", upload.key, error)
         self._save(upload)
         remove_tree(Path(upload.pinned))
-        self.moved()
+        self.on_progress()
 
     async def _send(self, upload: Upload, archive: DirectoryTar) -> None:
         if not upload.tar_sha256:
@@ -177,27 +176,27 @@ class Uploader:
                             reply.upload_id, number, part, sha256=hashlib.sha256(part).hexdigest()
                         )
                 reply = await self.api.complete_upload(reply.upload_id)
-        except Refused as refusal:
+        except ApiError as refusal:
             if refusal.code != "stale_epoch" and (known or refusal.status not in GONE_STATUSES):
                 raise
             upload.dropped = str(refusal)
             log.warning("checkpoint %s is dropped: %s", upload.key, refusal)
         else:
             if not reply.stored:
-                raise Unreachable(
+                raise ServerUnavailable(
                     f"checkpoint {upload.key}: all parts are there, the server has not stored it yet"
                 )
             upload.stored = True
             log.info("checkpoint %s is stored, %d bytes", upload.key, upload.tar_bytes)
 
-    async def _sleep_looking(self, seconds: float, poll_seconds: float) -> None:
-        """Wait, but go on pinning: the trainer prunes also while the server is away."""
+    async def _sleep_scanning(self, seconds: float, poll_seconds: float) -> None:
+        """Wait and keep pinning: the trainer prunes checkpoints meanwhile."""
         remaining = seconds
         while remaining > 0:
             nap = min(poll_seconds, remaining)
             await asyncio.sleep(nap)
             remaining -= nap
-            self.look()
+            self.scan()
 
     def _read(self, record: JobRecord, outbox: GrowingFile) -> None:
         begin = self._read_to.get(outbox.path, 0)
@@ -209,7 +208,7 @@ class Uploader:
             while offset < end:
                 line = file.readline(LONGEST_LINE)
                 if not line:
-                    break  # it was cut while it was read
+                    break  # truncated while it was read
                 if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                     offset = skip_line(file, offset, end)
                     file.seek(offset)
@@ -218,10 +217,10 @@ class Uploader:
                 if TAG in line:
                     found = _checkpoint_line(line)
                     if found is not None:
-                        self._see(record, outbox.name, offset, found)
+                        self._add(record, outbox.name, offset, found)
         self._read_to[outbox.path] = max(begin, end)
 
-    def _see(self, record: JobRecord, file: str, end: int, line: CheckpointLine) -> None:
+    def _add(self, record: JobRecord, file: str, end: int, line: CheckpointLine) -> None:
         source = Path(line.directory)
         upload = Upload(
             run_id=record.run_id,
@@ -237,14 +236,14 @@ class Uploader:
         )
         if upload.key in self.uploads:
             known = self.uploads[upload.key]
-            if line.final and not known.final:  # the same checkpoint, announced again as the last one
+            if line.final and not known.final:  # the same checkpoint, announced again as final
                 known.final, known.outbox_file, known.outbox_end = True, file, end
                 self._save(known)
             return
         try:
             if not pin(self.data.attempt(record.attempt_id), source, Path(upload.pinned)):
                 upload.dropped = f"{source} was gone before it could be pinned"
-        except (Untrusted, ValueError) as error:  # ValueError: no name of a file
+        except (Untrusted, ValueError) as error:  # ValueError: invalid file name
             upload.dropped = str(error)
         if upload.dropped:
             log.error("checkpoint %s is not uploaded: %s", upload.key, upload.dropped)
@@ -259,10 +258,10 @@ class Uploader:
 
 
 def pin(attempt: Path, source: Path, target: Path) -> bool:
-    """Hard-link a committed checkpoint, complete or not at all; False when it is no longer there.
+    """Hard-link a committed checkpoint atomically; return False if it no longer exists.
 
-    Raises Untrusted where it holds anything but folders and regular files, or does not lie in the attempt's folder of
-    checkpoints: the job that names it may have put links there.
+    Raises Untrusted unless it is inside the attempt's checkpoint directory and has only directories and regular files:
+    the job may have placed links there.
     """
     if (target / MANIFEST_FILE).is_file():
         return True  # pinned before a restart of the agent
@@ -290,7 +289,7 @@ def pin(attempt: Path, source: Path, target: Path) -> bool:
 
 
 def _archive(pinned: Path) -> DirectoryTar:
-    """Raises Untrusted for files of more bytes than the disk has: they have holes, and reading them has no end."""
+    """Raises Untrusted for files larger than the disk: they are sparse, and reading them would take forever."""
     archive = DirectoryTar(pinned)
     if archive.size > shutil.disk_usage(pinned).total:
         raise Untrusted(f"{pinned} has {archive.size} bytes, more than its disk")
@@ -298,7 +297,7 @@ def _archive(pinned: Path) -> DirectoryTar:
 
 
 def _link(folder: int, target: Path, *, shown: Path, depth: int) -> None:
-    """Link the files of a folder into `target`, of the agent's own, and look at each only there: nobody swaps it."""
+    """Link the files of a directory into `target`, then check each there, where the job cannot replace it."""
     if depth > DEEPEST:
         raise Untrusted(f"{shown} is nested deeper than {DEEPEST} folders")
     owner = os.fstat(folder).st_uid
@@ -314,11 +313,11 @@ def _link(folder: int, target: Path, *, shown: Path, depth: int) -> None:
         os.link(name, target / name, src_dir_fd=folder, follow_symlinks=False)
         linked = (target / name).lstat()
         if not stat.S_ISREG(linked.st_mode) or linked.st_uid != owner:
-            raise Untrusted(f"{shown / name} is no regular file of its job")
+            raise Untrusted(f"{shown / name} is not a regular file of its job")
 
 
 def _checkpoint_line(line: bytes) -> CheckpointLine | None:
     try:
         return msgspec.json.decode(line, type=CheckpointLine)
     except msgspec.ValidationError:
-        return None  # another kind of line that holds the tag in a text
+        return None  # another kind of line with the tag in a string

@@ -1,4 +1,4 @@
-"""Heartbeats: the observed state up, the desired state down, at once when there is news, else held by the server."""
+"""Heartbeats: report the observed state, receive the desired state. Unchanged state is reported by long poll."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.identity import inventory_of
 from gpu_agents.agent.isolation.node import NodeIsolation
@@ -25,17 +25,17 @@ from oolong.contracts.lifecycle import JobState
 log = logging.getLogger(__name__)
 
 REVOKED = "node_revoked"
-LOOK_SECONDS = 0.25  # how often local changes are looked for while a heartbeat waits at the server
+SCAN_SECONDS = 0.25  # interval between checks for local changes during a long poll
 INVENTORY_SECONDS = 30.0
 UNHELD_POLL_SECONDS = 1.0  # pause after a heartbeat that the server did not hold
 
 
 class NodeRevoked(Exception):
-    """Those who manage the pool revoked this node's credential; the message is the control plane's."""
+    """This node's credential was revoked. The message comes from the control plane."""
 
 
-class Heart:
-    """`observed` gives the jobs as they are now; `work` says whether there is something to do on this node."""
+class HeartbeatLoop:
+    """`observed` returns the jobs' current state; `work` returns whether this node has something to do."""
 
     def __init__(
         self,
@@ -55,54 +55,54 @@ class Heart:
         self._isolation = isolation
         self._inventory: tuple[float, Inventory] | None = None
         self._started_at = time.time()
-        self._reported: object = None  # what the server knows by the last heartbeat that arrived
-        self._nudged = asyncio.Event()
+        self._reported: object = None  # the state in the last heartbeat that succeeded
+        self._woken = asyncio.Event()
         self._backoff = Backoff(first=0.5, most=10.0)
 
-    def nudge(self) -> None:
-        """Look for news now."""
-        self._nudged.set()
+    def wake(self) -> None:
+        """Check for local changes now."""
+        self._woken.set()
 
-    async def beat(self, *, desired: list[DesiredAttempt], revision: int) -> HeartbeatReply | None:
-        """One heartbeat. Goes out at once when there is news, otherwise waits at the server for some.
+    async def send(self, *, desired: list[DesiredAttempt], revision: int) -> HeartbeatReply | None:
+        """Send one heartbeat: at once if the state changed, otherwise as a long poll.
 
-        Returns None when the server is away, or when something changed here before it answered. Raises NodeRevoked.
+        Returns None if the server is unavailable, or if local state changed before it replied. Raises NodeRevoked.
         """
-        self._nudged.clear()
+        self._woken.clear()
         jobs = self._observed()
-        news = _news(jobs) != self._reported
+        changed = _reportable(jobs) != self._reported
         request = HeartbeatRequest(
-            inventory=self._take_inventory(), jobs=jobs, started_at=self._started_at, protocol=PROTOCOL
+            inventory=self._current_inventory(), jobs=jobs, started_at=self._started_at, protocol=PROTOCOL
         )
         try:
-            if news:
+            if changed:
                 reply = await self._api.heartbeat(request)
             else:
-                answer = await self._unless_changed(request, desired=desired, revision=revision)
+                answer = await self._long_poll(request, desired=desired, revision=revision)
                 if answer is None:
                     return None
                 reply = answer
-        except (Unreachable, Refused) as error:
-            if isinstance(error, Refused) and error.code == REVOKED:
+        except (ServerUnavailable, ApiError) as error:
+            if isinstance(error, ApiError) and error.code == REVOKED:
                 raise NodeRevoked(error.detail) from error
             wait = self._backoff.failed(getattr(error, "retry_after", None))
-            log.warning("no heartbeat, again in %.1f s: %s%s", wait, error, _advice(error, self._data))
-            await self._change(timeout=wait)
+            log.warning("heartbeat failed, retrying in %.1f s: %s%s", wait, error, _hint(error, self._data))
+            await self._wait_for_change(timeout=wait)
             return None
         self._backoff.succeeded()
-        self._reported = _news(jobs)
+        self._reported = _reportable(jobs)
         return reply
 
-    async def _unless_changed(
+    async def _long_poll(
         self, request: HeartbeatRequest, *, desired: list[DesiredAttempt], revision: int
     ) -> HeartbeatReply | None:
-        """A heartbeat held by the server until there is something new, given up when something changes here."""
+        """Send a long-poll heartbeat; cancel it when local state changes."""
         began = time.monotonic()
         call = asyncio.create_task(
             self._api.heartbeat(request, wait_seconds=self._settings.long_poll_seconds, revision=revision),
             name="heartbeat",
         )
-        change = asyncio.create_task(self._change(), name="local change")
+        change = asyncio.create_task(self._wait_for_change(), name="local change")
         try:
             await asyncio.wait({call, change}, return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
@@ -116,38 +116,38 @@ class Heart:
                 task.cancel()
             await asyncio.gather(call, change, return_exceptions=True)
 
-    async def _change(self, timeout: float | None = None) -> None:
-        """Return when the node has news to report or something to do, or after the timeout."""
+    async def _wait_for_change(self, timeout: float | None = None) -> None:
+        """Return when there is a change to report or work to do, or after the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             try:
-                # Not asyncio.wait_for: before Python 3.12 it may swallow a cancellation that meets a nudge.
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._nudged.wait()
-                self._nudged.clear()
+                # Not asyncio.wait_for: before Python 3.12 it may swallow a cancellation that coincides with a wake-up.
+                async with asyncio.timeout(SCAN_SECONDS):
+                    await self._woken.wait()
+                self._woken.clear()
             except TimeoutError:
                 pass
-            away = timeout is not None
-            if self._work() or (not away and _news(self._observed()) != self._reported):
+            backing_off = timeout is not None
+            if self._work() or (not backing_off and _reportable(self._observed()) != self._reported):
                 return
 
-    def _take_inventory(self) -> Inventory:
+    def _current_inventory(self) -> Inventory:
         if self._inventory is None or time.monotonic() - self._inventory[0] > INVENTORY_SECONDS:
             self._inventory = (time.monotonic(), inventory_of(self._settings, self._isolation))
         return self._inventory[1]
 
 
-def _advice(error: Exception, data: DataDirectory) -> str:
-    if isinstance(error, Refused) and error.status in (401, 403):
+def _hint(error: Exception, data: DataDirectory) -> str:
+    if isinstance(error, ApiError) and error.status in (401, 403):
         return (
-            f"; the control plane does not know this node's credential (any more): stop the agent, remove {data.node}, "
+            f"; the control plane does not know this node's credential: stop the agent, remove {data.node}, "
             "and enroll again with a new token"
         )
     return ""
 
 
-def _news(jobs: list[ObservedJob]) -> object:
-    """What is worth a heartbeat at once: states and ends, and how far the files of ended jobs are."""
+def _reportable(jobs: list[ObservedJob]) -> object:
+    """The part of the state whose change triggers a heartbeat: states, ends, and shipped bytes of ended jobs."""
     return [
         (job.job_id, job.state, job.incarnation, job.pid, job.exit_code, job.reason)
         + (

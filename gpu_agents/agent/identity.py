@@ -1,4 +1,4 @@
-"""Who this node is to the control plane: enrolled once with a single-use token, known by a credential ever after."""
+"""Enroll the node once with a single-use join token; afterwards its credential identifies it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
-from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.api import AgentApi, ApiError
 from gpu_agents.agent.inventory import take_inventory
 from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.records import Node, read_json, write_json
@@ -18,11 +18,11 @@ OTHER_PROTOCOL = frozenset({"agent_too_old", "agent_too_new"})
 
 
 class EnrollmentError(Exception):
-    """This node has no credential and got none; the message says what to do."""
+    """This node has no credential and could not get one."""
 
 
 async def enroll(settings: AgentSettings) -> Node:
-    """The node's identity: kept in node.json, or got once with the single-use token."""
+    """Return the node's identity from node.json, or enroll it with the join token."""
     data = DataDirectory(settings.data_directory)
     if data.node.exists():
         return read_json(data.node, Node)
@@ -36,11 +36,11 @@ async def enroll(settings: AgentSettings) -> Node:
         reply = await api.enroll(
             EnrollRequest(name=settings.name, inventory=inventory_of(settings), protocol=PROTOCOL)
         )
-    except Refused as refusal:
+    except ApiError as refusal:
         if refusal.code in OTHER_PROTOCOL:
             raise EnrollmentError(str(refusal)) from refusal
         raise EnrollmentError(
-            f"the control plane refused the join token ({refusal}); a token works once, get a new one"
+            f"the control plane rejected the join token ({refusal}); a token works once, so get a new one"
         ) from refusal
     finally:
         await api.close()
@@ -56,7 +56,7 @@ async def enroll(settings: AgentSettings) -> Node:
 
 
 def inventory_of(settings: AgentSettings, isolation: NodeIsolation | None = None) -> Inventory:
-    """`isolation`: how jobs are isolated here, once it is known."""
+    """Take the inventory. `isolation` is the result of detection, once known."""
     inventory = take_inventory(
         settings.data_directory, device=settings.device, slots=settings.slots, version=agent_version(),
         model_roots=settings.model_roots, slots_per_gpu=settings.slots_per_gpu,

@@ -1,7 +1,6 @@
-"""Models that this node fetches from a hub: an importer process, then one deterministic tar to the store, in parts.
+"""Import models from a hub: an importer process downloads, then the agent uploads a deterministic tar in parts.
 
-One at a time. What is broken off, by an outage or by this agent's own restart, is gone on with: the importer keeps
-parts of files, the server parts of the tar.
+One import at a time. Interrupted imports resume: the importer keeps partial files, the server keeps parts of the tar.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpu_agents.agent import side_process
-from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.records import read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from oolong.client.directory_tar import DirectoryTar
@@ -32,8 +31,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REPORT_SECONDS = 5.0
-# How this node reaches the world outside; nothing else of the agent's environment goes along.
-PASSED_ON = ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
+# Network settings; the importer inherits nothing else from the agent's environment.
+INHERITED_VARIABLES = ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 class ModelImports:
@@ -41,39 +40,39 @@ class ModelImports:
         self._api, self._data, self._hub_hosts = api, data, hub_hosts
         self._task: asyncio.Task[None] | None = None
 
-    def wanted(self, imports: Sequence[str]) -> None:
-        """Told at each heartbeat: those of this node, then one that waits for a node."""
+    def assign(self, imports: Sequence[str]) -> None:
+        """Called at each heartbeat with this node's imports, then one that waits for a node."""
         if imports and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._do(imports[0]), name=f"import {imports[0]}")
+            self._task = asyncio.create_task(self._run(imports[0]), name=f"import {imports[0]}")
         elif not imports and self._task is None and self._data.imports.exists():
-            shutil.rmtree(self._data.imports)  # of an import that ended elsewhere
+            shutil.rmtree(self._data.imports)  # left by an import that ended elsewhere
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _do(self, import_id: str) -> None:
+    async def _run(self, import_id: str) -> None:
         folder = self._data.model_import(import_id)
         try:
-            await self._fetch_store_or_fail(import_id, folder)
-        except Unreachable as error:
+            await self._run_or_fail(import_id, folder)
+        except ServerUnavailable as error:
             log.warning("import %s waits for the control plane: %s", import_id, error)
-            return  # the next heartbeat names it again
-        except Refused as refusal:
-            log.warning("import %s is not this node's any more: %s", import_id, refusal)
+            return  # the next heartbeat assigns it again
+        except ApiError as refusal:
+            log.warning("import %s no longer belongs to this node: %s", import_id, refusal)
         shutil.rmtree(folder, ignore_errors=True)
 
-    async def _fetch_store_or_fail(self, import_id: str, folder: Path) -> None:
-        """What nobody would do better ends the import, with the reason; Refused then: it is not this node's."""
+    async def _run_or_fail(self, import_id: str, folder: Path) -> None:
+        """Run the import; report permanent errors to the server. Raises ApiError if the import is not this node's."""
         try:
             await self._fetch_and_store(import_id, folder)
-        except Refused as refusal:
+        except ApiError as refusal:
             if refusal.status == 404 or refusal.code == "stale_epoch":
                 raise
-            await self._failed(import_id, f"the control plane refuses it: {refusal}")
+            await self._failed(import_id, f"the control plane rejected it: {refusal}")
         except OSError as error:
-            await self._failed(import_id, f"the node cannot keep it: {error}")
+            await self._failed(import_id, f"the node cannot store it: {error}")
 
     async def _fetch_and_store(self, import_id: str, folder: Path) -> None:
         order = await self._api.begin_import(import_id)
@@ -82,7 +81,7 @@ class ModelImports:
             write_json(folder / ORDER_FILE, order)
             await self._run_importer(import_id, folder)
         if not (folder / RESULT_FILE).exists():
-            await self._failed(import_id, f"the importer died: {side_process.last_words(folder)}")
+            await self._failed(import_id, f"the importer crashed: {side_process.tail_output(folder)}")
             return
         result = read_json(folder / RESULT_FILE, ImportResult)
         if result.error:
@@ -92,7 +91,7 @@ class ModelImports:
 
     async def _run_importer(self, import_id: str, folder: Path) -> None:
         process = await side_process.start(
-            "gpu_agents.hf_import", folder, self._hub_hosts, home=self._data.home, passed_on=PASSED_ON
+            "gpu_agents.hf_import", folder, self._hub_hosts, home=self._data.home, inherit=INHERITED_VARIABLES
         )
         ended = asyncio.create_task(process.wait(), name="importer")
         try:
@@ -105,36 +104,36 @@ class ModelImports:
                 await ended
 
     async def _report(self, import_id: str, folder: Path) -> None:
-        """The server may be away meanwhile; what it refuses ends the import here."""
+        """Report progress; outages are ignored, and a rejection ends the import."""
         path = folder / PROGRESS_FILE
         progress = read_json(path, ImportProgress) if path.exists() else ImportProgress()
         try:
             await self._api.report_import(import_id, progress)
-        except Unreachable as error:
-            log.info("progress of import %s is not told: %s", import_id, error)
+        except ServerUnavailable as error:
+            log.info("progress of import %s was not reported: %s", import_id, error)
 
-    async def _reporting(self, import_id: str, folder: Path, work: Coroutine[Any, Any, T]) -> T:
-        """Do what takes long and go on reporting beside it: the server gives the imports of silent nodes away."""
+    async def _with_reports(self, import_id: str, folder: Path, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and report progress meanwhile: the server reassigns imports of silent nodes."""
         task = asyncio.create_task(work, name=f"work of import {import_id}")
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=REPORT_SECONDS)
                 if not task.done():
-                    await self._report_beside(import_id, folder, task)
+                    await self._report_unless_done(import_id, folder, task)
             return await task
         finally:
             task.cancel()
 
-    async def _report_beside(self, import_id: str, folder: Path, task: asyncio.Task[Any]) -> None:
+    async def _report_unless_done(self, import_id: str, folder: Path, task: asyncio.Task[Any]) -> None:
         try:
             await self._report(import_id, folder)
-        except Refused:
-            if not task.done():  # else the import has just ended well, and needs no report
+        except ApiError:
+            if not task.done():  # otherwise the import has just finished
                 raise
 
     async def _store(self, import_id: str, folder: Path, commit: str) -> None:
         archive = DirectoryTar(folder / "model")
-        sha256 = await self._reporting(import_id, folder, asyncio.to_thread(archive.sha256))
+        sha256 = await self._with_reports(import_id, folder, asyncio.to_thread(archive.sha256))
         reply = await self._api.begin_import_upload(
             import_id, {"commit": commit, "tar_sha256": sha256, "bytes": archive.size}
         )
@@ -144,16 +143,16 @@ class ModelImports:
                 part = await asyncio.to_thread(archive.read, number * reply.part_bytes, reply.part_bytes)
                 checksum = hashlib.sha256(part).hexdigest()
                 await self._api.put_import_part(import_id, number, part, sha256=checksum)
-        await self._reporting(import_id, folder, self._complete(import_id))
+        await self._with_reports(import_id, folder, self._complete(import_id))
         log.info("import %s is stored, %d bytes at %s", import_id, archive.size, commit)
 
     async def _complete(self, import_id: str) -> None:
-        """Again, as long as the server asks for it: it may still be at what an earlier request of ours began."""
+        """Repeat while the server asks for it: it may still process an earlier request."""
         while True:
             try:
                 await self._api.complete_import(import_id)
                 return
-            except Unreachable as error:
+            except ServerUnavailable as error:
                 if error.retry_after is None:
                     raise
                 await asyncio.sleep(error.retry_after)

@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, disk, and the slots it offers to the pool."""
+"""The machine's cores, memory, disk, and the slots it offers to the pool."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_agents.agent.processes import boot_id
 from oolong.contracts.agent import Inventory, SlotInventory
 from oolong.gpu_slots import slot_names
+from oolong.system.process_handle import boot_id
 
 NVIDIA_SMI_SECONDS = 20.0
 GPU_FIELDS = "index,uuid,name,memory.total,mig.mode.current"
 
 
 class InventoryError(Exception):
-    """The machine cannot offer what was asked of it; the message says what to do."""
+    """The machine cannot offer the requested slots."""
 
 
 def take_inventory(
@@ -30,7 +30,7 @@ def take_inventory(
     model_roots: Sequence[str] = (),
     slots_per_gpu: int = 1,
 ) -> Inventory:
-    """Look at the machine. `slots` counts CPU slots (0: one per core) and is ignored for device=cuda."""
+    """Take the inventory. `slots` counts CPU slots (0: one per core) and is ignored for device=cuda."""
     return Inventory(
         hostname=socket.gethostname(),
         agent_version=version,
@@ -55,7 +55,7 @@ def memory_bytes() -> int:
 
 
 def cpu_slots(count: int) -> list[SlotInventory]:
-    """CPU slots are places for one engine or one trainer rank each; by default one per core, at least one."""
+    """Each CPU slot holds one engine or one trainer rank; by default there is one per core."""
     wanted = count or usable_cores()
     return [
         SlotInventory(
@@ -66,7 +66,7 @@ def cpu_slots(count: int) -> list[SlotInventory]:
 
 
 def gpu_slots(slots_per_gpu: int = 1) -> list[SlotInventory]:
-    """The slots of the GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES, where it is set, names."""
+    """Slots of the GPUs in nvidia-smi and, if it is set, in CUDA_VISIBLE_DEVICES."""
     try:
         answer = subprocess.run(
             ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"],
@@ -92,8 +92,8 @@ def gpu_slots(slots_per_gpu: int = 1) -> list[SlotInventory]:
 def parse_gpus(text: str, *, slots_per_gpu: int = 1, visible: str | None = None) -> list[SlotInventory]:
     """Lines `<index>, GPU-<uuid>, <model>, <MiB>, <MIG mode>` → slots of the visible GPUs.
 
-    `visible` reads as CUDA_VISIBLE_DEVICES does: indices or UUIDs (a prefix is enough); None means all. A GPU that is
-    cut into MIG instances is listed as unhealthy: its UUID cannot be computed on, and its memory is not one slot's.
+    `visible` has the format of CUDA_VISIBLE_DEVICES: indices, UUIDs or UUID prefixes; None means all. A GPU with MIG
+    instances is unhealthy: CUDA cannot use its UUID, and its memory is divided.
     """
     gpus = [[part.strip() for part in line.split(",")] for line in text.splitlines() if line.strip()]
     if not gpus:
@@ -117,9 +117,7 @@ def _slots_of_gpu(
 ) -> list[SlotInventory]:
     reason = "" if mebibytes.isdigit() else f"memory reads {mebibytes!r}"
     if mig_mode == "Enabled":
-        reason = (
-            "the GPU is cut into MIG instances, which are not supported: nvidia-smi -mig 0 joins them again"
-        )
+        reason = "the GPU has MIG instances, which are not supported: disable them with nvidia-smi -mig 0"
     memory_bytes = int(mebibytes) * 1024**2 // shares if not reason else 0
     return [
         SlotInventory(

@@ -1,4 +1,4 @@
-"""The files of a job that the agent ships: its outbox, which the job writes itself, and its log."""
+"""The files of a job that the agent ships: its outbox, written by the job, and its log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from oolong.contracts.attempt import LOG_FILE, OUTBOX_DIRECTORY
 
 MOST_OUTBOX_FILES = 256  # of one incarnation; a job writes one per process
 READ_BYTES = 64 * 1024
-MOST_SEARCHED = 64 * 1024 * 1024  # bytes of a line that is too long in which its end is looked for
+MOST_SEARCHED = 64 * 1024 * 1024  # bytes in which the end of an oversized line is searched
 
 
 @dataclass(frozen=True)
 class GrowingFile:
-    """A file by its names below a folder that the job cannot replace."""
+    """A path below a directory that the job cannot replace."""
 
     base: Path
     names: tuple[str, ...]
@@ -37,14 +37,14 @@ class GrowingFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Raises OSError: FileNotFoundError, or Untrusted where it is no regular file of the job."""
+        """Raises FileNotFoundError, or Untrusted if it is not a regular file of the job."""
         with directory_below(self.base, *self.names[:-1]) as folder:
             with open_file(folder, self.names[-1], shown=self.path) as file:
                 yield file
 
 
 def outbox_files(data: DataDirectory, record: JobRecord, incarnation: int) -> list[GrowingFile]:
-    """The outbox files of an incarnation. Raises Untrusted where the outbox is no folder any more."""
+    """The outbox files of an incarnation. Raises Untrusted if the outbox is not a directory."""
     directory = data.job(record.attempt_id, record.name, incarnation)
     try:
         with directory_below(directory.parent, directory.name, OUTBOX_DIRECTORY) as folder:
@@ -58,16 +58,16 @@ def outbox_files(data: DataDirectory, record: JobRecord, incarnation: int) -> li
 
 
 def log_file(data: DataDirectory, record: JobRecord, incarnation: int) -> GrowingFile | None:
-    """The log of an incarnation, which its supervisor writes."""
+    """The log of an incarnation, written by its supervisor."""
     directory = data.supervision(record.attempt_id, record.name, incarnation)
     return GrowingFile(directory, (LOG_FILE,)) if (directory / LOG_FILE).exists() else None
 
 
 def whole_lines(file: BinaryIO, size: int) -> int:
-    """Bytes of the first `size` up to and including the last newline.
+    """Return the number of bytes, of the first `size`, up to and including the last newline.
 
-    Where the last line is longer than any that ships this is a place inside it: what comes before it ships, and no
-    job makes the agent read a file without an end.
+    If the last line is longer than LONGEST_LINE, the result lies inside it, so that a job cannot make the agent search
+    an endless line.
     """
     end, least = size, max(0, size - LONGEST_LINE)
     while end > least:
@@ -81,10 +81,9 @@ def whole_lines(file: BinaryIO, size: int) -> int:
 
 
 def skip_line(file: BinaryIO, begin: int, end: int) -> int:
-    """Where a line that begins at `begin` and is too long ends, its newline included.
+    """Return the end of an oversized line that starts at `begin`, including its newline.
 
-    `end` where no newline is in `MOST_SEARCHED` bytes or before `end`: a sparse file costs the job nothing, and must
-    not cost the agent the time to read it.
+    Returns `end` if there is no newline within `MOST_SEARCHED` bytes: the agent must not spend time on a sparse file.
     """
     file.seek(begin)
     at, last = begin, min(end, begin + MOST_SEARCHED)
@@ -94,6 +93,6 @@ def skip_line(file: BinaryIO, begin: int, end: int) -> int:
         if newline >= 0:
             return at + newline + 1
         if not read:
-            break  # it was cut while it was read
+            break  # truncated while it was read
         at += len(read)
     return end

@@ -1,7 +1,6 @@
-"""The secrets of a job, asked for each time that it is started and kept by nobody here.
+"""Fetch the secrets of a job each time it starts; the agent does not store them.
 
-A job that lives on while the agent is restarted has its environment already, and its supervisor still takes the values
-out of its output; so an adopted job needs nothing of this.
+Adopted jobs need no secrets: they have their environment, and their supervisors still redact their output.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.reconcile import Action, Launch, Restart
 from gpu_agents.agent.records import JobRecord
@@ -22,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class NotGiven:
-    """The job is never to have what it needs, so it is not started."""
+class SecretsUnavailable:
+    """The job cannot get its secrets, so it is not started."""
 
     reason: EndReason
     message: str
@@ -33,37 +32,39 @@ class JobSecrets:
     def __init__(self, api: AgentApi) -> None:
         self._api = api
         self._backoff = Backoff(first=0.5, most=10.0)
-        self._ask_after = 0.0  # monotonic
+        self._retry_at = 0.0  # monotonic
 
-    def waits_for(self, action: Action) -> bool:
-        """Whether this would start a job whose secrets could not be had a moment ago."""
+    def is_backing_off(self, action: Action) -> bool:
+        """Whether the action would start a job with secrets while the last fetch's backoff lasts."""
         starts = isinstance(action, (Launch, Restart)) and bool(action.job.secrets)
-        return starts and time.monotonic() < self._ask_after
+        return starts and time.monotonic() < self._retry_at
 
-    async def of(self, record: JobRecord, job: DesiredJob) -> Mapping[str, str] | NotGiven | None:
-        """Variable -> value; None when the control plane cannot be asked now, or says that the job is not ours (any
-        more), of which the next desired state tells."""
+    async def fetch(
+        self, record: JobRecord, job: DesiredJob
+    ) -> Mapping[str, str] | SecretsUnavailable | None:
+        """Return variable -> value; None if the control plane is unavailable, or says that the job is not this
+        node's, which the next desired state will show."""
         if not job.secrets:
             return {}
         request = SecretsRequest(epoch=record.epoch, incarnation=record.incarnation)
         try:
             values = await self._api.job_secrets(record.job_id, request)
-        except Unreachable as error:
+        except ServerUnavailable as error:
             self._wait(record, error, error.retry_after)
             return None
-        except Refused as refusal:
+        except ApiError as refusal:
             if refusal.code == "secret_missing":
-                return NotGiven(EndReason.SECRET_MISSING, refusal.detail)
+                return SecretsUnavailable(EndReason.SECRET_MISSING, refusal.detail)
             if refusal.code in ("stale_epoch", "not_found"):
                 self._wait(record, refusal, None)
                 return None
-            return NotGiven(EndReason.PREPARATION_FAILED, f"its secrets are not to be had: {refusal.detail}")
+            return SecretsUnavailable(
+                EndReason.PREPARATION_FAILED, f"its secrets cannot be fetched: {refusal.detail}"
+            )
         self._backoff.succeeded()
         return values
 
     def _wait(self, record: JobRecord, error: Exception, retry_after: float | None) -> None:
         wait = self._backoff.failed(retry_after)
-        self._ask_after = time.monotonic() + wait
-        log.warning(
-            "%s is not started yet, its secrets are asked for again in %.1f s: %s", record.name, wait, error
-        )
+        self._retry_at = time.monotonic() + wait
+        log.warning("start of %s waits for its secrets, retrying in %.1f s: %s", record.name, wait, error)

@@ -1,23 +1,20 @@
 """The per-job supervisor: `python -m gpu_agents.agent.job_supervisor <order file>`.
 
-One small process per job, independent of the agent: it outlives the agent on purpose, so that a restarted
-agent finds the job where it was. It starts the job in a session of its own, sends its output to a file,
-passes a graceful stop on, leaves no survivor behind (it is the reaper of everything the job ever forked,
-daemons included), writes down how the job ended, and ends the job by itself when the node has heard nothing
-from the control plane for `orphan_ttl_seconds` (SEMANTICS section 7), which must work with the agent dead.
+One small process per job, which outlives the agent, so that a restarted agent adopts the job. It starts the job in its
+own session, writes its output to a file, forwards a graceful stop, reaps every process the job forked (daemons
+included), and records how the job ended. It terminates the job if the node had no contact with the control plane for
+`orphan_ttl_seconds`, even without an agent.
 
-Standard library only (and what is made of it); a few MB of memory; wakes up a few times a minute.
+Uses only the standard library and a few MB of memory, and wakes up a few times a minute.
 
-A job with secrets: their values come by stdin, never by a file, and go into the job's environment; its output goes
-through this process, which takes them out before anything is written. No process of a job leaves a core dump, for it
-would hold them.
+Secrets arrive on stdin, never in a file, and go into the job's environment; the supervisor redacts them from the job's
+output. Core dumps are disabled, because they would contain secrets.
 
-Signals: SIGTERM asks the job's first process to stop; SIGUSR2 kills all of the job at once.
+Signals: SIGTERM stops the job's first process; SIGUSR2 kills the whole job.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -28,24 +25,30 @@ import threading
 import time
 from typing import Any
 
-from gpu_agents.agent.processes import boot_id, children, descendants, end_marked, send, start_time
+from gpu_agents.agent.processes import end_marked
 from oolong.redaction import NAMES, Redactor
-
-PR_SET_CHILD_SUBREAPER = 36
+from oolong.system.process_handle import (
+    become_subreaper,
+    boot_id,
+    children,
+    descendants,
+    find_process,
+    send_signal,
+)
 
 STOP = signal.SIGTERM
 KILL = signal.SIGUSR2
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
-SIGNAL_STATUS = 128  # bubblewrap's exit status is this and the signal that ended the job
-VIEW_SECONDS = 10.0  # for bubblewrap to make the job's view
-LAST_WORDS_SECONDS = 10.0  # for what an ended job still has in its pipe
+SIGNAL_STATUS = 128  # bubblewrap's exit status is this plus the signal that ended the job
+VIEW_SECONDS = 10.0  # for bubblewrap to create the job's view
+DRAIN_SECONDS = 10.0  # to read the rest of an ended job's output
 ALREADY_SUPERVISED = 3  # exit status: another supervisor holds this job directory
 
 
 def main(arguments: list[str]) -> int:
     order = _read_json(arguments[0])
-    directory = order["supervision"]  # this process's own files; the job cannot reach them
+    directory = order["supervision"]  # private to this process
     exit_file = os.path.join(directory, "exit.json")
     lock = os.open(os.path.join(directory, "supervisor.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -53,12 +56,12 @@ def main(arguments: list[str]) -> int:
     except BlockingIOError:
         return ALREADY_SUPERVISED
     if os.path.exists(exit_file):
-        return 0  # this incarnation has run; it never runs twice
+        return 0  # an incarnation runs only once
 
-    end_marked(order["job_id"])  # of a supervisor that was killed before it had written down what it started
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # before a secret is here; what it starts inherits it
+    end_marked(order["job_id"])  # left by a supervisor that was killed before it wrote its record
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # before secrets are read; children inherit it
     secrets: dict[str, str] = json.load(sys.stdin) if order.get("has_secrets") else {}
-    _become_reaper()
+    become_subreaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     output = Output(os.path.join(directory, "output.log"), secrets)
     leader = _start(order, secrets, output)
@@ -72,15 +75,14 @@ def main(arguments: list[str]) -> int:
             "directory": order["directory"],
             "boot_id": boot_id(),
             "pid": os.getpid(),
-            "start_time": start_time(os.getpid()),
+            "start_ticks": _start_ticks(os.getpid()),
             "job_pid": first,
-            "job_start_time": start_time(first),
             "pgid": leader,
         },
     )
     code, cause = _watch(leader, order)
     if order["isolated"] and code > SIGNAL_STATUS:
-        code = SIGNAL_STATUS - code  # bubblewrap passes the end by a signal on as a shell does
+        code = SIGNAL_STATUS - code  # bubblewrap reports signals as shells do
     _end_survivors()
     output.finish()
     _remove(order["temporary"])
@@ -89,8 +91,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Output:
-    """Where the job's stdout and stderr go: straight into its log, or through this process where they may quote a
-    secret. A thread passes them on, so that a job never waits for the supervisor's other work."""
+    """The job's stdout and stderr: written directly to its log, or through a redacting thread if it has secrets."""
 
     def __init__(self, path: str, secrets: dict[str, str]) -> None:
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -99,24 +100,24 @@ class Output:
         self._thread: threading.Thread | None = None
 
     def follow(self) -> None:
-        """Once the job has the descriptor."""
+        """Start redacting. Call it after the job inherited the descriptor."""
         os.close(self.descriptor)
         if self._source >= 0:
-            self._thread = threading.Thread(target=self._pass_on, daemon=True)
+            self._thread = threading.Thread(target=self._redact, daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
-        """Once no process of the job is left: the log is whole."""
+        """Wait until the log is complete. Call it after all processes of the job ended."""
         if self._thread is not None:
-            self._thread.join(LAST_WORDS_SECONDS)
+            self._thread.join(DRAIN_SECONDS)
 
-    def _pass_on(self) -> None:
+    def _redact(self) -> None:
         while chunk := os.read(self._source, 64 * 1024):
             self._write(self._redactor.feed(chunk))
         self._write(self._redactor.end())
 
     def _write(self, data: bytes) -> None:
-        """What a full disk does not take is lost, as it is to a job that writes by itself; the job goes on."""
+        """Write to the log. If the disk is full, the output is lost and the job continues."""
         try:
             while data:
                 data = data[os.write(self._log, data) :]
@@ -125,7 +126,7 @@ class Output:
 
 
 def _start(order: dict[str, Any], secrets: dict[str, str], output: Output) -> int:
-    """Fork the job's first process: leader of a session and of a process group; its pid."""
+    """Fork the job's first process, a session and group leader. Returns its pid."""
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     command = order["command"]
     environment: dict[str, str] = order["environment"]
@@ -147,11 +148,11 @@ def _start(order: dict[str, Any], secrets: dict[str, str], output: Output) -> in
     except OSError as error:
         os.write(2, f"cannot start {command[0]}: {error}\n".encode())
     finally:
-        os._exit(127)  # reached only when the command could not be started
+        os._exit(127)  # reached only if exec failed
 
 
 def _watch(leader: int, order: dict[str, Any]) -> tuple[int, str]:
-    """Wait for the first process to end; its exit code (negative: signal) and who caused the end."""
+    """Wait for the first process to exit; return its exit code (negative: signal) and the cause."""
     contact = Contact(order["contact"])
     orphan_ttl = float(order["orphan_ttl_seconds"])
     tick = max(0.05, min(5.0, orphan_ttl / 8))
@@ -165,41 +166,39 @@ def _watch(leader: int, order: dict[str, Any]) -> tuple[int, str]:
             return code, cause
         if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             cause = cause or "stopped"
-            # The first process alone: an engine below a worker must outlive the worker's own farewell.
-            send(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
+            # Only the first process: a worker still needs its engine while it shuts down.
+            send_signal(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
         elif number == KILL:
             cause = cause or "killed"
             _kill_all()
         if kill_at is None and contact.age() > orphan_ttl:
             cause = cause or "orphaned"
             kill_at = time.monotonic() + float(order["grace_seconds"])
-            send(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
+            send_signal(_first_process(leader, isolated=order["isolated"]), signal.SIGTERM)
             tick = min(tick, 0.5)
         if kill_at is not None and time.monotonic() >= kill_at:
             _kill_all()
 
 
 def _first_process(leader: int, *, isolated: bool) -> int:
-    """The job's own first process: the leader, or, below bubblewrap and its process 1, the oldest child of the latter.
+    """The job's first process: the leader, or, under bubblewrap, the oldest child of bubblewrap's process 1.
 
-    While bubblewrap is still at work there is none yet, and afterwards none any more: then it is the leader, whose end
-    is the end of all. Process 1 ends with the job's first process, so any younger child of it is no first process.
+    Falls back to the leader if bubblewrap has not started the job yet, or has exited.
     """
     deadline = time.monotonic() + VIEW_SECONDS
-    while isolated and start_time(leader) is not None and time.monotonic() < deadline:
+    while isolated and find_process(leader) is not None and time.monotonic() < deadline:
         inits = children(leader)
         inside = children(inits[0]) if inits else []
         if inside:
-            return min(inside, key=lambda pid: (start_time(pid) or 0, pid))
+            return min(inside, key=lambda pid: (_start_ticks(pid), pid))
         time.sleep(0.002)
     return leader
 
 
 class Contact:
-    """How long ago the agent last reached the control plane, by changes of a file's mtime.
+    """Time since the agent last reached the control plane, measured by a file's mtime.
 
-    Ages are measured on the boot-time clock: setting the wall clock moves no deadline, and a suspended
-    machine does not stop the count.
+    Uses the boot-time clock, which ignores changes of the wall clock and counts suspension.
     """
 
     def __init__(self, path: str) -> None:
@@ -222,7 +221,7 @@ class Contact:
 
 
 def _reap(leader: int) -> int | None:
-    """Collect every child that has ended; the leader's exit code when it is among them."""
+    """Reap exited children; return the leader's exit code if it is among them."""
     code: int | None = None
     while True:
         try:
@@ -237,11 +236,11 @@ def _reap(leader: int) -> int | None:
 
 def _kill_all() -> None:
     for pid in descendants(os.getpid()):
-        send(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
 
 
 def _end_survivors() -> None:
-    """Kill what the job left running. Orphans come to this process, so the end is when no child is left."""
+    """Kill the job's remaining processes until this process, their subreaper, has no children."""
     while True:
         _kill_all()
         try:
@@ -253,16 +252,15 @@ def _end_survivors() -> None:
 
 
 def _remove(folder: str) -> None:
-    """The job's /tmp. It may be nested deeper than a recursion in Python can follow."""
+    """Remove the job's /tmp, which may be nested deeper than Python's recursion limit."""
     if folder:
         os.waitpid(os.posix_spawn("/bin/rm", ["rm", "-rf", "--", folder], {}), 0)
 
 
-def _become_reaper() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+def _start_ticks(pid: int) -> int:
+    """The start time of a process; 0 if it has exited."""
+    handle = find_process(pid)
+    return 0 if handle is None else handle.start_ticks
 
 
 def _read_json(path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Starting a job: its files, its command, its environment, its supervisor."""
+"""Start jobs: files, command, environment and supervisor."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from oolong.gpu_slots import visible_devices
 SUPERVISOR_PATH = f"{ROOT / 'platform'}:{ROOT}"
 JOB_USER = "oolong-job"
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-TEMPORARY = "tmp"  # the job's /tmp, among the files of its supervisor, which removes it
-SUPERVISOR_START_SECONDS = 60.0  # a machine may stand still for a while
+TEMPORARY = "tmp"  # the job's /tmp; the supervisor removes it
+SUPERVISOR_START_SECONDS = 60.0  # long, because a machine may stall
 
 
 class LaunchError(Exception):
-    """A job could not be started; the message is fit for the run's events."""
+    """A job could not be started. The message appears in the run's events."""
 
 
 @dataclass(frozen=True)
 class InputPaths:
-    """Where an attempt's inputs lie on this node."""
+    """Paths of an attempt's inputs on this node."""
 
     dataset_file: Path
     model_directory: Path
@@ -52,8 +52,8 @@ class InputPaths:
 
 
 @dataclass(frozen=True)
-class JobPlace:
-    """What a command is built from."""
+class JobContext:
+    """The facts that a job's command is built from."""
 
     attempt: AttemptFile
     attempt_file: Path
@@ -61,31 +61,31 @@ class JobPlace:
     slots: list[str]
 
 
-Command = Callable[[JobPlace], list[str]]
+Command = Callable[[JobContext], list[str]]
 
 
-def controller_command(place: JobPlace) -> list[str]:
-    tests_a_reward = place.attempt.run_spec.kind == "reward_test"
+def controller_command(context: JobContext) -> list[str]:
+    tests_a_reward = context.attempt.run_spec.kind == "reward_test"
     module = "gpu_agents.reward_test" if tests_a_reward else "gpu_agents.rollout.controller"
-    return [sys.executable, "-m", module, *_files(place)]
+    return [sys.executable, "-m", module, *_files(context)]
 
 
-def reward_command(place: JobPlace) -> list[str]:
-    return [sys.executable, "-m", "gpu_agents.rewards", *_files(place)]
+def reward_command(context: JobContext) -> list[str]:
+    return [sys.executable, "-m", "gpu_agents.rewards", *_files(context)]
 
 
-def rollout_command(place: JobPlace) -> list[str]:
-    chats = place.attempt.run_spec.kind == "playground"
+def rollout_command(context: JobContext) -> list[str]:
+    chats = context.attempt.run_spec.kind == "playground"
     module = "gpu_agents.playground" if chats else "gpu_agents.rollout.worker"
-    return [sys.executable, "-m", module, *_files(place)]
+    return [sys.executable, "-m", module, *_files(context)]
 
 
-def trainer_command(place: JobPlace) -> list[str]:
-    """All ranks of an attempt are on one node, and need no port to find each other."""
-    spec = place.attempt.run_spec
+def trainer_command(context: JobContext) -> list[str]:
+    """All ranks of an attempt run on one node, so they need no rendezvous port."""
+    spec = context.attempt.run_spec
     return [
-        place.attempt.node_python, "-m", "trainers.distributed.launch",
-        str(spec.trainer.num_ranks), f"trainers.{spec.kind}", *_files(place),
+        context.attempt.node_python, "-m", "trainers.distributed.launch",
+        str(spec.trainer.num_ranks), f"trainers.{spec.kind}", *_files(context),
     ]  # fmt: skip
 
 
@@ -107,9 +107,9 @@ def write_attempt(
     slots_per_gpu: int = 1,
     uid: int | None = None,
 ) -> Path:
-    """Make the attempt's directory and its `attempt.json`, which holds the attempt's token.
+    """Create the attempt's directory and its `attempt.json`, which contains the attempt's token.
 
-    With a uid the attempt's jobs can read these files and change none; only the folders that they work in are theirs.
+    With a uid, the attempt's jobs can read these files but own only their working directories.
     """
     directory = data.attempt(attempt.attempt_id)
     for name in ("", "jobs", "sources", "supervision"):
@@ -151,7 +151,7 @@ def write_attempt(
 
 
 def write_live(data: DataDirectory, attempt: DesiredAttempt) -> None:
-    """Put what was changed in the run where its jobs look, once the attempt is prepared."""
+    """Write the run's runtime overrides for its jobs, once the attempt is prepared."""
     directory = data.attempt(attempt.attempt_id)
     if attempt.live.revision == 0 or not (directory / ATTEMPT_FILE).exists():
         return
@@ -161,7 +161,7 @@ def write_live(data: DataDirectory, attempt: DesiredAttempt) -> None:
 
 
 def _place_sources(folder: Path, sources: Mapping[str, Path], *, group: int | None) -> dict[str, str]:
-    """Copies of uploaded source under names that tracebacks can show: sources/reward.py."""
+    """Copy uploaded source files to names that read well in tracebacks: sources/reward.py."""
     placed = {}
     for kind, cached in sources.items():
         file = shutil.copyfile(cached, folder / f"{kind}.py")
@@ -173,7 +173,7 @@ def _place_sources(folder: Path, sources: Mapping[str, Path], *, group: int | No
 
 
 def _make_folder(folder: Path, *, owner: int | None = None, group: int | None = None) -> None:
-    """A folder of the agent's own: `owner` gets it, `group` may read it."""
+    """Create a directory; `owner` owns it, `group` may read it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if owner is not None:
         os.chown(folder, owner, owner)
@@ -183,7 +183,7 @@ def _make_folder(folder: Path, *, owner: int | None = None, group: int | None = 
 
 
 def _group_of(attempt_directory: Path) -> int | None:
-    """The group that reads an attempt's files, where the attempt has a uid of its own."""
+    """The group that may read an attempt's files, if the attempt has its own uid."""
     found = attempt_directory.stat()
     return found.st_gid if os.geteuid() == 0 and found.st_gid != os.getegid() else None
 
@@ -194,8 +194,8 @@ def numbered_ports(ports: Mapping[str, int], kind: str) -> list[int]:
     return [ports[f"{kind}-{number}"] for number in numbers]
 
 
-def taken_port(ports: Mapping[str, int]) -> str:
-    """The first port of an attempt that something else on this node listens on, in words; "" when all are free."""
+def port_conflict(ports: Mapping[str, int]) -> str:
+    """Describe the first port of an attempt that is in use on this node; "" if all are free."""
     for name, port in sorted(ports.items()):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -207,7 +207,7 @@ def taken_port(ports: Mapping[str, int]) -> str:
 
 
 def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -> None:
-    """The folder that one incarnation of a job works in. What is there already is the job's, and left alone."""
+    """Create the working directory of one incarnation. An existing one belongs to the job and is not changed."""
     if (directory / "outbox").exists() and directory.stat().st_uid == (os.geteuid() if uid is None else uid):
         return
     _make_folder(directory)
@@ -218,17 +218,17 @@ def make_job_directory(directory: Path, record: JobRecord, *, uid: int | None) -
             directory / JOB_FILE,
             directory / "outbox",
             directory,
-        ):  # the folder last: then it is the job's
+        ):  # the directory last: it marks completion
             os.chown(path, uid, uid)
 
 
 def environment(data: DataDirectory, record: JobRecord, *, device: str) -> dict[str, str]:
-    """The environment of a job as it is written down: nothing of the agent's own leaks in, and no secret is in it."""
+    """The environment of a job as stored on disk: without secrets, and without the agent's own variables."""
     values = {
-        # A job sees the system's programs, and not every folder that the agent's PATH may name.
+        # Isolated jobs see the system's programs, but not every directory of the agent's PATH.
         "PATH": ":".join(dict.fromkeys([*os.environ.get("PATH", "").split(":"), *SYSTEM_PATH])).strip(":"),
         "HOME": str(data.attempt(record.attempt_id) / "home"),
-        "USER": JOB_USER,  # the uid of an attempt has no entry in /etc/passwd, and libraries ask for a name
+        "USER": JOB_USER,  # an attempt's uid has no entry in /etc/passwd, and libraries need a name
         "LOGNAME": JOB_USER,
         "LANG": "C.UTF-8",
         "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
@@ -256,12 +256,11 @@ def start(
     isolation: NodeIsolation,
     secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
-    """Start the record's current incarnation under a supervisor, and wait until the supervisor has it.
+    """Start the record's current incarnation under a supervisor, and wait until the supervisor has recorded it.
 
-    The supervisor is in a session of its own: it and the job live on when the agent ends.
-    Starting what already runs, or has run, changes nothing: a job directory is used once. `secrets` (variable -> value)
-    go to the supervisor through a pipe, and through no file.
-    Raises LaunchError when it did not come up; what it said is in its `supervisor.log`.
+    The supervisor runs in its own session, so it and the job outlive the agent. Starting the same incarnation again has
+    no effect: a job directory is used once. `secrets` (variable -> value) reach the supervisor through a pipe only.
+    Raises LaunchError if the supervisor does not start; its output is in `supervisor.log`.
     """
     directory = data.job(record.attempt_id, record.name, record.incarnation)
     attempt_directory = data.attempt(record.attempt_id)
@@ -275,7 +274,9 @@ def start(
     temporary.chmod(TEMPORARY_MODE)
     isolated = isolation.kind is not JobIsolation.NONE
     order = supervision / "order.json"
-    place = JobPlace(attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots)
+    context = JobContext(
+        attempt=attempt, attempt_file=attempt_file, job_directory=directory, slots=record.slots
+    )
     write_json(
         order,
         {
@@ -285,7 +286,7 @@ def start(
             "supervision": str(supervision),
             "temporary": str(temporary),
             "isolated": isolated,
-            "command": isolation.wrap(command(place), attempt, directory=directory, temporary=temporary),
+            "command": isolation.wrap(command(context), attempt, directory=directory, temporary=temporary),
             "environment": environment(data, record, device=device),
             "has_secrets": bool(secrets),
             "record": str(data.supervisor(record.job_id)),
@@ -296,7 +297,7 @@ def start(
     )
     written_before = _mtime(data.supervisor(record.job_id))
     with (supervision / "supervisor.log").open("ab") as log:
-        # -S leaves out site-packages: the supervisor needs only the standard library and this package.
+        # -S skips site-packages: the supervisor needs only the standard library and this package.
         supervisor = subprocess.Popen(
             [sys.executable, "-S", "-m", "gpu_agents.agent.job_supervisor", str(order)],
             stdin=subprocess.PIPE if secrets else subprocess.DEVNULL,
@@ -307,19 +308,19 @@ def start(
             start_new_session=True,
         )
     deadline = time.monotonic() + SUPERVISOR_START_SECONDS
-    in_time = supervisor.stdin is None or _hand_over(supervisor.stdin, secrets, deadline=deadline)
+    in_time = supervisor.stdin is None or _send_secrets(supervisor.stdin, secrets, deadline=deadline)
     while _mtime(data.supervisor(record.job_id)) == written_before:
         code = supervisor.poll()
         if code == ALREADY_SUPERVISED:
             if _recorded(data.supervisor(record.job_id)) == record.incarnation:
-                break  # an agent before this one started it
+                break  # an earlier agent started it
         elif code is not None:
             if (supervision / EXIT_FILE).exists():
-                break  # it came and went
-            said = (supervision / "supervisor.log").read_text(errors="replace").strip().splitlines()
+                break  # it has already finished
+            output = (supervision / "supervisor.log").read_text(errors="replace").strip().splitlines()
             raise LaunchError(
                 f"the supervisor of {record.name} ended with status {code} before the job was started: "
-                f"{said[-1] if said else 'it said nothing'}"
+                f"{output[-1] if output else 'no output'}"
             )
         if not in_time or time.monotonic() > deadline:
             supervisor.kill()
@@ -345,8 +346,8 @@ def job_file(record: JobRecord) -> JobFile:
     )
 
 
-def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str], *, deadline: float) -> bool:
-    """Whether they were taken in time: a pipe holds 64 KiB, and the rest waits for a supervisor that reads."""
+def _send_secrets(pipe: IO[bytes], secrets: Mapping[str, str], *, deadline: float) -> bool:
+    """Write the secrets to the supervisor; return False at the deadline. A pipe buffers only 64 KiB."""
     left = memoryview(msgspec.json.encode(secrets))
     with pipe:
         os.set_blocking(pipe.fileno(), False)
@@ -358,12 +359,12 @@ def _hand_over(pipe: IO[bytes], secrets: Mapping[str, str], *, deadline: float) 
             try:
                 left = left[os.write(pipe.fileno(), left) :]
             except BrokenPipeError:
-                break  # it ended without reading; why is seen where its start is waited for
+                break  # it exited without reading; the caller finds out why
     return True
 
 
-def _files(place: JobPlace) -> list[str]:
-    return ["--attempt", str(place.attempt_file), "--job", str(place.job_directory)]
+def _files(context: JobContext) -> list[str]:
+    return ["--attempt", str(context.attempt_file), "--job", str(context.job_directory)]
 
 
 def _local_url(port: int | None) -> str:
@@ -371,7 +372,7 @@ def _local_url(port: int | None) -> str:
 
 
 def _recorded(path: Path) -> int | None:
-    """The incarnation whose supervisor wrote the record: one that has just begun may not have written it yet."""
+    """The incarnation in the supervisor's record, if there is one."""
     return read_json(path, SupervisorRecord).incarnation if path.exists() else None
 
 

@@ -1,46 +1,49 @@
 """`python -m gpu_agents.agent.node_init --data-dir DIR [--grace SECONDS] -- AGENT COMMAND…`: process 1 of an agent's
 container.
 
-A container ends with its process 1, and with it every job. So process 1 is not the agent but this: it starts the
-agent, starts it again when it ends (the jobs live on under their supervisors, and the next one adopts them), and reaps
-what they leave. SIGHUP restarts the agent. SIGTERM ends the agent, then asks the jobs to stop and gives them the grace
-period to write their checkpoints; it must be shorter than the container's own.
+A container ends with its process 1, so process 1 is not the agent but this supervisor: it starts and restarts the
+agent (jobs continue under their own supervisors) and reaps orphans. SIGHUP restarts the agent. SIGTERM stops the agent,
+then the jobs, which have the grace period to write their checkpoints; it must be shorter than the container's.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 
+from oolong.system.process_handle import become_subreaper
+
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-PR_SET_CHILD_SUBREAPER = 36
-CANNOT_RUN = 2  # the agent's exit status for a wrong setting: starting it again changes nothing
-REVOKED = (
-    3  # the agent's exit status once its node was revoked: its jobs have ended, and it may not come back
-)
-AGENT_SECONDS = 10.0  # for the agent to end; it leaves its jobs alone
-CALM_SECONDS = 60.0  # an agent that ran for so long starts again at once
+CANNOT_RUN = 2  # the agent's exit status for an invalid setting: a restart would not help
+REVOKED = 3  # the agent's exit status after its node was revoked and its jobs terminated
+AGENT_SECONDS = 10.0  # for the agent to exit
+STABLE_SECONDS = 60.0  # an agent that ran this long restarts at once
 LONGEST_WAIT = 30.0
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # where it is not process 1, for a try
-    status = keep(options.agent)
-    end_jobs = [sys.executable, "-m", "gpu_agents.agent", "end-jobs", "--data-dir", options.data_dir]
-    ended = subprocess.run([*end_jobs, "--grace", str(options.grace)], preexec_fn=_unblock)
+    become_subreaper()  # for runs where it is not process 1
+    status = supervise(options.agent)
+    terminate_jobs = [
+        sys.executable,
+        "-m",
+        "gpu_agents.agent",
+        "terminate-jobs",
+        "--data-dir",
+        options.data_dir,
+    ]
+    ended = subprocess.run([*terminate_jobs, "--grace", str(options.grace)], preexec_fn=_unblock)
     return status or ended.returncode
 
 
-def keep(command: list[str]) -> int:
-    """Run the agent until this process is told to stop, or the agent cannot run at all, or not any more. Its exit
-    status."""
+def supervise(command: list[str]) -> int:
+    """Run the agent until this process is stopped, or the agent cannot run. Returns the exit status."""
     wait, first = 1.0, True
     while True:
         began = time.monotonic()
@@ -49,17 +52,17 @@ def keep(command: list[str]) -> int:
         if stop or status == REVOKED or (first and status == CANNOT_RUN):
             return 0 if stop else status
         first = False
-        wait = 1.0 if time.monotonic() - began >= CALM_SECONDS else min(LONGEST_WAIT, 2 * wait)
+        wait = 1.0 if time.monotonic() - began >= STABLE_SECONDS else min(LONGEST_WAIT, 2 * wait)
         print(
-            f"the agent ended with status {status}; its jobs go on, it starts again in {wait:g} s",
+            f"the agent exited with status {status}; its jobs continue, it restarts in {wait:g} s",
             file=sys.stderr,
         )
-        if _told_to_stop(within=wait):
+        if _wait_for_stop(within=wait):
             return 0
 
 
 def _serve(agent: int) -> tuple[int, bool]:
-    """Wait for the agent's end, which SIGHUP and SIGTERM bring about. Its status, and whether all is to stop."""
+    """Wait for the agent to exit, and forward signals. Returns its status and whether to stop."""
     stop = False
     kill_at: float | None = None
     while True:
@@ -76,7 +79,7 @@ def _serve(agent: int) -> tuple[int, bool]:
             return status, stop
 
 
-def _told_to_stop(*, within: float) -> bool:
+def _wait_for_stop(*, within: float) -> bool:
     deadline = time.monotonic() + within
     while (left := deadline - time.monotonic()) > 0:
         received = signal.sigtimedwait(WATCHED, left)
@@ -87,7 +90,7 @@ def _told_to_stop(*, within: float) -> bool:
 
 
 def _reap(agent: int) -> int | None:
-    """Collect every process that has ended; the agent's exit status when it is among them."""
+    """Reap exited processes; return the agent's exit status if it is among them."""
     found: int | None = None
     while True:
         try:

@@ -1,7 +1,7 @@
-"""The jobs of this node: what is seen of each, and how one is started, signalled and ended.
+"""The jobs of this node: observe, start, signal and end them.
 
-A job's record is on disk before it is acted on, and its supervisor lives on without the agent: so the next agent
-finds here what this one has begun.
+Each record is on disk before the agent acts on it, and supervisors outlive the agent, so a restarted agent continues
+where this one ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpu_agents.agent import launch, processes
 from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.job_supervisor import KILL, STOP
 from gpu_agents.agent.launch import TEMPORARY, Command, LaunchError
-from gpu_agents.agent.reconcile import Phase, Sight
+from gpu_agents.agent.reconcile import Observation, Phase
 from gpu_agents.agent.records import ExitRecord, JobRecord, Spool, SupervisorRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.untrusted import Untrusted, read_below, remove_tree
@@ -60,7 +60,7 @@ class NodeJobs:
         self._orphan_ttl_seconds = orphan_ttl_seconds
         self._isolation = isolation
         self._spool = Spool(data)
-        # Started by this process: it must reap them.
+        # children of this process, which must reap them
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
 
     def records(self) -> list[JobRecord]:
@@ -75,19 +75,19 @@ class NodeJobs:
     def save(self, record: JobRecord) -> None:
         self._spool.save(record)
 
-    def forget(self, job_id: str) -> None:
-        self._spool.forget(job_id)
+    def remove(self, job_id: str) -> None:
+        self._spool.remove(job_id)
 
-    # --- see
+    # --- observe
 
-    def observe(self) -> dict[str, Sight]:
-        """Every job that this node knows, as it is now."""
+    def observe(self) -> dict[str, Observation]:
+        """Observe every job with a record on this node."""
         for job_id in [job_id for job_id, process in self._supervisors.items() if process.poll() is not None]:
             del self._supervisors[job_id]
-        return {record.job_id: self._see(record) for record in self.records()}
+        return {record.job_id: self._observe(record) for record in self.records()}
 
-    def _see(self, record: JobRecord) -> Sight:
-        sight = Sight(
+    def _observe(self, record: JobRecord) -> Observation:
+        observation = Observation(
             job_id=record.job_id,
             attempt_id=record.attempt_id,
             epoch=record.epoch,
@@ -103,24 +103,24 @@ class NodeJobs:
             shut_down=record.shut_down,
         )
         if record.ended:
-            return sight
+            return observation
         supervisor = self.supervisor(record)
-        # Asked before the exit file: a supervisor writes that file before it ends, never after.
-        alive = supervisor is not None and supervisor_is_alive(supervisor)
+        # Checked before the exit file, which a supervisor writes before it exits.
+        alive = supervisor is not None and supervisor.handle.is_alive()
         directory = self._data.supervision(record.attempt_id, record.name, record.incarnation)
         if not (directory / EXIT_FILE).exists():
             if alive:
-                return dataclasses.replace(sight, phase=Phase.ALIVE)
-            self._bury(record, directory)
+                return dataclasses.replace(observation, phase=Phase.ALIVE)
+            self._record_lost_supervisor(record, directory)
         ended = read_json(directory / EXIT_FILE, ExitRecord)
         own = self._data.job(record.attempt_id, record.name, record.incarnation)
         return dataclasses.replace(
-            sight,
+            observation,
             phase=Phase.GONE,
             exit_code=ended.code,
             cause=ended.cause,
-            verdict=_verdict(own),
-            ready=_served(own),
+            result=_read_result(own),
+            ready=_is_ready(own),
             log_tail=log_tail(directory / LOG_FILE),
         )
 
@@ -129,20 +129,18 @@ class NodeJobs:
         if not path.exists():
             return None
         supervisor = read_json(path, SupervisorRecord)
-        if (
-            supervisor.incarnation > record.incarnation
-        ):  # an agent before this one died between starting and noting it
+        if supervisor.incarnation > record.incarnation:  # an earlier agent crashed before it saved the start
             record.restarted_at = [*record.restarted_at, time.time()]
             record.incarnation = supervisor.incarnation
             self._spool.save(record)
         return supervisor
 
-    def _bury(self, record: JobRecord, directory: Path) -> None:
-        """The supervisor is gone without a word (killed, or the machine was rebooted): end what it left, note it."""
+    def _record_lost_supervisor(self, record: JobRecord, directory: Path) -> None:
+        """The supervisor was killed, or the machine rebooted: kill the job's processes and write its exit file."""
         killed = processes.end_marked(record.job_id)
         log.error(
             "%s: its supervisor was lost; %d processes of the job were killed",
-            record.name, killed, extra=_subjects(record),
+            record.name, killed, extra=_log_fields(record),
         )  # fmt: skip
         directory.mkdir(parents=True, exist_ok=True)
         if (directory / TEMPORARY).exists():
@@ -154,15 +152,15 @@ class NodeJobs:
     # --- act
 
     async def start(self, record: JobRecord, secrets: Mapping[str, str]) -> None:
-        """Start, then note it: were it the other way round, a crash in between would lose the start.
+        """Start the job, then save its record.
 
-        Starting twice is harmless (a job directory is used once), so the next agent just repeats it.
+        After a crash in between, the next agent starts it again; that is harmless, because each job directory is used
+        once.
         """
         try:
             attempt = read_attempt(self._data.attempt(record.attempt_id) / ATTEMPT_FILE)
-            self._isolation.require_for(
-                attempt.source_files
-            )  # an earlier agent prepared it, perhaps with isolation
+            # An earlier agent may have prepared the attempt on a node that had isolation.
+            self._isolation.require_for(attempt.source_files)
             process = await asyncio.to_thread(
                 launch.start,
                 self._data,
@@ -175,18 +173,18 @@ class NodeJobs:
                 secrets=secrets,
             )
         except (LaunchError, IsolationError, OSError) as error:
-            log.error("%s", error, extra=_subjects(record))
-            processes.end_marked(record.job_id)  # its supervisor may have started it before it was lost
+            log.error("%s", error, extra=_log_fields(record))
+            processes.end_marked(record.job_id)  # a lost supervisor may have started it
             self.end(record, EndReason.PREPARATION_FAILED, str(error))
             return
         self._supervisors[record.job_id] = process
         self._spool.save(record)
-        log.info("%s runs, incarnation %d", record.name, record.incarnation, extra=_subjects(record))
+        log.info("%s started, incarnation %d", record.name, record.incarnation, extra=_log_fields(record))
 
     def stop(self, job_id: str) -> None:
-        """Ask it to end."""
+        """Stop the job gracefully."""
         record = self.record(job_id)
-        log.info("%s is asked to stop", record.name, extra=_subjects(record))
+        log.info("stopping %s", record.name, extra=_log_fields(record))
         record.stop_sent_at = time.time()
         self.save(record)
         self._signal(record, STOP)
@@ -195,7 +193,7 @@ class NodeJobs:
         record = self.record(job_id)
         log.warning(
             "%s did not stop within %g s and is killed",
-            record.name, record.grace_seconds, extra=_subjects(record),
+            record.name, record.grace_seconds, extra=_log_fields(record),
         )  # fmt: skip
         record.kill_sent_at = time.time()
         self.save(record)
@@ -206,24 +204,16 @@ class NodeJobs:
         record.exit_code = read_json(ended, ExitRecord).code if ended.exists() else None
         record.ended, record.reason, record.message = True, reason, message
         self._spool.save(record)
-        log.info("%s ended: %s %s", record.name, reason, message, extra=_subjects(record))
+        log.info("%s ended: %s %s", record.name, reason, message, extra=_log_fields(record))
 
     def _signal(self, record: JobRecord, number: signal.Signals) -> None:
         supervisor = self.supervisor(record)
-        if supervisor is not None and supervisor_is_alive(supervisor):
-            processes.send(supervisor.pid, number)
+        if supervisor is not None:
+            supervisor.handle.signal(number)
 
 
-def supervisor_is_alive(supervisor: SupervisorRecord) -> bool:
-    return (
-        supervisor.boot_id == processes.boot_id()
-        and supervisor.start_time is not None
-        and processes.is_alive(supervisor.pid, supervisor.start_time)
-    )
-
-
-def _verdict(directory: Path) -> JobResult | None:
-    """What the job itself said about its end, if it did."""
+def _read_result(directory: Path) -> JobResult | None:
+    """The result that the job wrote, if any."""
     try:
         content = read_below(directory.parent, directory.name, RESULT_FILE, limit=RESULT_BYTES)
         result = msgspec.json.decode(content, type=JobResult)
@@ -235,8 +225,8 @@ def _verdict(directory: Path) -> JobResult | None:
     return msgspec.structs.replace(result, message=result.message[:MESSAGE_CHARACTERS])
 
 
-def _served(directory: Path) -> bool:
-    """Whether the job said that it serves. Anything else than its empty file is no word of it."""
+def _is_ready(directory: Path) -> bool:
+    """Whether the job created its empty ready file."""
     try:
         read_below(directory.parent, directory.name, READY_FILE, limit=0)
     except (FileNotFoundError, Untrusted):
@@ -244,6 +234,6 @@ def _served(directory: Path) -> bool:
     return True
 
 
-def _subjects(record: JobRecord) -> dict[str, str]:
-    """What a log line about a job carries."""
+def _log_fields(record: JobRecord) -> dict[str, str]:
+    """Fields of log lines about a job."""
     return {"run": record.run_id, "attempt": record.attempt_id, "job": record.job_id}

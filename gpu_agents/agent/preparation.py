@@ -1,4 +1,4 @@
-"""Getting an attempt ready on this node: its inputs fetched, its ports free, its `attempt.json` written."""
+"""Prepare attempts: fetch inputs, check ports, write `attempt.json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpu_agents.agent import launch
-from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.api import AgentApi, ApiError
 from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_directory, model_directory
 from gpu_agents.agent.isolation.node import IsolationError, NodeIsolation
 from gpu_agents.agent.isolation.uids import NoUid
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 
 class ModelUnusable(Exception):
-    """The model's directory is not one that can be loaded."""
+    """The model's directory cannot be loaded."""
 
 
 class Preparer:
-    """One task per attempt in preparation; `inputs` says how far each is. `moved` is called when one is done."""
+    """Runs one task per attempt; `inputs` holds their states. `on_progress` is called when one finishes."""
 
     def __init__(
         self,
@@ -36,34 +36,34 @@ class Preparer:
         data: DataDirectory,
         api: AgentApi,
         *,
-        moved: Callable[[], None],
+        on_progress: Callable[[], None],
         isolation: NodeIsolation,
     ) -> None:
         self.inputs: dict[str, Inputs] = {}
         self._settings = settings
         self._data = data
         self._api = api
-        self._moved = moved
+        self._on_progress = on_progress
         self._isolation = isolation
         self._cache = Cache(data.cache, limit_bytes=settings.cache_limit_bytes)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, attempt: DesiredAttempt, *, begun: bool, wanted: Sequence[DesiredAttempt]) -> None:
-        """Start preparing. `begun`: jobs of it run already and hold its ports. Inputs of `wanted` stay cached."""
+        """Start preparing. `begun`: its jobs already run and use its ports. Inputs of `wanted` stay cached."""
         self.inputs[attempt.attempt_id] = Inputs(Preparation.RUNNING)
         task = asyncio.create_task(
             self._prepare(attempt, begun=begun, wanted=wanted), name=f"prepare {attempt.attempt_id}"
         )
-        task.add_done_callback(lambda task: self._fail_unforeseen(attempt.attempt_id, task))
+        task.add_done_callback(lambda task: self._fail_on_error(attempt.attempt_id, task))
         self._tasks[attempt.attempt_id] = task
 
     def fetched_bytes(self, attempt: DesiredAttempt) -> tuple[int, int]:
-        """Bytes of the attempt's inputs that are on this node, and of all of them."""
+        """Bytes of the attempt's inputs on this node, and in total."""
         inputs = {artifact.sha256: artifact for artifact in _artifacts(attempt)}.values()
         return sum(self._cache.fetched_bytes(artifact) for artifact in inputs), sum(a.bytes for a in inputs)
 
     def keep_only(self, wanted: set[str]) -> None:
-        """Let go of attempts that are not wanted any more."""
+        """Drop attempts that are no longer desired."""
         for attempt_id in [attempt_id for attempt_id in self.inputs if attempt_id not in wanted]:
             del self.inputs[attempt_id]
             task = self._tasks.pop(attempt_id, None)
@@ -78,7 +78,7 @@ class Preparer:
     async def _prepare(
         self, attempt: DesiredAttempt, *, begun: bool, wanted: Sequence[DesiredAttempt]
     ) -> None:
-        """Bring the inputs here, see that the ports are free, write attempt.json."""
+        """Fetch the inputs, check that the ports are free, and write attempt.json."""
         try:
             self._isolation.require_for(attempt.sources)
             self._evict(wanted)
@@ -98,9 +98,9 @@ class Preparer:
                 resume_directory=checkpoint_directory(resume) if resume else None,
                 model_directory=await self._model(attempt),
             )
-            taken = "" if begun else launch.taken_port(attempt.ports)
-            if taken:
-                raise ArtifactError(taken)
+            conflict = "" if begun else launch.port_conflict(attempt.ports)
+            if conflict:
+                raise ArtifactError(conflict)
             launch.write_attempt(
                 self._data,
                 attempt,
@@ -112,20 +112,20 @@ class Preparer:
             )
         except ModelUnusable as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, EndReason.MODEL_INVALID, str(error))
-        except (ArtifactError, Refused, NoUid, IsolationError, OSError) as error:
+        except (ArtifactError, ApiError, NoUid, IsolationError, OSError) as error:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.FAILED, message=str(error))
         else:
             self.inputs[attempt.attempt_id] = Inputs(Preparation.READY)
-        self._moved()
+        self._on_progress()
 
-    def _fail_unforeseen(self, attempt_id: str, task: asyncio.Task[None]) -> None:
-        """A fault of ours ends the attempt as well, or it would hold its slots and never start."""
+    def _fail_on_error(self, attempt_id: str, task: asyncio.Task[None]) -> None:
+        """Fail the attempt on unexpected errors; otherwise it would hold its slots without starting."""
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
         log.error("the preparation of %s failed", attempt_id, exc_info=error)
         self.inputs[attempt_id] = Inputs(Preparation.FAILED, message=f"{type(error).__name__}: {error}")
-        self._moved()
+        self._on_progress()
 
     async def _optional(self, artifact: Artifact | None) -> Path | None:
         return None if artifact is None else await self._cache.fetch(self._api, artifact)
@@ -140,26 +140,24 @@ class Preparer:
         return self._offered_model(attempt)
 
     def _offered_model(self, attempt: DesiredAttempt) -> Path:
-        """The path came over the network: it lies below a directory that this node offers, and is what was checked."""
+        """Check that the path lies in a model root of this node, and that its files are those that were checked."""
         path, node = Path(attempt.model_path), self._settings.name
         root = root_of(attempt.model_path, self._settings.model_roots)
         if root is None:
             raise ModelUnusable(f"node {node} offers no directory with {attempt.model_path!r} (--model-root)")
-        bounds = Path(root).resolve()  # as the check has it: links lead to what lies below, else nowhere
+        bounds = Path(root).resolve()  # links must stay inside it, as in the model check
         for name in ("", "config.json", *attempt.model_files):
             if not (path / name).resolve().is_relative_to(bounds):
-                raise ModelUnusable(
-                    f"{path / name} leads out of {root}, the directory that node {node} offers"
-                )
+                raise ModelUnusable(f"{path / name} leads out of {root}, a model root of node {node}")
         if not (path / "config.json").is_file():
             raise ModelUnusable(f"model path {attempt.model_path!r} has no config.json on node {node}")
         for name, size in attempt.model_files.items():
             file = path / name
             found = file.stat().st_size if file.is_file() else None
             if found != size:
-                said = "is not there" if found is None else f"has {found} bytes"
+                state = "does not exist" if found is None else f"has {found} bytes"
                 raise ModelUnusable(
-                    f"{file} {said} on node {node}, it had {size} bytes when the model was checked: register it again"
+                    f"{file} {state} on node {node}, it had {size} bytes when the model was checked: register it again"
                 )
             if self._isolation.uids is not None and not file.stat().st_mode & stat.S_IROTH:
                 raise ModelUnusable(
@@ -171,7 +169,7 @@ class Preparer:
     def _evict(self, wanted: Sequence[DesiredAttempt]) -> None:
         in_use = {artifact.sha256 for attempt in wanted for artifact in _artifacts(attempt)}
         for sha256 in self._cache.evict(in_use=in_use):
-            log.info("artifact %s left the cache", sha256[:12])
+            log.info("evicted artifact %s from the cache", sha256[:12])
 
 
 def _artifacts(attempt: DesiredAttempt) -> list[Artifact]:

@@ -1,7 +1,6 @@
-"""The agent's decision: from what is desired and what is observed to what is to be done. Pure.
+"""Reconcile desired and observed state into actions (pure).
 
-Level-triggered: it looks at states, never at messages, so deciding twice from the same picture gives the same
-answer, and a lost or repeated heartbeat changes nothing.
+Level-triggered: it compares states, not messages, so a lost or repeated heartbeat changes nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ UNWANTED_GRACE_SECONDS = 15.0
 
 class Phase(StrEnum):
     ALIVE = "alive"
-    GONE = "gone"  # the current incarnation has ended; nothing has been decided about it
+    GONE = "gone"  # the current incarnation has exited; no action was decided yet
     ENDED = "ended"  # final
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
-    """One job as this node sees it."""
+class Observation:
+    """One job as this node observes it."""
 
     job_id: str
     attempt_id: str
@@ -34,12 +33,12 @@ class Sight:
     phase: Phase
     incarnation: int = 0
     grace_seconds: float = 15.0
-    exit_code: int | None = None  # of the current incarnation, when it is gone
-    cause: str = ""  # who ended it, see records.ExitRecord
-    verdict: JobResult | None = None  # the job's own result.json
-    ready: bool = False  # the current incarnation has served
-    failed_starts: int = 0  # incarnations before this one that ended without having served, in a row
-    log_tail: str = ""  # the last lines of the current incarnation, when it is gone
+    exit_code: int | None = None  # of the current incarnation, once it has exited
+    cause: str = ""  # see records.ExitRecord
+    result: JobResult | None = None  # the job's own result.json
+    ready: bool = False  # the current incarnation became ready
+    failed_starts: int = 0  # consecutive earlier incarnations that never became ready
+    log_tail: str = ""  # the last lines of the current incarnation, once it has exited
     restarted_at: tuple[float, ...] = ()  # unix seconds
     stop_sent_at: float | None = None
     kill_sent_at: float | None = None
@@ -54,7 +53,7 @@ class Preparation(StrEnum):
 
 @dataclass(frozen=True)
 class Inputs:
-    """How far the inputs of an attempt are on this node."""
+    """Whether an attempt's inputs are ready on this node."""
 
     state: Preparation
     reason: EndReason = EndReason.PREPARATION_FAILED
@@ -74,7 +73,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Restart:
-    """Start the next incarnation of a job that died."""
+    """Start the next incarnation of a job that crashed."""
 
     attempt: DesiredAttempt
     job: DesiredJob
@@ -83,8 +82,8 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Decline:
-    """Never start this job; report it as ended for this reason."""
+class Reject:
+    """Report this job as ended without starting it."""
 
     attempt: DesiredAttempt
     job: DesiredJob
@@ -104,7 +103,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class End:
-    """Nothing more will be started for this job: write its final report."""
+    """Write the job's final state: no further incarnation starts."""
 
     job_id: str
     reason: EndReason
@@ -112,23 +111,23 @@ class End:
 
 
 @dataclass(frozen=True)
-class Forget:
+class Remove:
     job_id: str
 
 
-Action = Prepare | Launch | Restart | Decline | Stop | Kill | End | Forget
+Action = Prepare | Launch | Restart | Reject | Stop | Kill | End | Remove
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Everything the decision looks at."""
+class NodeState:
+    """The observed state of the node."""
 
-    sights: Mapping[str, Sight]
+    observations: Mapping[str, Observation]
     inputs: Mapping[str, Inputs] = field(default_factory=dict)  # by attempt id
     acknowledged: Collection[str] = ()
 
 
-DIED: Mapping[JobKind, EndReason] = {
+CRASH_REASONS: Mapping[JobKind, EndReason] = {
     JobKind.TRAINER: EndReason.TRAINER_CRASHED,
     JobKind.CONTROLLER: EndReason.CONTROLLER_CRASHED,
     JobKind.ROLLOUT: EndReason.ROLLOUT_CRASH_LOOP,
@@ -136,128 +135,140 @@ DIED: Mapping[JobKind, EndReason] = {
 }
 
 
-def reconcile(desired: Iterable[DesiredAttempt], picture: Picture, *, now: float) -> list[Action]:
-    """What to do next, at most one thing per job. `now` is unix seconds."""
+def reconcile(desired: Iterable[DesiredAttempt], state: NodeState, *, now: float) -> list[Action]:
+    """Return the next actions, at most one per job. `now` is unix seconds."""
     actions: list[Action] = []
     named: set[str] = set()
     for attempt in desired:
         prepare = False
         for job in attempt.jobs:
             named.add(job.job_id)
-            sight = picture.sights.get(job.job_id)
-            if sight is None:
-                action = _begin(attempt, job, picture.inputs.get(attempt.attempt_id))
+            observation = state.observations.get(job.job_id)
+            if observation is None:
+                action = _start_job(attempt, job, state.inputs.get(attempt.attempt_id))
                 if isinstance(action, Prepare):
                     prepare = True
                     continue
-            elif sight.epoch < attempt.epoch and sight.phase is Phase.ALIVE:
-                action = _finish(sight, now=now)  # fenced: this process belongs to an older grant
+            elif observation.epoch < attempt.epoch and observation.phase is Phase.ALIVE:
+                action = _terminate(observation, now=now)  # fenced: this process belongs to an older lease
             else:
-                action = _continue(attempt, job, sight, now=now)
+                action = _advance(attempt, job, observation, now=now)
             if action is not None:
                 actions.append(action)
         if prepare:
             actions.append(Prepare(attempt))
-    for sight in picture.sights.values():
-        if sight.job_id not in named:
-            action = _dismiss(sight, picture.acknowledged, now=now)
+    for observation in state.observations.values():
+        if observation.job_id not in named:
+            action = _remove_unwanted(observation, state.acknowledged, now=now)
             if action is not None:
                 actions.append(action)
     return actions
 
 
-def _begin(attempt: DesiredAttempt, job: DesiredJob, inputs: Inputs | None) -> Action | None:
+def _start_job(attempt: DesiredAttempt, job: DesiredJob, inputs: Inputs | None) -> Action | None:
     if job.stop:
-        return Decline(attempt, job, EndReason.STOPPED_BY_USER, "stopped before it was started")
+        return Reject(attempt, job, EndReason.STOPPED_BY_USER, "stopped before it was started")
     if inputs is None:
         return Prepare(attempt)
     if inputs.state is Preparation.FAILED:
-        return Decline(attempt, job, inputs.reason, inputs.message)
+        return Reject(attempt, job, inputs.reason, inputs.message)
     return Launch(attempt, job) if inputs.state is Preparation.READY else None
 
 
-def _continue(attempt: DesiredAttempt, job: DesiredJob, sight: Sight, *, now: float) -> Action | None:
-    if sight.phase is Phase.ALIVE:
-        # The control plane may have shortened the grace since the job began: a cancelled run waits for no checkpoint.
+def _advance(
+    attempt: DesiredAttempt, job: DesiredJob, observation: Observation, *, now: float
+) -> Action | None:
+    if observation.phase is Phase.ALIVE:
+        # The control plane may have shortened the grace period: a cancelled run needs no checkpoint.
         return (
-            _finish(sight, now=now, grace=min(job.grace_seconds, sight.grace_seconds)) if job.stop else None
+            _terminate(observation, now=now, grace=min(job.grace_seconds, observation.grace_seconds))
+            if job.stop
+            else None
         )
-    if sight.phase is Phase.ENDED:
+    if observation.phase is Phase.ENDED:
         return None
-    end = _known_end(sight)
+    end = _own_end(observation)
     if end is not None:
         return end
-    if job.stop or sight.stop_sent_at is not None:
+    if job.stop or observation.stop_sent_at is not None:
         return End(
-            sight.job_id, EndReason.STOPPED_BY_USER, f"ended while being stopped, {how(sight.exit_code)}"
+            observation.job_id,
+            EndReason.STOPPED_BY_USER,
+            f"ended while being stopped, {describe_exit(observation.exit_code)}",
         )
-    recent = [at for at in sight.restarted_at if at > now - job.restart_window_seconds]
-    failed = failed_starts(sight)
-    # Starts that take long and fail never fill the window: as many in a row are enough, however long they took.
+    recent = [at for at in observation.restarted_at if at > now - job.restart_window_seconds]
+    failed = failed_starts(observation)
+    # Slow failing starts never fill the window, so consecutive failures count as well.
     if len(recent) < job.restarts and failed <= job.restarts:
-        return Restart(attempt, job, how(sight.exit_code), failed)
-    message = f"{job.name} {how(sight.exit_code)} without a verdict of its own"
+        return Restart(attempt, job, describe_exit(observation.exit_code), failed)
+    message = f"{job.name} {describe_exit(observation.exit_code)} without a result"
     if job.restarts and len(recent) >= job.restarts:
         message += f", after {len(recent)} restarts in {job.restart_window_seconds:g} s"
     elif job.restarts:
-        message += f": {failed} starts in a row failed, and it never served in between"
-    if sight.log_tail:
-        message += f". Its last lines:\n{sight.log_tail}"
-    return End(sight.job_id, DIED[job.kind], message)
+        message += f": {failed} consecutive starts failed before the job became ready"
+    if observation.log_tail:
+        message += f". Its last lines:\n{observation.log_tail}"
+    return End(observation.job_id, CRASH_REASONS[job.kind], message)
 
 
-def failed_starts(sight: Sight) -> int:
-    """Incarnations in a row, the current one included, that ended without having served."""
-    return 0 if sight.ready else sight.failed_starts + 1
+def failed_starts(observation: Observation) -> int:
+    """Consecutive incarnations, including the current one, that never became ready."""
+    return 0 if observation.ready else observation.failed_starts + 1
 
 
-def _dismiss(sight: Sight, acknowledged: Collection[str], *, now: float) -> Action | None:
-    """A job that is not desired here any more: its attempt has ended or went on elsewhere under a higher epoch."""
-    if sight.phase is Phase.ALIVE:
-        # Its attempt is over: a checkpoint of it would be refused, so nothing is gained by waiting for one.
-        return _finish(sight, now=now, grace=min(UNWANTED_GRACE_SECONDS, sight.grace_seconds))
-    if sight.phase is Phase.ENDED:
-        return Forget(sight.job_id) if sight.job_id in acknowledged else None
-    end = _known_end(sight)
+def _remove_unwanted(observation: Observation, acknowledged: Collection[str], *, now: float) -> Action | None:
+    """End a job that is no longer desired: its attempt has ended, or continues elsewhere with a higher epoch."""
+    if observation.phase is Phase.ALIVE:
+        # The server would reject a checkpoint of it, so do not wait for one.
+        return _terminate(observation, now=now, grace=min(UNWANTED_GRACE_SECONDS, observation.grace_seconds))
+    if observation.phase is Phase.ENDED:
+        return Remove(observation.job_id) if observation.job_id in acknowledged else None
+    end = _own_end(observation)
     if end is not None:
         return end
-    if sight.stop_sent_at is None:
-        return End(sight.job_id, DIED[sight.kind], f"{how(sight.exit_code)} without a verdict of its own")
+    if observation.stop_sent_at is None:
+        return End(
+            observation.job_id,
+            CRASH_REASONS[observation.kind],
+            f"{describe_exit(observation.exit_code)} without a result",
+        )
     return End(
-        sight.job_id,
+        observation.job_id,
         EndReason.STOPPED_BY_USER,
-        "ended because its attempt is not wanted on this node any more",
+        "ended because its attempt no longer belongs to this node",
     )
 
 
-def _known_end(sight: Sight) -> End | None:
-    """The end of a job that said itself why, or that this node ended for a reason of its own.
+def _own_end(observation: Observation) -> End | None:
+    """The end that the job's result or the node's own action explains.
 
-    A job that is asked to stop cannot know who asked: its "stopped by user" gives way to what the node knows.
+    A job cannot know who stopped it, so its "stopped by user" yields to the node's cause.
     """
-    verdict = sight.verdict
+    verdict = observation.result
     if verdict is not None and verdict.reason is not EndReason.STOPPED_BY_USER:
-        return End(sight.job_id, verdict.reason, verdict.message)
-    if sight.cause == "orphaned":
+        return End(observation.job_id, verdict.reason, verdict.message)
+    if observation.cause == "orphaned":
         return End(
-            sight.job_id, EndReason.ORPHANED, "the node had no contact with the control plane for too long"
+            observation.job_id,
+            EndReason.ORPHANED,
+            "the node had no contact with the control plane for too long",
         )
-    if sight.shut_down:
-        return End(sight.job_id, EndReason.NODE_LOST, "the node was shut down while the job ran")
-    return End(sight.job_id, verdict.reason, verdict.message) if verdict is not None else None
+    if observation.shut_down:
+        return End(observation.job_id, EndReason.NODE_LOST, "the node was shut down while the job ran")
+    return End(observation.job_id, verdict.reason, verdict.message) if verdict is not None else None
 
 
-def _finish(sight: Sight, *, now: float, grace: float | None = None) -> Action | None:
-    """Ask first, insist after the grace period."""
-    grace = sight.grace_seconds if grace is None else grace
-    if sight.stop_sent_at is None:
-        return Stop(sight.job_id)
-    if sight.kill_sent_at is None and now >= sight.stop_sent_at + grace:
-        return Kill(sight.job_id)
+def _terminate(observation: Observation, *, now: float, grace: float | None = None) -> Action | None:
+    """Stop the job; kill it after the grace period."""
+    grace = observation.grace_seconds if grace is None else grace
+    if observation.stop_sent_at is None:
+        return Stop(observation.job_id)
+    if observation.kill_sent_at is None and now >= observation.stop_sent_at + grace:
+        return Kill(observation.job_id)
     return None
 
 
-def how(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     if code is None:
-        return "ended unseen"
+        return "ended with an unknown status"
     return f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"

@@ -1,4 +1,4 @@
-"""What an agent writes down so that its own death changes nothing: the node's credential, one record per job."""
+"""The agent's state on disk: the node's credential and one record per job."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import msgspec
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.system.process_handle import ProcessHandle
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this node is to its control plane."""
+    """The node's identity and settings from the control plane."""
 
     server: str
     node_id: str
@@ -25,7 +26,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
-    """One job that this node was ever told to run, until the server acknowledges its end."""
+    """One job of this node, kept until the server acknowledges its end."""
 
     job_id: str
     run_id: str
@@ -41,11 +42,11 @@ class JobRecord(msgspec.Struct, kw_only=True):
     evaluates: str = ""
     incarnation: int = 0  # restarts in place so far
     restarted_at: list[float] = []  # unix seconds of those restarts
-    failed_starts: int = 0  # incarnations before this one that ended without having served, in a row
+    failed_starts: int = 0  # consecutive earlier incarnations that never became ready
     stop_sent_at: float | None = None
     kill_sent_at: float | None = None
-    shut_down: bool = False  # ended because this node was shut down, not because anyone stopped the run
-    # Set once, when nothing more will be started for this job:
+    shut_down: bool = False  # the node was shut down; no user stopped the run
+    # Set once, in the final state:
     ended: bool = False
     exit_code: int | None = None
     reason: EndReason | None = None
@@ -53,23 +54,27 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
 
 class SupervisorRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by a job's supervisor; pids are valid only under the same boot id and start time."""
+    """Written by a job's supervisor. Its pids may have been reused."""
 
     job_id: str
     incarnation: int
     directory: str
     boot_id: str
     pid: int
-    start_time: int | None
+    start_ticks: int
     job_pid: int
-    job_start_time: int | None
     pgid: int
+
+    @property
+    def handle(self) -> ProcessHandle:
+        """The supervisor's process."""
+        return ProcessHandle(self.pid, self.start_ticks, self.boot_id)
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
     code: int  # negative: ended by that signal
     at: float
-    cause: str = ""  # "" by itself, stopped, killed, orphaned, supervisor_lost
+    cause: str = ""  # "" exited by itself, stopped, killed, orphaned, supervisor_lost
 
 
 class Spool:
@@ -86,14 +91,14 @@ class Spool:
         self.jobs[record.job_id] = record
         write_json(self._data.job_record(record.job_id), record)
 
-    def forget(self, job_id: str) -> None:
+    def remove(self, job_id: str) -> None:
         del self.jobs[job_id]
         self._data.job_record(job_id).unlink(missing_ok=True)
         self._data.supervisor(job_id).unlink(missing_ok=True)
 
 
 def read_desired(data: DataDirectory) -> list[DesiredAttempt] | None:
-    """The last desired state this node was given; None when it never had one."""
+    """The last received desired state; None before the first."""
     return read_json(data.desired, list[DesiredAttempt]) if data.desired.exists() else None
 
 
@@ -104,13 +109,13 @@ def read_json(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}); move it away to go on without it") from error
+        raise ValueError(f"{path} is damaged ({error}); move it away to continue without it") from error
 
 
 def write_json(path: Path, value: object, *, group: int | None = None) -> None:
-    """Write, fsync, rename: a reader sees the old file or the new one. Mode 0600, or 0640 for a group.
+    """Replace a file atomically. Mode 0600, or 0640 for a group.
 
-    Also in a folder that a job can write: the temporary name cannot be foreseen, and links are not followed.
+    Safe in directories that a job can write: the temporary name is unpredictable, and links are not followed.
     """
     temporary = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

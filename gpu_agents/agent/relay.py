@@ -1,8 +1,8 @@
-"""The agent's end of the relay: one outbound WebSocket, over which requests of users reach the jobs of this node.
+"""The agent's end of the tunnel: one outbound WebSocket that carries users' requests to the jobs of this node.
 
-Nothing else depends on it: while the socket is down users get 503 and jobs go on. Where a request may go is
-decided from the desired state alone (`doors_of`): only to ports of attempts that this node was given, with the
-attempt's own token; what the user sent of headers has been cut to the endpoint's allow-list, and is cut again.
+While the socket is down, users get 503 and jobs continue. The desired state alone decides where a request may go
+(`endpoints_of`): only to ports of this node's attempts, with the attempt's token. Headers are filtered by the
+endpoint's allow-list on both sides.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
 JOB_CONNECT_SECONDS = 5.0
 LONGEST_MESSAGE = 64 * 1024
-MOST_REPEATED_BYTES = 64 * 1024  # of a request that is tried at one door after the other
-STREAM_SECONDS = 3600.0  # a stream lives no longer, whatever happens
-REFUSED_HERE = frozenset({429, 503})  # by one door; another one of the run may have room
+MOST_REPEATED_BYTES = 64 * 1024  # of a request that may be retried at another endpoint
+STREAM_SECONDS = 3600.0  # limit for any stream
+REFUSED_HERE = frozenset({429, 503})  # another endpoint of the run may have capacity
 
 
 @dataclass(frozen=True)
-class Door:
+class JobEndpoint:
     """Where one job of an attempt listens on this node."""
 
     index: int  # of the job
@@ -44,33 +44,35 @@ class Door:
     token: str
 
 
-class NoDoor(Exception):
-    """The stream names something that this node does not serve; the message says what."""
+class NoEndpoint(Exception):
+    """This node does not serve the requested endpoint."""
 
 
-def doors_of(opening: Open, attempts: Sequence[DesiredAttempt]) -> list[Door]:
-    """The doors at which the request may be tried, in order. Raises NoDoor.
+def endpoints_of(opening: Open, attempts: Sequence[DesiredAttempt]) -> list[JobEndpoint]:
+    """Return the endpoints that may serve the request, in order. Raises NoEndpoint.
 
-    What has an identity below the endpoint ("sessions/1-ab12/…") names its job by the number in front.
+    A path with an id ("sessions/1-ab12/…") belongs to the job with the number before the dash.
     """
     endpoint = ENDPOINTS.get(opening.endpoint)
     attempt = next((one for one in attempts if one.attempt_id == opening.attempt_id), None)
     if endpoint is None or attempt is None:
-        raise NoDoor(f"this node has no {opening.endpoint} of attempt {opening.attempt_id}")
+        raise NoEndpoint(f"this node has no {opening.endpoint} of attempt {opening.attempt_id}")
     if opening.method not in endpoint.methods or not plain_path(opening.path):
-        raise NoDoor(f"{opening.endpoint} does not serve {opening.method} {opening.path!r}")
-    doors = [Door(index, port, attempt.token) for index, port in ports_of(endpoint, attempt.ports).items()]
+        raise NoEndpoint(f"{opening.endpoint} does not serve {opening.method} {opening.path!r}")
+    endpoints = [
+        JobEndpoint(index, port, attempt.token) for index, port in ports_of(endpoint, attempt.ports).items()
+    ]
     identity = opening.path.partition("/")[0]
     if identity and endpoint.numbered:
         number = identity.partition("-")[0]
-        doors = [door for door in doors if str(door.index) == number]
-    if not doors:
-        raise NoDoor(f"no job of attempt {opening.attempt_id} serves {opening.endpoint}/{opening.path}")
-    return doors
+        endpoints = [target for target in endpoints if str(target.index) == number]
+    if not endpoints:
+        raise NoEndpoint(f"no job of attempt {opening.attempt_id} serves {opening.endpoint}/{opening.path}")
+    return endpoints
 
 
 class RelayClient:
-    """Keeps the socket open for ever; `attempts` says what this node has now."""
+    """Keeps the socket open. `attempts` returns the node's current attempts."""
 
     def __init__(
         self, server: str, credential: str, attempts: Callable[[], Sequence[DesiredAttempt]]
@@ -80,7 +82,7 @@ class RelayClient:
         self._attempts = attempts
         self._backoff = Backoff(first=0.5, most=15.0)
         self._http = httpx.AsyncClient(
-            trust_env=False,  # a proxy named in the environment has no business on loopback
+            trust_env=False,  # never send loopback traffic through a proxy
             timeout=httpx.Timeout(None, connect=JOB_CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
         )
@@ -92,7 +94,11 @@ class RelayClient:
                     await self._serve_one_socket()
                 except (WebSocketException, InvalidHandshake, InvalidURI, OSError, TimeoutError) as error:
                     wait = self._backoff.failed(None)
-                    log.info("relay: no socket, again in %.1f s: %s", wait, error or type(error).__name__)
+                    log.info(
+                        "tunnel: connection failed, retrying in %.1f s: %s",
+                        wait,
+                        error or type(error).__name__,
+                    )
                     await asyncio.sleep(wait)
         finally:
             await self._http.aclose()
@@ -108,7 +114,7 @@ class RelayClient:
             max_size=LONGEST_MESSAGE,
             compression=None,
         ) as socket:
-            log.info("relay: connected")
+            log.info("tunnel: connected")
             streams = Streams(socket, self._attempts, self._http)
             try:
                 async for message in socket:
@@ -117,14 +123,14 @@ class RelayClient:
                         raise BadFrame("a text message")
                     streams.receive(decode(message))
             except BadFrame as error:
-                log.warning("relay: the control plane sent %s", error)
+                log.warning("tunnel: invalid frame from the control plane: %s", error)
             finally:
                 await streams.close()
         raise ConnectionError(f"the socket was closed with {socket.close_code} {socket.close_reason}")
 
 
 class Streams:
-    """The streams of one socket. They end with it: nothing of a lost socket lives on."""
+    """The streams of one socket. They end with it."""
 
     def __init__(
         self,
@@ -137,7 +143,7 @@ class Streams:
         self._http = http
         self._pipes: dict[str, Pipe] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._queue: asyncio.Queue[AnyFrame] = asyncio.Queue()  # what it holds is bounded by credit
+        self._queue: asyncio.Queue[AnyFrame] = asyncio.Queue()  # bounded by the streams' credit
         self._sender = asyncio.create_task(self._send(), name="relay sender")
 
     def receive(self, frame: AnyFrame) -> None:
@@ -162,44 +168,49 @@ class Streams:
             most_received_bytes=endpoint.request_bytes if endpoint else 0,
         )
         try:
-            doors = doors_of(opening, self._attempts())
-        except NoDoor as error:
+            endpoints = endpoints_of(opening, self._attempts())
+        except NoEndpoint as error:
             pipe.cancel("unavailable", str(error))
             return
         self._pipes[stream] = pipe
-        task = self._tasks[stream] = asyncio.create_task(self._serve(opening, doors, pipe))
+        task = self._tasks[stream] = asyncio.create_task(self._serve(opening, endpoints, pipe))
         task.add_done_callback(lambda _: self._tasks.pop(stream, None))
 
     def _ended(self, stream: str) -> None:
-        """A stream that was cancelled from the other side takes its request to the job with it."""
+        """Cancel the request to the job if the caller cancelled the stream."""
         self._pipes.pop(stream, None)
         task = self._tasks.get(stream)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
 
-    async def _serve(self, opening: Open, doors: list[Door], pipe: Pipe) -> None:
+    async def _serve(self, opening: Open, endpoints: list[JobEndpoint], pipe: Pipe) -> None:
         try:
             async with asyncio.timeout(STREAM_SECONDS):
-                await self._forward(opening, doors, pipe)
+                await self._forward(opening, endpoints, pipe)
         except Cancelled as error:
-            log.debug("relay: %s ended early: %s", opening.path, error)
+            log.debug("tunnel: %s ended early: %s", opening.path, error)
         except TimeoutError:
-            pipe.cancel("timeout", f"a stream lives {STREAM_SECONDS:g} s at most")
+            pipe.cancel("timeout", f"a stream may last {STREAM_SECONDS:g} s at most")
         except httpx.ConnectError as error:
-            pipe.cancel("unavailable", f"{opening.endpoint} of the run does not answer on its node: {error}")
+            pipe.cancel(
+                "unavailable",
+                f"{opening.endpoint} of the run refuses connections on its node: {error}",
+            )
         except httpx.HTTPError as error:
-            pipe.cancel("lost", f"the job broke off: {error or type(error).__name__}")
+            pipe.cancel("lost", f"the job ended the response early: {error or type(error).__name__}")
         finally:
-            pipe.cancel("gone", "the agent has let it go")  # changes nothing after a proper end
+            pipe.cancel("gone", "the agent closed the stream")  # no effect after a complete response
 
-    async def _forward(self, opening: Open, doors: list[Door], pipe: Pipe) -> None:
+    async def _forward(self, opening: Open, endpoints: list[JobEndpoint], pipe: Pipe) -> None:
         endpoint = ENDPOINTS[opening.endpoint]
-        # With several doors it is read first: only then can the next one be tried with it.
-        content = await _whole(pipe) if len(doors) > 1 else _parts(pipe)
-        for door in doors:
-            last = door is doors[-1]
+        # With several endpoints the body is buffered, so that it can be sent again.
+        content = await _whole(pipe) if len(endpoints) > 1 else _parts(pipe)
+        for target in endpoints:
+            last = target is endpoints[-1]
             try:
-                response = await self._http.send(self._request(opening, endpoint, door, content), stream=True)
+                response = await self._http.send(
+                    self._request(opening, endpoint, target, content), stream=True
+                )
             except httpx.ConnectError:
                 if last:
                     raise
@@ -218,17 +229,17 @@ class Streams:
                 await response.aclose()
 
     def _request(
-        self, opening: Open, endpoint: Endpoint, door: Door, content: bytes | AsyncIterator[bytes]
+        self, opening: Open, endpoint: Endpoint, target: JobEndpoint, content: bytes | AsyncIterator[bytes]
     ) -> httpx.Request:
         headers = dict(allowed(opening.headers, endpoint.request_headers))
         path = f"{opening.endpoint}/{opening.path}".rstrip("/")
         return self._http.build_request(
             opening.method,
-            f"http://127.0.0.1:{door.port}/{path}",
+            f"http://127.0.0.1:{target.port}/{path}",
             headers={
                 **headers,
                 "accept-encoding": "identity",
-                "authorization": f"Bearer {door.token}",
+                "authorization": f"Bearer {target.token}",
                 "oolong-relay": "1",
             },
             content=content,
@@ -244,7 +255,7 @@ async def _whole(pipe: Pipe) -> bytes:
     async for part in _parts(pipe):
         content += part
         if len(content) > MOST_REPEATED_BYTES:
-            pipe.cancel("too_large", f"more than {MOST_REPEATED_BYTES} bytes to open one")
+            pipe.cancel("too_large", f"more than {MOST_REPEATED_BYTES} bytes in the request")
     return content
 
 

@@ -1,4 +1,4 @@
-"""What an agent is told at its start, and where it keeps things on the node."""
+"""The agent's settings, and the layout of its data directory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class AgentSettings:
     slots_per_gpu: int = 1  # above 1, trainer and engines of a run may share a GPU
     join_token: str = ""  # single use; needed until node.json exists
     cache_limit_bytes: int = 50 * 1024**3
-    kept_attempts: int = 20  # job directories of this many ended attempts stay for reading
-    hub_hosts: tuple[str, ...] = ()  # not on the open internet, and a hub may lead there all the same
+    kept_attempts: int = 20  # ended attempts whose job directories stay for inspection
+    hub_hosts: tuple[str, ...] = ()  # internal hosts that a hub may redirect to
     model_roots: tuple[str, ...] = ()  # directories whose models projects may register by their paths
-    job_isolation: str = "auto"  # auto: what this machine can do | none
-    job_uids: tuple[int, int] = (FIRST, LAST)  # of attempts, where the agent is root; one is used per attempt
-    job_paths: tuple[str, ...] = ()  # what isolated jobs may read besides the system, Oolong and their inputs
-    long_poll_seconds: float = 8.0  # how long a heartbeat may wait at the server for news
+    job_isolation: str = "auto"  # auto: the strongest supported | none
+    job_uids: tuple[int, int] = (FIRST, LAST)  # one per attempt, if the agent is root
+    job_paths: tuple[str, ...] = ()  # that isolated jobs may read besides the system, Oolong and their inputs
+    long_poll_seconds: float = 8.0  # of heartbeats
 
 
 @dataclass(frozen=True)
 class DataDirectory:
-    """Every path an agent uses. Nothing outside it is written to."""
+    """The paths of the agent. It writes nowhere else."""
 
     root: Path
 
@@ -58,12 +58,12 @@ class DataDirectory:
 
     @property
     def desired(self) -> Path:
-        """The last desired state, so that a restarted agent can work while the server is away."""
+        """The last desired state, for a restart while the server is unavailable."""
         return self.root / "desired.json"
 
     @property
     def uploads(self) -> Path:
-        """One record per checkpoint on its way to the store."""
+        """One record per checkpoint upload."""
         return self.root / "uploads"
 
     @property
@@ -76,12 +76,12 @@ class DataDirectory:
 
     @property
     def imports(self) -> Path:
-        """Models on their way from a hub to the store."""
+        """Model imports in progress."""
         return self.root / "imports"
 
     @property
     def model_checks(self) -> Path:
-        """Models below this node's roots that are looked at."""
+        """Model checks in progress."""
         return self.root / "model-checks"
 
     @property
@@ -90,12 +90,12 @@ class DataDirectory:
 
     @property
     def home(self) -> Path:
-        """HOME of the agent's own processes that import and check models. Each attempt has one of its own."""
+        """HOME of the processes that import and check models. Each attempt has its own."""
         return self.root / "home"
 
     @property
     def lock(self) -> Path:
-        """Held by the one agent that serves this directory."""
+        """The exclusive lock of this directory."""
         return self.root / "agent.lock"
 
     def attempt(self, attempt_id: str) -> Path:
@@ -105,7 +105,7 @@ class DataDirectory:
         return self.attempt(attempt_id) / "jobs" / f"{_plain(name)}-{incarnation}"
 
     def supervision(self, attempt_id: str, name: str, incarnation: int) -> Path:
-        """What the supervisor of a job writes: its order, the output, how it ended. The job can change none of it."""
+        """Files of a job's supervisor: order, output, exit status. The job cannot change them."""
         return self.attempt(attempt_id) / "supervision" / f"{_plain(name)}-{incarnation}"
 
     def model_import(self, import_id: str) -> Path:
@@ -122,7 +122,7 @@ class DataDirectory:
 
 
 def check_server_url(url: str) -> str:
-    """The URL without a trailing slash. Plain HTTP leaves this machine only by mistake, so it is refused."""
+    """Return the URL without a trailing slash. Plain HTTP is rejected except for loopback."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(
@@ -130,14 +130,14 @@ def check_server_url(url: str) -> str:
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError(
-            f"server {url!r}: plain HTTP would send the node's credential readable over the network; use https:// "
+            f"server {url!r}: plain HTTP would expose the node's credential on the network; use https:// "
             "(plain HTTP is accepted only for this machine, 127.0.0.1 or localhost)"
         )
     return url.rstrip("/")
 
 
 def _plain(name: str) -> str:
-    """A name that came over the network, fit for one path component."""
+    """Check that a name from the network is a single path component."""
     if not name or name.startswith(".") or not all(letter.isalnum() or letter in "._-" for letter in name):
         raise ValueError(f"{name!r} cannot be a file name: letters, digits, '.', '_' and '-' only")
     return name

@@ -1,12 +1,11 @@
-"""Outbox lines and logs on their way to the control plane: by offset, in order, at least once.
+"""Ship outbox lines and logs to the control plane: by offset, in order, at least once.
 
-What all files of a node have grown by since the last look goes in one request, each piece with an answer of its own:
-the server's work for a request is far more than for a line. The server owns the truth about offsets: it stores a
-piece and its new offset in one transaction, and answers 409 with its own offset when a piece does not begin there.
-So this side keeps no state on disk: after a restart it begins at 0 and is told where to go on.
+One request carries chunks of many files, because a request costs the server far more than a line; each chunk has its
+own reply. The server owns the offsets: it stores a chunk and its new offset in one transaction, and replies 409 with
+its offset if a chunk starts elsewhere. So the agent keeps no offsets on disk: after a restart it starts at 0, and the
+server's reply tells where to resume.
 
-Logs go in requests of their own, beside those of the outboxes: the server stores each piece of a log by itself, and
-measurements do not wait for that.
+Logs are shipped in separate requests, so that metrics do not wait for the slower storage of logs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_agents.agent.api import AgentApi, Refused, Unreachable
+from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
 from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.job_files import GrowingFile, log_file, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
@@ -42,15 +41,15 @@ log = logging.getLogger(__name__)
 
 OUTBOX_CHUNK_BYTES = LONGEST_LINE
 LOG_CHUNK_BYTES = 256 * 1024
-CONCURRENT_SHIPMENTS = 4  # of outboxes, and as many of logs
+CONCURRENT_BATCHES = 4  # of outboxes, and as many of logs
 EMPTY_HEAD_BYTES = len(msgspec.json.encode(TelemetryBatchHead(pieces=[])) + b"\n")
-REFUSED_RETRY_SECONDS = 30.0
-BROKEN_RETRY_SECONDS = 5.0  # after an error of the server that concerned this file alone
+REJECTED_RETRY_SECONDS = 30.0
+SERVER_ERROR_RETRY_SECONDS = 5.0  # after a server error for one file
 
 
 @dataclass(frozen=True)
-class TooLong:
-    """An outbox line that is not shipped. The server counts it and reports it; what follows it ships."""
+class OversizedLine:
+    """An outbox line above the limit. It is skipped; the server counts and reports it."""
 
     length: int  # with its newline
 
@@ -63,13 +62,13 @@ class Stream:
     file: GrowingFile
     incarnation: int
     is_log: bool
-    shipped: int = 0  # the server has everything before this offset
-    known_size: int = 0  # bytes that may be shipped: all of a log, whole lines of an outbox file
-    measured: tuple[int, int] = (-1, 0)  # file size and whole-line size at the last look
+    shipped: int = 0  # the server stored everything before this offset
+    known_size: int = 0  # bytes to ship: all of a log, complete lines of an outbox file
+    last_scan: tuple[int, int] = (-1, 0)  # file size, and size of its complete lines
     served_at: float = 0.0  # monotonic
-    refused_until: float = 0.0  # monotonic; the server said no to this file, or it cannot be read
-    alone: bool = False  # it was in a request that was refused as a whole, and so goes by itself
-    unreadable: bool = False  # at the last look: it may be longer than is known
+    retry_at: float = 0.0  # monotonic; after a rejected chunk or a read error
+    unbatched: bool = False  # shipped by itself, after a batch with it was rejected
+    unreadable: bool = False  # at the last scan; the file may be longer than `known_size`
 
     @property
     def path(self) -> Path:
@@ -80,17 +79,17 @@ class Stream:
         return f"{LOG_FILE}#{self.incarnation}" if self.is_log else self.file.name
 
     def measure(self) -> int:
-        """Look at the file; the number of bytes that may be shipped now."""
+        """Measure the file; return the number of bytes to ship."""
         with self.file.open() as file:
             size = os.fstat(file.fileno()).st_size
-            if size != self.measured[0]:
-                self.measured = (size, size if self.is_log else whole_lines(file, size))
-        self.known_size = self.measured[1]
+            if size != self.last_scan[0]:
+                self.last_scan = (size, size if self.is_log else whole_lines(file, size))
+        self.known_size = self.last_scan[1]
         self.unreadable = False
         return self.known_size
 
-    def read(self) -> bytes | TooLong:
-        """The next chunk, ending at the end of a line where lines matter; empty when there is none."""
+    def read(self) -> bytes | OversizedLine:
+        """Return the next chunk, of complete lines if it is an outbox; empty if there is none."""
         limit = LOG_CHUNK_BYTES if self.is_log else OUTBOX_CHUNK_BYTES
         with self.file.open() as file:
             file.seek(self.shipped)
@@ -99,21 +98,21 @@ class Stream:
                 return chunk
             end = chunk.rfind(b"\n") + 1
             if end == 0 and len(chunk) == limit:
-                return TooLong(skip_line(file, self.shipped, self.known_size) - self.shipped)
+                return OversizedLine(skip_line(file, self.shipped, self.known_size) - self.shipped)
         return chunk[:end]
 
 
 @dataclass
-class Shipment:
+class Batch:
     """Chunks of several streams that go in one request."""
 
     chunks: list[tuple[Stream, Piece, bytes]] = field(default_factory=list)
     size: int = EMPTY_HEAD_BYTES  # of the body
 
-    def add(self, stream: Stream, chunk: bytes | TooLong) -> bool:
-        """False where there is no room for it. A chunk that is too large beside its head goes by itself: a proxy's
-        limit may be that of the pieces."""
-        skipped, chunk = (chunk.length, b"") if isinstance(chunk, TooLong) else (0, chunk)
+    def add(self, stream: Stream, chunk: bytes | OversizedLine) -> bool:
+        """Add a chunk; return False if the batch is full. The first chunk always fits, so an oversized one ships alone:
+        the limit may be a proxy's."""
+        skipped, chunk = (chunk.length, b"") if isinstance(chunk, OversizedLine) else (0, chunk)
         piece = Piece(
             job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk), skipped=skipped
         )
@@ -126,17 +125,16 @@ class Shipment:
 
 
 @dataclass
-class Shipper:
-    """Ships every stream of every job that the node still knows.
+class TelemetryShipper:
+    """Ships every stream of every job with a record on this node.
 
-    `jobs` gives the current records. `moved` is called when a stream reached its end, so that the next report
-    may go out at once.
+    `jobs` returns the current records. `on_progress` is called when a stream is completely shipped.
     """
 
     api: AgentApi
     data: DataDirectory
     jobs: Callable[[], Iterable[JobRecord]]
-    moved: Callable[[], None]
+    on_progress: Callable[[], None]
     streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
 
     async def run(self, *, poll_seconds: float = 0.5) -> None:
@@ -151,21 +149,23 @@ class Shipper:
             try:
                 await self._ship_all(logs=logs)
                 backoff.succeeded()
-            except Unreachable as error:
+            except ServerUnavailable as error:
                 wait = max(poll_seconds, backoff.failed(error.retry_after))
-                log.warning("shipping of %s waits %.1f s: %s", "logs" if logs else "outboxes", wait, error)
+                log.warning(
+                    "shipping of %s is retried in %.1f s: %s", "logs" if logs else "outboxes", wait, error
+                )
             await asyncio.sleep(wait)
 
     async def ship_once(self) -> None:
-        """Ship everything that is there now. Raises Unreachable when the server is away, at its first sign."""
+        """Ship all data present now. Raises ServerUnavailable at the first failed request."""
         for logs in (False, True):
             await self._ship_all(logs=logs)
 
     async def _ship_all(self, *, logs: bool) -> None:
-        """What there is now of the logs, or of the outboxes. Raises Unreachable."""
-        self.look()
-        while shipments := await asyncio.to_thread(self._load, self._of_kind(logs=logs)):
-            results = await asyncio.gather(*map(self._ship, shipments), return_exceptions=True)
+        """Ship all present data of the logs, or of the outboxes. Raises ServerUnavailable."""
+        self.scan()
+        while batches := await asyncio.to_thread(self._load, self._of_kind(logs=logs)):
+            results = await asyncio.gather(*map(self._ship, batches), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
@@ -173,8 +173,8 @@ class Shipper:
     def _of_kind(self, *, logs: bool) -> list[Stream]:
         return [stream for stream in self.streams.values() if stream.is_log == logs]
 
-    def look(self) -> None:
-        """Find new files and measure all of them; drop the streams of forgotten jobs."""
+    def scan(self) -> None:
+        """Find new files, measure all files, and drop the streams of removed jobs."""
         seen: set[tuple[str, str]] = set()
         for record in self.jobs():
             for stream in self._find(record):
@@ -189,12 +189,14 @@ class Shipper:
             stream.measure()
         except OSError as error:
             stream.unreadable = True
-            if time.monotonic() >= stream.refused_until:
-                self._refuse(stream, f"it cannot be read: {error}")
+            if time.monotonic() >= stream.retry_at:
+                self._postpone(stream, f"it cannot be read: {error}")
 
     def offsets(self, job_id: str) -> list[OutboxOffset]:
-        """How far each file of a job is; final once its last process has ended and `look` ran after that. Of a file
-        that cannot be read one byte more than is known: the job is not done with."""
+        """Sizes and shipped offsets of a job's files; final if `scan` ran after the job's last process ended.
+
+        An unreadable file counts one byte more than is known, so that the job is not considered complete.
+        """
         return [
             OutboxOffset(
                 file=stream.name, bytes=stream.known_size + stream.unreadable, shipped=stream.shipped
@@ -203,88 +205,93 @@ class Shipper:
             if stream.job_id == job_id
         ]
 
-    def _load(self, streams: Iterable[Stream]) -> list[Shipment]:
-        """The next chunk of every stream that has one, in as few shipments as hold them and not more than may go at
-        once. Who was served the longest ago comes first."""
+    def _load(self, streams: Iterable[Stream]) -> list[Batch]:
+        """Read the next chunk of every stream into at most CONCURRENT_BATCHES batches, least recently served first."""
         now = time.monotonic()
-        shipments: list[Shipment] = []
-        common: Shipment | None = None
+        batches: list[Batch] = []
+        common: Batch | None = None
         for stream in sorted(streams, key=lambda stream: stream.served_at):
-            if stream.shipped >= stream.known_size or now < stream.refused_until:
+            if stream.shipped >= stream.known_size or now < stream.retry_at:
                 continue
             try:
                 chunk = stream.read()
             except FileNotFoundError:
-                self._refuse(stream, "it disappeared before it was shipped")
+                self._postpone(stream, "it disappeared before it was shipped")
                 continue
             except OSError as error:
-                self._refuse(stream, f"it cannot be read: {error}")
+                self._postpone(stream, f"it cannot be read: {error}")
                 continue
             if not chunk:
                 continue
-            if isinstance(chunk, TooLong):
+            if isinstance(chunk, OversizedLine):
                 log.error(
                     "%s: the line at byte %d is skipped: %d bytes; a line has at most %d",
                     stream.path, stream.shipped, chunk.length, LONGEST_LINE,
                 )  # fmt: skip
-            if stream.alone or common is None or not common.add(stream, chunk):
-                if len(shipments) == CONCURRENT_SHIPMENTS:
+            if stream.unbatched or common is None or not common.add(stream, chunk):
+                if len(batches) == CONCURRENT_BATCHES:
                     break
-                shipments.append(shipment := Shipment())
-                shipment.add(stream, chunk)
-                if not stream.alone:
-                    common = shipment
+                batches.append(batch := Batch())
+                batch.add(stream, chunk)
+                if not stream.unbatched:
+                    common = batch
             stream.served_at = now
-        return shipments
+        return batches
 
-    async def _ship(self, shipment: Shipment) -> None:
-        pieces = [piece for _, piece, _ in shipment.chunks]
+    async def _ship(self, batch: Batch) -> None:
+        pieces = [piece for _, piece, _ in batch.chunks]
         try:
-            replies = await self.api.ship(pieces, [chunk for *_, chunk in shipment.chunks])
-        except Refused as error:
-            self._take_apart(shipment, error)
+            replies = await self.api.ship(pieces, [chunk for *_, chunk in batch.chunks])
+        except ApiError as error:
+            self._split(batch, error)
             return
-        for (stream, _, chunk), reply in zip(shipment.chunks, replies, strict=True):
-            stream.alone = False
-            self._take(stream, chunk, reply)
+        for (stream, _, chunk), reply in zip(batch.chunks, replies, strict=True):
+            stream.unbatched = False
+            self._apply_reply(stream, chunk, reply)
 
-    def _take_apart(self, shipment: Shipment, error: Refused) -> None:
-        """The whole request was refused. It may be because of one piece, or of the size: each goes by itself."""
-        streams = [stream for stream, *_ in shipment.chunks]
+    def _split(self, batch: Batch, error: ApiError) -> None:
+        """Ship each stream by itself: one chunk, or the total size, made the server reject the batch."""
+        streams = [stream for stream, *_ in batch.chunks]
         if len(streams) == 1:
-            self._refuse(streams[0], str(error))
+            self._postpone(streams[0], str(error))
             return
         log.error(
-            "%d files are shipped one by one, because together they were refused: %s", len(streams), error
+            "%d files are shipped one by one, because the server rejected them together: %s",
+            len(streams),
+            error,
         )
         for stream in streams:
-            stream.alone = True
+            stream.unbatched = True
 
-    def _take(self, stream: Stream, chunk: bytes, reply: ChunkReply) -> None:
-        """The answer to one piece: what is wrong with one file holds up no other."""
+    def _apply_reply(self, stream: Stream, chunk: bytes, reply: ChunkReply) -> None:
+        """Apply the reply for one chunk. A problem with one file does not delay others."""
         if reply.status not in (200, 409):
             why = f"{reply.status} {reply.code}: {reply.detail}"
-            self._refuse(stream, why, BROKEN_RETRY_SECONDS if reply.status >= 500 else REFUSED_RETRY_SECONDS)
+            self._postpone(
+                stream, why, SERVER_ERROR_RETRY_SECONDS if reply.status >= 500 else REJECTED_RETRY_SECONDS
+            )
             return
         if reply.status == 200 and reply.offset <= stream.shipped:
-            self._refuse(stream, f"the server took {len(chunk)} bytes and stays at {reply.offset}")
+            self._postpone(
+                stream, f"the server accepted {len(chunk)} bytes and its offset is still {reply.offset}"
+            )
             return
         if reply.status == 409 and reply.offset == stream.shipped:
-            self._refuse(stream, f"the server refuses its own offset {reply.offset}")
+            self._postpone(stream, f"the server rejects its own offset {reply.offset}")
             return
         stream.shipped = reply.offset
         if stream.shipped > stream.known_size:
             log.error(
-                "%s: the server has %d bytes of it, the file %d",
+                "%s: the server has %d bytes, the file %d",
                 stream.path,
                 stream.shipped,
                 stream.known_size,
             )
         if stream.shipped >= stream.known_size:
-            self.moved()
+            self.on_progress()
 
-    def _refuse(self, stream: Stream, why: str, seconds: float = REFUSED_RETRY_SECONDS) -> None:
-        stream.refused_until = time.monotonic() + seconds
+    def _postpone(self, stream: Stream, why: str, seconds: float = REJECTED_RETRY_SECONDS) -> None:
+        stream.retry_at = time.monotonic() + seconds
         log.error("%s is not shipped further for %g s: %s", stream.path, seconds, why)
 
     def _find(self, record: JobRecord) -> Iterable[Stream]:

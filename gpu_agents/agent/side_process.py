@@ -1,4 +1,4 @@
-"""A process beside the agent that works in a folder of its own: what it says lies there, and ends with it."""
+"""Child processes of the agent that import and check models, each in a directory of its own."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pathlib import Path
 
 from gpu_agents.agent.isolation.node import ROOT
 
-SAID_FILE = "said.log"
+OUTPUT_FILE = "output.log"
 
 
 async def start(
-    module: str, folder: Path, arguments: Sequence[str], *, home: Path, passed_on: Sequence[str] = ()
+    module: str, folder: Path, arguments: Sequence[str], *, home: Path, inherit: Sequence[str] = ()
 ) -> asyncio.subprocess.Process:
-    """`python -m module folder arguments`. Of the agent's environment it gets the path and what `passed_on` names."""
+    """Start `python -m module folder arguments` with a minimal environment plus the variables in `inherit`."""
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(home), "LANG": "C.UTF-8",
         "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT}",
-        **{name: os.environ[name] for name in passed_on if name in os.environ},
+        **{name: os.environ[name] for name in inherit if name in os.environ},
     }  # fmt: skip
-    with (folder / SAID_FILE).open("wb") as said:
+    with (folder / OUTPUT_FILE).open("wb") as output:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", module, str(folder), *arguments,
-            env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said,
+            env=environment, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
 
 
-def last_words(folder: Path) -> str:
-    """The last line that it said, for whoever reads why it died."""
-    text = (folder / SAID_FILE).read_text(errors="replace")
-    return text.strip().rpartition("\n")[2][:300] or "it said nothing"
+def tail_output(folder: Path) -> str:
+    """The last line of its output, for error messages."""
+    text = (folder / OUTPUT_FILE).read_text(errors="replace")
+    return text.strip().rpartition("\n")[2][:300] or "no output"

@@ -1,8 +1,7 @@
-"""Files in folders that a job can write: read as what an enemy may have put there.
+"""Safe reads in directories that a job can write.
 
-A job may replace any name in its folders by a link to somewhere else, a pipe that blocks whoever opens it, a device, or
-a file without an end. So nothing is opened by a path: each step below a folder of the agent's own is taken without
-following links, and only regular files of the folder's owner are read.
+A job may replace any of its files by a link, a pipe that blocks the reader, a device, or an endless file. So each path
+component is opened without following links, and only regular files of the directory's owner are read.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import BinaryIO
 
 
 class Untrusted(OSError):
-    """Something else than a regular file lies there; the message names it."""
+    """The path is not a regular file or directory of its job."""
 
 
 @contextmanager
 def directory_below(trusted: Path, *names: str) -> Iterator[int]:
-    """Descriptor of a folder below one that no job can replace. Raises Untrusted, FileNotFoundError."""
+    """Open a directory below a trusted one. Raises Untrusted, FileNotFoundError."""
     descriptor = os.open(trusted, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in names:
@@ -35,7 +34,7 @@ def directory_below(trusted: Path, *names: str) -> Iterator[int]:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise Untrusted(f"{trusted / name} is a link or no folder") from error
+                raise Untrusted(f"{trusted / name} is a link or not a directory") from error
             os.close(descriptor)
             descriptor = below
         yield descriptor
@@ -44,12 +43,12 @@ def directory_below(trusted: Path, *names: str) -> Iterator[int]:
 
 
 def open_file(folder: int, name: str, *, shown: Path) -> BinaryIO:
-    """Open a regular file in a folder, to read. `shown` is its path in messages."""
+    """Open a regular file for reading. `shown` is its path in messages."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Untrusted(f"{shown} is no regular file")
+            raise Untrusted(f"{shown} is not a regular file")
         if found.st_uid != os.fstat(folder).st_uid:
             raise Untrusted(f"{shown} belongs to uid {found.st_uid}, not to its job")
         return os.fdopen(descriptor, "rb")
@@ -59,7 +58,7 @@ def open_file(folder: int, name: str, *, shown: Path) -> BinaryIO:
 
 
 def read_below(trusted: Path, *names: str, limit: int) -> bytes:
-    """The content of a small file. Raises FileNotFoundError, and Untrusted also where it is longer than `limit`."""
+    """Read a small file. Raises FileNotFoundError, and Untrusted also if it is longer than `limit`."""
     shown = trusted.joinpath(*names)
     with directory_below(trusted, *names[:-1]) as folder:
         try:
@@ -76,9 +75,9 @@ def read_below(trusted: Path, *names: str, limit: int) -> bytes:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that a job filled: perhaps nested deeper than Python can follow, or closed to its own user.
+    """Remove a job's directory, even if it is nested deeper than Python's recursion limit or lacks permissions.
 
-    Raises OSError where something of it is left all the same.
+    Raises OSError if part of it remains.
     """
     try:
         shutil.rmtree(folder)

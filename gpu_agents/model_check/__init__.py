@@ -1,1 +1,1 @@
-"""Looking at a model below a directory that the node offers, as a process of its own: files read, nothing executed."""
+"""Validate a model below a node's model root, in a separate process. Reads files, executes nothing."""

@@ -1,4 +1,4 @@
-"""`python -m gpu_agents.model_check FOLDER ROOT…`: checks what order.json names, leaves result.json last."""
+"""`python -m gpu_agents.model_check FOLDER ROOT…`: validate the model in order.json and write result.json."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ def main() -> int:
     folder, roots = Path(sys.argv[1]), sys.argv[2:]
     order = msgspec.json.decode((folder / ORDER_FILE).read_bytes(), type=CheckOrder)
     unfinished = folder / f"{RESULT_FILE}.tmp"
-    unfinished.write_bytes(msgspec.json.encode(look(order.path, roots)))
+    unfinished.write_bytes(msgspec.json.encode(check(order.path, roots)))
     unfinished.rename(folder / RESULT_FILE)
     return 0
 
 
-def look(path: str, roots: list[str]) -> ModelReport:
-    """The order comes over the network, so the roots are this node's own."""
+def check(path: str, roots: list[str]) -> ModelReport:
+    """Validate a model. Its path comes from the network, so it must lie below one of the node's roots."""
     root = root_of(path, roots)
     if root is None:
-        return _no("path_not_offered", f"this node does not offer {path}")
+        return _invalid("path_not_offered", f"this node does not offer {path}")
     directory = Path(path)
     if not directory.exists():
-        return _no("not_there", f"{path} is not there")
+        return _invalid("not_there", f"{path} does not exist")
     if not directory.resolve().is_relative_to(Path(root).resolve()):
-        return _no("link_outside", f"{path} leads out of {root}, the directory that the node offers")
+        return _invalid("link_outside", f"{path} leads out of {root}, a model root of this node")
     if not directory.is_dir():
-        return _no("not_a_directory", f"{path} is no directory")
+        return _invalid("not_a_directory", f"{path} is not a directory")
     try:
         return validate_model(directory.resolve(), within=Path(root))
     except OSError as error:
-        return _no("not_readable", f"{error.filename or path} cannot be read: {error.strerror or error}")
+        return _invalid("not_readable", f"{error.filename or path} cannot be read: {error.strerror or error}")
 
 
-def _no(code: str, message: str) -> ModelReport:
+def _invalid(code: str, message: str) -> ModelReport:
     return invalid_report(message, [Fault("/path", code, message)])
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 
-from gpu_agents.job import Job, leave, read_arguments, stop_event
+from gpu_agents.job import Job, finish_job, read_arguments, stop_event
 from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.engines.client import EngineClient
@@ -20,7 +20,7 @@ from oolong.system.rpc import RpcClient
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 def main() -> int:
@@ -28,14 +28,14 @@ def main() -> int:
     try:
         return asyncio.run(serve(job))
     except InvalidModelFiles as error:
-        return leave(job, EndReason.MODEL_INVALID, str(error))
+        return finish_job(job, EndReason.MODEL_INVALID, str(error))
     except EngineConfigRejected as error:
-        return leave(job, EndReason.CONFIG_REJECTED, str(error))
+        return finish_job(job, EndReason.CONFIG_REJECTED, str(error))
 
 
 async def serve(job: Job) -> int:
-    """Until nobody has asked for anything for a while, or a stop. An engine that dies takes the job with it: the agent
-    starts it again a few times."""
+    """Serve until the playground is idle for too long or stopped. If the engine crashes, the job exits; the agent
+    restarts it a few times."""
     attempt, spec = job.attempt, job.attempt.run_spec
     section = spec.playground
     assert section is not None
@@ -73,13 +73,11 @@ async def serve(job: Job) -> int:
             log.error("the engine ended with status %s%s", died.result(), process.last_lines)
             return 1
         if stopping.done():
-            return leave(job, EndReason.STOPPED_BY_USER)
+            return finish_job(job, EndReason.STOPPED_BY_USER)
         outbox.write(
-            Note(
-                kind="released", message=f"nobody asked for {section.idle_seconds} s: the slot is given back"
-            )
+            Note(kind="released", message=f"no request for {section.idle_seconds} s; the slot is released")
         )
-        return leave(job, EndReason.COMPLETED)
+        return finish_job(job, EndReason.COMPLETED)
     finally:
         await server.close()
         await process.stop()
@@ -91,7 +89,7 @@ async def serve(job: Job) -> int:
 
 async def _wait_until_idle(server: PlaygroundServer) -> None:
     while (left := server.idle_left_seconds) > 0:
-        await asyncio.sleep(min(left, LOOK_SECONDS))
+        await asyncio.sleep(min(left, CHECK_SECONDS))
 
 
 if __name__ == "__main__":

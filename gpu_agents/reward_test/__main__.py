@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 
-from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.job import Job, address_of, finish_job, read_arguments, stop_event
 from gpu_agents.reward_test.adversarial import adversarial_completions
 from gpu_agents.reward_test.report import build_report
 from gpu_agents.reward_test.scoring import check_determinism, stored_samples
@@ -51,15 +51,15 @@ def main() -> int:
     try:
         return asyncio.run(test_reward(job))
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_INVALID, str(error))
+        return finish_job(job, EndReason.DATASET_INVALID, str(error))
     except InvalidPrompts as error:
-        return leave(job, EndReason.CONFIG_REJECTED, str(error))
+        return finish_job(job, EndReason.CONFIG_REJECTED, str(error))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_INVALID, str(error))
+        return finish_job(job, EndReason.MODEL_INVALID, str(error))
     except RpcUnavailable as error:
-        return leave(job, EndReason.REWARD_SERVICE_CRASH_LOOP, str(error))
+        return finish_job(job, EndReason.REWARD_SERVICE_CRASH_LOOP, str(error))
     except SamplingFailed as error:
-        return leave(job, error.reason, str(error))
+        return finish_job(job, error.reason, str(error))
 
 
 async def test_reward(job: Job) -> int:
@@ -79,10 +79,10 @@ async def test_reward(job: Job) -> int:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         outbox.close()
-        return leave(job, EndReason.STOPPED_BY_USER)
+        return finish_job(job, EndReason.STOPPED_BY_USER)
     working.result()
     outbox.close()
-    return leave(job, EndReason.COMPLETED)
+    return finish_job(job, EndReason.COMPLETED)
 
 
 async def _work(

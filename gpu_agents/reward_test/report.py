@@ -39,7 +39,7 @@ def build_report(
         "range": _range(scored),
         "zero_variance_frac": _zero_variance_frac(scored),
         "probes": {
-            name: _cheat(scored, name, success_score) for name in PROBES if _from_sources(scored, name)
+            name: _probe_result(scored, name, success_score) for name in PROBES if _from_sources(scored, name)
         },
     }
     reasons = find_reasons(document, timeout_seconds=timeout_seconds, max_error_rate=max_error_rate)
@@ -75,8 +75,8 @@ def find_reasons(
     span = document["range"]
     if span is not None and span["distinct"] == 1 and span["scored"] > 1:
         say("red", "constant", f"every completion scored {span['min']:g}, so there is no learning signal")
-    for name, cheat in document["probes"].items():
-        _check_probe(say, name, cheat, document["range"])
+    for name, probe in document["probes"].items():
+        _check_probe(say, name, probe, document["range"])
     variance = document["zero_variance_frac"]
     if variance is not None and variance >= MAX_ZERO_VARIANCE_RATE:
         say(
@@ -93,26 +93,26 @@ def find_reasons(
     return reasons
 
 
-def _check_probe(say: Any, name: str, cheat: dict[str, Any], span: dict[str, Any] | None) -> None:
-    if cheat["scored"] == 0:
+def _check_probe(say: Any, name: str, probe: dict[str, Any], span: dict[str, Any] | None) -> None:
+    if probe["scored"] == 0:
         return
     if name == LEAKED_ANSWER:
-        if cheat["success_frac"] < 0.5:
+        if probe["success_frac"] < 0.5:
             say(
                 "note", "bare_answer_is_not_enough",
-                f"the bare answer succeeds on {cheat['success_frac']:.0%} of the rows: the reward requires a format, "
+                f"the bare answer succeeds on {probe['success_frac']:.0%} of the rows: the reward requires a format, "
                 "so the prompt must ask for it",
             )  # fmt: skip
         return
-    if cheat["success_frac"] >= MAX_PROBE_SUCCESS_RATE:
+    if probe["success_frac"] >= MAX_PROBE_SUCCESS_RATE:
         say(
             "red", f"probe_{name}",
-            f"the probe {name!r} succeeds on {cheat['success_frac']:.0%} of the rows (mean {cheat['mean']:g})",
+            f"the probe {name!r} succeeds on {probe['success_frac']:.0%} of the rows (mean {probe['mean']:g})",
         )  # fmt: skip
-    elif span is not None and span["model_mean"] is not None and cheat["mean"] > span["model_mean"]:
+    elif span is not None and span["model_mean"] is not None and probe["mean"] > span["model_mean"]:
         say(
             "amber", f"probe_{name}",
-            f"the probe {name!r} scores {cheat['mean']:g} on average, sampled completions {span['model_mean']:g}",
+            f"the probe {name!r} scores {probe['mean']:g} on average, sampled completions {span['model_mean']:g}",
         )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def _zero_variance_frac(scored: Sequence[ScoredSample]) -> float | None:
     return sum(len(set(scores)) == 1 for scores in counted) / len(counted)
 
 
-def _cheat(scored: Sequence[ScoredSample], name: str, success_score: float) -> dict[str, Any]:
+def _probe_result(scored: Sequence[ScoredSample], name: str, success_score: float) -> dict[str, Any]:
     items = _from_sources(scored, name)
     values = [item.score for item in items if item.score is not None]
     best = max((item for item in items if item.score is not None), key=lambda i: i.score or 0.0, default=None)

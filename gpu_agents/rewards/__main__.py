@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.job import Job, address_of, finish_job, read_arguments, stop_event
 from gpu_agents.rewards.budget import ErrorBudget
-from gpu_agents.rewards.registry import Place, build_scorer, build_user_scorer
+from gpu_agents.rewards.registry import ScorerContext, build_scorer, build_user_scorer
 from gpu_agents.rewards.reward import InvalidOptions, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
@@ -35,35 +35,35 @@ def main() -> int:
     try:
         scorer = scorer_of(job, sandboxes)
     except InvalidOptions as error:
-        return leave(job, EndReason.CONFIG_REJECTED, f"reward: {error.code}: {error}")
+        return finish_job(job, EndReason.CONFIG_REJECTED, f"reward: {error.code}: {error}")
     return asyncio.run(serve(job, scorer, sandboxes))
 
 
 def scorer_of(job: Job, sandboxes: Sandboxes) -> Scorer:
-    """Training's scorer, and beside it the evaluation's where the spec names one of its own."""
+    """Build the training scorer, and a separate evaluation scorer if the spec has one."""
     spec = job.attempt.run_spec
     training = scorer_of_section(spec.reward, job, sandboxes)
-    own = spec.evaluation.reward if spec.evaluation is not None else None
-    if own is None:
+    evaluation = spec.evaluation.reward if spec.evaluation is not None else None
+    if evaluation is None:
         return training
     return TrainEvalScorer(
-        training=training, evaluation=scorer_of_section(own, job, sandboxes, source=EVALUATION_REWARD)
+        training=training, evaluation=scorer_of_section(evaluation, job, sandboxes, source=EVALUATION_REWARD)
     )
 
 
 def scorer_of_section(
     section: RewardSection, job: Job, sandboxes: Sandboxes, *, source: str = SourceKind.REWARD
 ) -> Scorer:
-    """The section's uploaded function, or its built-in one."""
-    place = Place(sandboxes=sandboxes, timeout_seconds=section.timeout_seconds)
+    """Build the scorer of the section's uploaded or built-in function."""
+    context = ScorerContext(sandboxes=sandboxes, timeout_seconds=section.timeout_seconds)
     if section.function is not None:
         text = Path(job.attempt.source_files[source]).read_text()
-        return build_user_scorer(text, section.options, place)
-    return build_scorer(section.name, section.options, place)
+        return build_user_scorer(text, section.options, context)
+    return build_scorer(section.name, section.options, context)
 
 
 def max_error_rate(job: Job) -> float:
-    """A reward's test wants to see every error; a run ends at too many."""
+    """Reward tests report all errors; runs end at too many."""
     spec = job.attempt.run_spec
     return 1.0 if spec.kind == "reward_test" else spec.reward.max_error_rate
 
@@ -76,14 +76,16 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
         await scorer.start()
     except SandboxUnsupported as refused:
         await sandboxes.close()
-        return leave(job, EndReason.CONFIG_REJECTED, f"reward {section.function or section.name}: {refused}")
+        return finish_job(
+            job, EndReason.CONFIG_REJECTED, f"reward {section.function or section.name}: {refused}"
+        )
     service = RewardService(
         scorer, token=job.attempt.token, sandboxes=sandboxes, budget=ErrorBudget(max_error_rate(job))
     )
     telemetry = RewardTelemetry(job, outbox, service, sandboxes)
     await service.rpc.start(*address_of(job.attempt.reward_url))
     mark_ready(job.directory)
-    log.info("reward %s serves on %s", section.function or section.name, job.attempt.reward_url)
+    log.info("reward %s listens on %s", section.function or section.name, job.attempt.reward_url)
     reports = asyncio.create_task(report(telemetry))
     stopped = asyncio.create_task(stop_event().wait())
     over_budget = asyncio.create_task(service.over_budget.wait())
@@ -99,12 +101,12 @@ async def serve(job: Job, scorer: Scorer, sandboxes: Sandboxes) -> int:
     telemetry.publish(now=time.time(), closing=True)
     telemetry.close()
     if service.budget.exceeded:
-        return leave(job, EndReason.REWARD_ERROR_RATE, service.budget.exceeded)
-    return leave(job, EndReason.STOPPED_BY_USER)
+        return finish_job(job, EndReason.REWARD_ERROR_RATE, service.budget.exceeded)
+    return finish_job(job, EndReason.STOPPED_BY_USER)
 
 
 async def report(telemetry: RewardTelemetry) -> None:
-    await telemetry.examined()
+    await telemetry.publish_capabilities()
     while True:
         await asyncio.sleep(REPORT_SECONDS)
         telemetry.publish(now=time.time())

@@ -1,4 +1,4 @@
-"""Whether what a program gave is what was expected: decided here, outside the sandbox, by plain comparison."""
+"""Compare a program's output with the expected output (pure, outside the sandbox)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 import math
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
-NUMBER_CHARACTERS = 400  # a longer word is no number
+NUMBER_CHARACTERS = 400  # longer words are not numbers
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Line by line without trailing space and empty lines at the end; numbers with a fraction within 1e-6."""
+    """Compare lines, ignoring trailing white space and empty lines; fractions match within 1e-6."""
     given, wanted = _lines(printed), _lines(expected)
     if given == wanted:
         return True
@@ -34,7 +34,7 @@ def _same_line(given: str, wanted: str) -> bool:
 
 
 def _near(given: str, wanted: str) -> bool:
-    """Only where the expected word is written as a fraction: whole numbers must be exact."""
+    """Compare fractions approximately. Integers must match exactly."""
     if not any(mark in wanted for mark in ".eE") or len(given) > NUMBER_CHARACTERS:
         return False
     try:
@@ -45,12 +45,12 @@ def _near(given: str, wanted: str) -> bool:
 
 
 def same_value(reported: bytes | None, expected: object) -> bool:
-    """Of JSON values, types included: true is not 1, "1" is not 1. Floats within 1e-6."""
+    """Compare JSON values and their types: true is not 1, "1" is not 1. Floats match within 1e-6."""
     if reported is None:
         return False
     try:
         return _same(json.loads(reported), expected)
-    except (ValueError, RecursionError, OverflowError):  # a whole number too large for a float is no near one
+    except (ValueError, RecursionError, OverflowError):  # OverflowError: an integer too large for a float
         return False
 
 

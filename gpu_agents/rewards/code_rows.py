@@ -1,12 +1,12 @@
-"""The tests of a code task as a row's answer holds them: JSON in one of three forms.
+"""Parse the tests of a code task from a row's answer: JSON in one of three formats.
 
-* ours: {"tests": [{"input": "1 2\\n", "output": "3\\n"}]}, {"function": "add", "tests": [{"arguments": [1, 2],
+* Oolong: {"tests": [{"input": "1 2\\n", "output": "3\\n"}]}, {"function": "add", "tests": [{"arguments": [1, 2],
   "result": 3}]} or {"asserts": ["assert add(1, 2) == 3"]};
 * LiveCodeBench's columns: {"public_test_cases": …, "private_test_cases": …, "metadata": {"func_name": …}}, each a
   list or the same list as JSON text; a test has input, output and testtype (stdin, functional);
 * APPS and TACO: {"inputs": […], "outputs": […], "fn_name": …}.
 
-LiveCodeBench's compressed private tests are pickles, which are never read; write them as JSON first.
+LiveCodeBench's compressed private tests are pickles, which are not supported; convert them to JSON first.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gpu_agents.rewards.reward import ScoringError
 
 @dataclass(frozen=True)
 class StreamTest:
-    """A whole program: what it reads, what it must print."""
+    """The input and expected output of a whole program."""
 
     stdin: str
     output: str
 
     def __post_init__(self) -> None:
-        self.stdin.encode()  # ValueError for half a character, which no program can be given
+        self.stdin.encode()  # ValueError for surrogates, which cannot be encoded
 
 
 @dataclass(frozen=True)
 class CallTest:
-    """One call of a function: its arguments, the JSON value it must return."""
+    """The arguments and expected JSON result of a function call."""
 
     arguments: list[Any]
     result: Any
@@ -51,7 +51,7 @@ class CodeTask:
 
 
 def read_task(answer: str, *, row: int = -1) -> CodeTask:
-    """Raise ScoringError, naming the row and the field, when the answer holds no tests."""
+    """Raises ScoringError with the row and field if the answer has no valid tests."""
     try:
         fields = json.loads(answer)
     except (ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def read_task(answer: str, *, row: int = -1) -> CodeTask:
     except (KeyError, TypeError, ValueError) as error:
         raise ScoringError(f"row {row}: the tests cannot be read: {type(error).__name__}: {error}") from error
     if not task.size:
-        raise ScoringError(f"row {row}: there is no test among the fields {sorted(fields)}")
+        raise ScoringError(f"row {row}: no tests in the fields {sorted(fields)}")
     return task
 
 
@@ -113,11 +113,11 @@ def _list(value: object, name: str) -> list[dict[str, str]]:
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
             raise ValueError(
-                f"{name} is not JSON; compressed ones are pickles, which are not read: convert them"
+                f"{name} is not JSON; compressed ones are pickles, which are not supported: convert them"
             )
         value = json.loads(value)
     if not isinstance(value, list):
-        raise ValueError(f"{name} is no list")
+        raise ValueError(f"{name} is not a list")
     return value
 
 

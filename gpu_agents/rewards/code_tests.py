@@ -1,8 +1,7 @@
-"""1 if the completion's Python passes every test of its row, else 0 (or the share of tests it passes).
+"""Score 1 if the completion's Python passes every test of its row, else 0 (or the fraction of passed tests).
 
-The tests run in one sandbox per completion, forked from a process that has never seen its code. Only inputs go in;
-what a program printed or returned comes out and is compared here. The one exception are asserts: they run beside
-the code that they check, which can forge them, so their scores are marked forgeable.
+Tests run in one sandbox per completion. Only inputs enter it; outputs are compared outside. Asserts are the exception:
+they run next to the code under test, which can forge their result, so their scores are marked forgeable.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _VERDICTS = {
     Status.KILLED: "runtime_error",
     Status.CPU_LIMIT: "time_limit",
     Status.WALL_LIMIT: "time_limit",
-    Status.NOT_RUN: "time_limit",  # the whole time was over before its turn
+    Status.NOT_RUN: "time_limit",  # the total time limit ended before its turn
     Status.MEMORY_LIMIT: "memory_limit",
     Status.PROCESS_LIMIT: "process_limit",
     Status.OUTPUT_LIMIT: "output_limit",
 }
 SPARE_OUTPUT_BYTES = 64 * 1024
-_CANNOT_COMPILE = 113  # exit status; a program that takes it only gives itself another name for failing
+_CANNOT_COMPILE = 113  # exit status; a program that uses it only fails differently
 
-# What solutions of such tasks use without importing it. Imported once per sandbox, before the tests are forked.
+# Modules that solutions often use without importing. Imported once per sandbox, before tests are forked.
 PRELUDE = (
     "bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string",
     "sys", "typing",
@@ -90,8 +89,8 @@ check(given.pop("nonce"), given.pop("asserts"), report)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    word: str
+class TestSummary:
+    verdict: str
     passed: int
     total: int
 
@@ -107,7 +106,7 @@ class CodeTests:
         seconds = chosen.timeout_seconds
         self._limits = Limits(
             cpu_seconds=seconds,
-            wall_seconds=seconds + 4.0,  # on a busy machine a test may wait for a core
+            wall_seconds=seconds + 4.0,  # a test may wait for a core
             total_wall_seconds=max(60.0, seconds + 10.0),
             memory_bytes=chosen.memory_mib * MEBIBYTE,
             output_bytes=4 * MEBIBYTE,
@@ -116,7 +115,7 @@ class CodeTests:
         self._sandboxes = sandboxes
 
     async def start(self) -> None:
-        """Raise SandboxUnsupported where the node cannot run programs of the policy."""
+        """Raises SandboxUnsupported if the node cannot sandbox programs."""
         (await self._sandboxes.capabilities()).require()
 
     async def score(self, completion: Completion) -> Score:
@@ -124,33 +123,33 @@ class CodeTests:
         source = completion.text if self._extract == "whole" else extract_code(completion.text)
         if not source.strip() or "\0" in source:
             return Score(value=0.0, verdict=NO_CODE, forgeable=task.kind == "asserts")
-        verdict = await self._judge(task, source)
-        value = verdict.passed / verdict.total if self._share else float(verdict.passed == verdict.total)
-        return Score(value=value, verdict=verdict.word, forgeable=task.kind == "asserts")
+        summary = await self._run_tests(task, source)
+        value = summary.passed / summary.total if self._share else float(summary.passed == summary.total)
+        return Score(value=value, verdict=summary.verdict, forgeable=task.kind == "asserts")
 
-    async def _judge(self, task: CodeTask, source: str) -> Verdict:
+    async def _run_tests(self, task: CodeTask, source: str) -> TestSummary:
         nonce = secrets.token_hex(16)
-        words: dict[int, str] = {}
+        verdicts: dict[int, str] = {}
 
         def on_test(number: int, test: TestResult) -> TestResult:
-            """Compare at once, and keep none of what was printed: outputs of all tests are many megabytes."""
-            words[number] = verdict_of(task, number, test, nonce)
+            """Compare at once and drop the output, which may be many megabytes over all tests."""
+            verdicts[number] = verdict_of(task, number, test, nonce)
             return replace(test, stdout=b"", stderr=b"", value=None)
 
         program = program_of(task, source, nonce, self._max_tests)
         outcome = await self._sandboxes.run(program, self._limits, on_test=on_test)
-        for number, test in enumerate(outcome.tests):  # those that came to no end of their own
-            words.setdefault(number, verdict_of(task, number, test, nonce))
-        in_order = [words[number] for number in range(len(outcome.tests))]
-        failed = [word for word in in_order if word != PASSED]
-        return Verdict(failed[0] if failed else PASSED, in_order.count(PASSED), len(in_order))
+        for number, test in enumerate(outcome.tests):  # tests without an own result
+            verdicts.setdefault(number, verdict_of(task, number, test, nonce))
+        in_order = [verdicts[number] for number in range(len(outcome.tests))]
+        failed = [verdict for verdict in in_order if verdict != PASSED]
+        return TestSummary(failed[0] if failed else PASSED, in_order.count(PASSED), len(in_order))
 
     async def close(self) -> None:
         pass
 
 
 def program_of(task: CodeTask, source: str, nonce: str, max_tests: int = 10_000) -> Program:
-    """What enters the sandbox: the code and the inputs. No expected output, but for asserts, which are code."""
+    """Build the sandboxed program from code and inputs. Expected outputs stay outside, except asserts."""
     common: dict[str, Any] = {"source": source}
     if task.kind == "stream":
         tests = tuple(
@@ -172,12 +171,12 @@ def program_of(task: CodeTask, source: str, nonce: str, max_tests: int = 10_000)
 
 
 def _most_output(expected: str) -> int:
-    """Of a program that prints what is expected, with white space to spare: more is no answer."""
+    """Output limit: the expected output plus spare white space."""
     return 2 * len(expected.encode()) + SPARE_OUTPUT_BYTES
 
 
 def verdict_of(task: CodeTask, number: int, test: TestResult, nonce: str) -> str:
-    """In one word. Exit status 0 alone is never a pass."""
+    """The verdict of one test. Exit status 0 alone is never a pass."""
     if test.status is not Status.OK:
         return COMPILE_ERROR if test.exit_code == _CANNOT_COMPILE else _VERDICTS[test.status]
     if task.kind == "stream":
@@ -190,7 +189,7 @@ def verdict_of(task: CodeTask, number: int, test: TestResult, nonce: str) -> str
 
 
 def extract_code(text: str) -> str:
-    """Return the last fenced block that says python, else the last one; "" when there is none."""
+    """Return the last fenced Python block, else the last fenced block, else ""."""
     last = python = ""
     for block in fenced_blocks(text):
         last = block.body

@@ -1,4 +1,4 @@
-"""A weighted sum of other reward functions, each with its own options; every part's score is kept."""
+"""A weighted sum of reward functions, each with its own options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oolong.contracts.run_spec.reward_options import CompositeOptions
 
 @dataclass(frozen=True)
 class Part:
-    label: str  # its name, or name-2 where a function is there twice
+    label: str  # the function's name, or name-2 for its second use
     weight: float
     scorer: Scorer
 
@@ -27,7 +27,7 @@ class PartOptions:
 
 
 def read_parts(options: dict[str, Any]) -> list[PartOptions]:
-    """Each part with its label. Raises InvalidOptions with every fault, those of the parts' own options included."""
+    """Parse the parts. Raises InvalidOptions with all errors, including those of the parts' options."""
     found: list[PartOptions] = []
     for part in read_options(CompositeOptions, options, reward="composite").parts:
         same = sum(before.name == part.name for before in found)
@@ -37,7 +37,7 @@ def read_parts(options: dict[str, Any]) -> list[PartOptions]:
 
 
 class Composite:
-    """All parts at once; one that has no score leaves the completion without one."""
+    """Scores all parts concurrently. If a part fails, the completion has no score."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""1 if what the completion gives as its answer is the row's answer, else 0."""
+"""Score 1 if the completion's answer equals the row's answer, else 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oolong.contracts.run_spec.reward_options import ExactMatchOptions
 
 
 def build(options: dict[str, Any]) -> Reward:
-    """A completion cut off at the length limit never scores."""
+    """Truncated completions score 0."""
     chosen = read_options(ExactMatchOptions, options, reward="exact_match")
     extract, ignore_case = _extractor(chosen), chosen.ignore_case
 
@@ -32,7 +32,7 @@ def build(options: dict[str, Any]) -> Reward:
 
 def _extractor(options: ExactMatchOptions) -> Callable[[str], str | None]:
     if options.extract == "boxed_at_end":
-        # Not a box anywhere: that would also pay for what is printed after it, and a policy finds that out.
+        # A box elsewhere would also reward text after it, which a policy learns to exploit.
         return boxed_at_end
     if options.pattern is None:
         return lambda text: text
@@ -42,7 +42,7 @@ def _extractor(options: ExactMatchOptions) -> Callable[[str], str | None]:
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     last = None
-    for last in pattern.finditer(text):  # noqa: B007 - of many matches only the last is kept
+    for last in pattern.finditer(text):  # noqa: B007 - only the last match is needed
         pass
     return last
 

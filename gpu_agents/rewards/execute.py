@@ -1,4 +1,4 @@
-"""POST /execute: one piece of Python in a sandbox, as a tool of a workflow. Nothing is kept between two calls."""
+"""POST /execute: run Python in a fresh sandbox, as a tool of a workflow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oolong.sandbox import Limits, Program, Test
 from oolong.untrusted import parse_json
 
 MAX_CODE_BYTES = 256 * 1024
-# As a notebook cell: the value of a last expression is what the cell shows.
+# As in a notebook cell, the value of the last expression is shown.
 _CELL = """
 import ast
 space = {"__name__": "__main__", "__builtins__": __builtins__}
@@ -40,7 +40,7 @@ def limits_of(request: ExecuteRequest) -> Limits:
 
 
 async def execute(sandboxes: Sandboxes, request: ExecuteRequest) -> ExecuteReply:
-    """Raise SandboxFailed, SandboxUnsupported."""
+    """Raises SandboxFailed, SandboxUnsupported."""
     program = Program(source=_CELL, tests=(Test(payload=request.code, stdin=request.stdin.encode()),))
     outcome = await sandboxes.run(program, limits_of(request))
     test = outcome.only
@@ -55,7 +55,7 @@ async def execute(sandboxes: Sandboxes, request: ExecuteRequest) -> ExecuteReply
 
 
 def _value(reported: bytes | None) -> str | None:
-    """What the cell reported. The code may have called `report` itself: then whatever text it made."""
+    """The reported value. If the code called `report` itself, this is arbitrary text."""
     if reported is None:
         return None
     try:

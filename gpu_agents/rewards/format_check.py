@@ -1,4 +1,4 @@
-"""1 if the completion has the asked form, else 0: tags each once and in order, or a pattern over the whole text."""
+"""Score 1 if the completion has the required format, else 0: each tag once and in order, or a pattern."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def build(options: dict[str, Any]) -> Reward:
 
 
 def has_tags(text: str, tags: list[str]) -> bool:
-    """Without a regular expression: whatever the text, this takes one pass per tag."""
-    place = 0
+    """One linear pass per tag, whatever the text."""
+    position = 0
     for tag in tags:
         opening, closing = f"<{tag}>", f"</{tag}>"
         if text.count(opening) != 1 or text.count(closing) != 1:
             return False
         start, end = text.find(opening), text.find(closing)
-        if end < start or text[place:start].strip():
+        if end < start or text[position:start].strip():
             return False
-        place = end + len(closing)
-    return not text[place:].strip()
+        position = end + len(closing)
+    return not text[position:].strip()

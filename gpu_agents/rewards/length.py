@@ -1,4 +1,4 @@
-"""Shaping by length: 1 up to `full_until`, then falling in a straight line to 0 at `zero_from`."""
+"""Length reward: 1 up to `full_until`, then linear to 0 at `zero_from`."""
 
 from __future__ import annotations
 

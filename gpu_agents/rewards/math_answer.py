@@ -1,11 +1,11 @@
-"""1 if the completion's last boxed answer equals the row's, else 0: as text, as a rational number, or by math-verify.
+"""Score 1 if the completion's last boxed answer equals the row's, else 0: as text, as a number, or by math-verify.
 
-The row's answer is an integer (AIME), LaTeX, or a whole solution whose last box counts (MATH). The verdict says how it
-was decided: exact, symbolic, numeric (a decimal was involved), wrong; no_answer, unparseable, timeout, truncated.
+The row's answer is an integer (AIME), LaTeX, or a solution whose last box counts (MATH). Verdicts: exact, symbolic,
+numeric (with decimals), wrong, no_answer, unparseable, timeout, truncated.
 
-Symbolic simplification can be kept busy by hostile text. What would unfold into something huge is turned away before
-it is parsed; what still takes more than five seconds of processor time is no answer (timeout). Beyond that the
-function runs in child processes that are killed (see `pool`), and then the completion has no score.
+Hostile text can make symbolic simplification run for a very long time. Text that would expand to something huge is
+rejected before parsing, and parsing stops after five seconds of CPU time (timeout). As a last resort the function's
+child process is killed (see `pool`), and the completion has no score.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RIGHT = frozenset({"exact", "symbolic", "numeric"})
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception: the library catches those."""
+    """A BaseException, because the library catches Exception."""
 
 
 def build(options: dict[str, Any]) -> Reward:
@@ -43,11 +43,11 @@ def build(options: dict[str, Any]) -> Reward:
 
     @lru_cache(maxsize=4096)
     def parsed_gold(gold: str) -> tuple[Any, ...]:
-        # math-verify's own timeouts stack and use another signal; the timer around this replaces them.
+        # The caller's timer replaces math-verify's own timeouts, which use another signal.
         return tuple(parse(f"\\boxed{{{gold}}}", parsing_timeout=None))
 
     def verdict(gold: str, given: str) -> str:
-        quick = decide_quickly(gold, given)
+        quick = compare_quickly(gold, given)
         if quick is not None:
             return quick
         wanted = list(parsed_gold(gold))
@@ -61,18 +61,18 @@ def build(options: dict[str, Any]) -> Reward:
 
     def score(completion: Completion) -> Score:
         gold = gold_of(completion.answer)
-        unfit = why_unfit(gold)
-        if unfit or not in_time(lambda: bool(parsed_gold(gold)), otherwise=False):
+        problem = rejection_reason(gold)
+        if problem or not in_time(lambda: bool(parsed_gold(gold)), otherwise=False):
             raise ScoringError(
-                f"the answer {completion.answer!r:.200} of row {completion.row} is no mathematical expression"
-                + (f": {unfit}" if unfit else "")
+                f"the answer {completion.answer!r:.200} of row {completion.row} is not a mathematical expression"
+                + (f": {problem}" if problem else "")
             )
         if completion.finish_reason != "stop":
             return Score(value=0.0, verdict="truncated")
         given = completion.text[-MAX_CHARACTERS:] if extract == "whole" else last_boxed(completion.text)
         if given is None or not given.strip():
             return Score(value=0.0, verdict="no_answer")
-        if why_unfit(given):
+        if rejection_reason(given):
             return Score(value=0.0, verdict="unparseable")
         word = in_time(lambda: verdict(gold, given), otherwise="timeout")
         return Score(value=float(word in _RIGHT), verdict=word)
@@ -81,14 +81,14 @@ def build(options: dict[str, Any]) -> Reward:
 
 
 def gold_of(answer: str) -> str:
-    """The part of a row's answer that counts: its last box if it has one."""
+    """The last box of a row's answer, or the whole answer."""
     boxed = last_boxed(answer)
     text = answer if boxed is None else boxed
     return text.strip().strip("$").strip()
 
 
-def why_unfit(text: str) -> str:
-    """Why a text must not be handed to a parser that unfolds it; "" when it may."""
+def rejection_reason(text: str) -> str:
+    """Return why a text must not be parsed symbolically, or ""."""
     if len(text) > MAX_CHARACTERS:
         return f"more than {MAX_CHARACTERS} characters"
     if sum(character.isdigit() for character in text) > MAX_DIGITS:
@@ -129,9 +129,9 @@ def _has_tower(packed: str) -> bool:
     return False
 
 
-def decide_quickly(gold: str, given: str) -> str | None:
-    """exact or wrong where two texts or two plain numbers settle it; None where algebra must."""
-    a, b = normalised(gold), normalised(given)
+def compare_quickly(gold: str, given: str) -> str | None:
+    """Compare as text and as plain numbers; None if algebra is needed."""
+    a, b = normalized(gold), normalized(given)
     if a == b:
         return "exact"
     x, y = plain_number(a), plain_number(b)
@@ -140,8 +140,8 @@ def decide_quickly(gold: str, given: str) -> str | None:
     return None
 
 
-def normalised(text: str) -> str:
-    """Without what has no meaning: spaces, dollars, display styles, a full stop at the end."""
+def normalized(text: str) -> str:
+    """Remove spaces, dollars, display styles and a final period."""
     text = text.strip().strip("$").strip()
     for word in ("\\left", "\\right", "\\displaystyle", "\\!", "\\,", "\\;", "\\ ", "~"):
         text = text.replace(word, "")
@@ -152,7 +152,7 @@ def normalised(text: str) -> str:
 
 
 def plain_number(text: str) -> Fraction | None:
-    """Of an integer, a decimal, a/b or \\frac{a}{b} of integers; thousands may have commas."""
+    """Parse an integer, a decimal, a/b or \\frac{a}{b}; thousands may have commas."""
     sign = -1 if text.startswith("-") else 1
     text = text.removeprefix("-").removeprefix("+")
     fraction = re.fullmatch(r"\\frac\{(-?\d+)\}\{(-?\d+)\}|\\frac(\d)(\d)|(\d+)/(\d+)", text)
@@ -167,7 +167,7 @@ def plain_number(text: str) -> Fraction | None:
 
 
 def in_time(decide: Callable[[], T], *, otherwise: T) -> T:
-    """The decision, or `otherwise` when it takes more than CPU_SECONDS of processor time. Main thread only."""
+    """Call `decide`; return `otherwise` after CPU_SECONDS of CPU time. Main thread only."""
     try:
         with _timer():
             return decide()

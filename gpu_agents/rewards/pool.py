@@ -1,4 +1,4 @@
-"""Child processes for reward functions that may hang: a hard timeout kills the child and starts another."""
+"""Child processes for reward functions that may hang: after a timeout the child is killed and replaced."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from gpu_agents.rewards.reward import (
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-MEMORY_BYTES = (
-    2 * 1024**3
-)  # address space of a child: a text that unfolds beyond it is an error of that child
+MEMORY_BYTES = 2 * 1024**3  # address space of a child
 _spawn = multiprocessing.get_context("spawn")
 
 
 class TimedOut(VerifierFailed):
-    """The function did not end in time; its process was killed."""
+    """The function timed out; its process was killed."""
 
 
 @dataclass(kw_only=True)
@@ -41,10 +39,10 @@ class _Child:
 
 
 class ChildPool:
-    """`size` processes, each with the reward function built once. Calls wait for a free child."""
+    """`size` processes, each with one instance of the reward function. Calls wait for a free child."""
 
     def __init__(self, build: Factory, options: dict[str, Any], *, size: int, timeout_seconds: float) -> None:
-        self._build = build  # a function of a module: a child imports it by name
+        self._build = build  # a module-level function, which children import by name
         self._options = options
         self._size = size
         self._timeout_seconds = timeout_seconds
@@ -57,7 +55,7 @@ class ChildPool:
             await self._start_child()
 
     async def score(self, completion: Completion) -> Score:
-        """Raises ScoringError, VerifierFailed; TimedOut when the child had to be killed."""
+        """Raises ScoringError, VerifierFailed, TimedOut."""
         child = await self._free.get()
         try:
             reply = await asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
@@ -65,9 +63,9 @@ class ChildPool:
             await self._replace(child)
             if isinstance(error, TimedOut):
                 raise
-            raise VerifierFailed("the reward process died while it scored") from error
+            raise VerifierFailed("the reward process crashed while scoring") from error
         except BaseException:
-            # Cancelled: the answer that is still to come must not be taken for the next one's.
+            # Cancelled: the next call must not receive this call's reply.
             await asyncio.shield(self._replace(child))
             raise
         self._free.put_nowait(child)
@@ -100,7 +98,7 @@ class ChildPool:
         await asyncio.to_thread(child.process.join)
         child.connection.close()
         self._children.remove(child)
-        log.warning("a reward process was killed and is replaced (%d so far)", self.killed)
+        log.warning("replacing a killed reward process (%d so far)", self.killed)
         await self._start_child()
 
 
@@ -113,7 +111,7 @@ def _ask(connection: Connection, completion: Completion, timeout_seconds: float)
 
 
 def _serve(connection: Connection, build: Factory, options: dict[str, Any]) -> None:
-    """The child's loop: a score, or what says why there is none."""
+    """The child's loop: send a score or an error for each completion."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     reward = build(options)
@@ -131,5 +129,5 @@ def _score_or_reason(reward: Reward, completion: Completion) -> Score | Exceptio
         return as_score(reward(completion))
     except ScoringError as error:
         return ScoringError(str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a reward raises is the reason of this completion's error
+    except Exception as error:  # noqa: BLE001 - reported as this completion's error
         return VerifierFailed(f"{type(error).__name__}: {error}")

@@ -30,49 +30,47 @@ CHILDREN = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a scorer is built with besides its options."""
+class ScorerContext:
+    """What a scorer needs besides its options."""
 
     sandboxes: Sandboxes
     timeout_seconds: float = 15.0
 
 
 def may_hang(name: str, options: dict[str, Any]) -> bool:
-    """Whether a text can keep the function busy for ever: symbolic algebra, regular expressions of users."""
+    """Whether some text can make the function run forever: symbolic algebra, users' regular expressions."""
     return name == "math" or "pattern" in options
 
 
-def build_scorer(name: str, options: dict[str, Any], place: Place) -> Scorer:
-    """Raise InvalidOptions for a name or an option that there is not."""
+def build_scorer(name: str, options: dict[str, Any], context: ScorerContext) -> Scorer:
+    """Raises InvalidOptions for an unknown name or option."""
     if name == "composite":
         return Composite(
             [
-                Part(part.label, part.weight, build_scorer(part.name, part.options, place))
+                Part(part.label, part.weight, build_scorer(part.name, part.options, context))
                 for part in read_parts(options)
             ]
         )
     if name in SANDBOXED:
-        return SANDBOXED[name](options, place.sandboxes)
+        return SANDBOXED[name](options, context.sandboxes)
     reward = build_reward(name, options)
     if may_hang(name, options):
-        return ChildPool(REWARDS[name], options, size=CHILDREN, timeout_seconds=place.timeout_seconds)
+        return ChildPool(REWARDS[name], options, size=CHILDREN, timeout_seconds=context.timeout_seconds)
     return InThisProcess(reward)
 
 
-def build_user_scorer(source: str, options: dict[str, Any], place: Place) -> Scorer:
-    return UserFunction(source, options, sandboxes=place.sandboxes, timeout_seconds=place.timeout_seconds)
+def build_user_scorer(source: str, options: dict[str, Any], context: ScorerContext) -> Scorer:
+    return UserFunction(source, options, sandboxes=context.sandboxes, timeout_seconds=context.timeout_seconds)
 
 
 def build_reward(name: str, options: dict[str, Any]) -> Reward:
-    """A function of the text alone. Raise InvalidOptions for a name or an option that there is not."""
+    """Build a pure function of the text. Raises InvalidOptions for an unknown name or option."""
     if "source" in options or name == "source":
         raise InvalidOptions(
-            "a spec holds no source: upload the file (oolong function upload) and give reward.function",
+            "a spec cannot contain source code: upload the file (oolong function upload) and give reward.function",
             code="not_supported_yet",
         )
     if name not in REWARDS:
         names = sorted([*REWARDS, *SANDBOXED, "composite"])
-        raise InvalidOptions(
-            f"there is no reward function {name!r}; there are {names}", code="not_supported_yet"
-        )
+        raise InvalidOptions(f"unknown reward function {name!r}; known are {names}", code="not_supported_yet")
     return REWARDS[name](options)

@@ -1,4 +1,4 @@
-"""What a reward function is: from one completion to one score, by the completion alone."""
+"""Types of reward functions, which map one completion to one score."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score with what led to it. A function without more to say returns a plain number."""
+    """A score with details. Functions without details return a plain number."""
 
     value: float
-    parts: dict[str, float] = field(default_factory=dict)  # each part's own score, before its weight
-    verdict: str = ""  # one word of the function's own: exact, wrong_answer, time_limit ...
-    forgeable: bool = False  # the completion could have forged it (see the code reward's asserts)
+    parts: dict[str, float] = field(default_factory=dict)  # each part's unweighted score
+    verdict: str = ""  # exact, wrong_answer, time_limit ...
+    forgeable: bool = False  # the completion could forge it (see asserts of the code reward)
 
 
 class InvalidOptions(ValueError):
-    """Options or a name that no reward function has; the message says what there is. Code not_supported_yet
-    marks what the platform may learn later."""
+    """Unknown reward function or invalid options. The code not_supported_yet marks possible future features."""
 
     def __init__(self, message: str, *, code: str = "unknown_option") -> None:
         super().__init__(message)
@@ -41,15 +40,15 @@ class InvalidOptions(ValueError):
 
 
 class ScoringError(Exception):
-    """The function cannot score this completion, now or later; its group is failed, never scored 0."""
+    """The function cannot score this completion. Its group fails; the score is never 0."""
 
 
 class VerifierFailed(Exception):
-    """The function hung, died or raised: its own fault, not the completion's. Worth another try."""
+    """The function hung, crashed or raised. The call is retried."""
 
 
 class SandboxFailed(Exception):
-    """The sandbox could not be made or broke by itself: not the program's fault. Worth another try."""
+    """The sandbox itself failed. The call is retried."""
 
 
 Reward = Callable[[Completion], "float | Score"]
@@ -57,7 +56,7 @@ Factory = Callable[[dict[str, Any]], Reward]
 
 
 class Scorer(Protocol):
-    """A reward function as the service calls it, wherever it runs: here, in a child process, in the sandbox."""
+    """Interface of reward functions in this process, in a child process, or in the sandbox."""
 
     async def start(self) -> None: ...
 
@@ -72,9 +71,9 @@ def as_score(result: float | Score) -> Score:
 
 
 def read_options(model: type[Options], options: dict[str, Any], *, reward: str) -> Options:
-    """The options of a built-in reward. Raises InvalidOptions with every fault of them."""
-    faults = option_faults(reward, options)
-    if faults:
-        said = "; ".join(f"options{fault.pointer}: {fault.message}" for fault in faults)
-        raise InvalidOptions(f"reward {reward}: {said}")
+    """Parse the options of a built-in reward. Raises InvalidOptions with all errors."""
+    errors = option_faults(reward, options)
+    if errors:
+        text = "; ".join(f"options{fault.pointer}: {fault.message}" for fault in errors)
+        raise InvalidOptions(f"reward {reward}: {text}")
     return model.model_validate(options)

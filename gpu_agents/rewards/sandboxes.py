@@ -1,4 +1,4 @@
-"""The node's sandbox as the reward service uses it: examined once, as many at a time as cores, counted."""
+"""The node's sandboxes: probed once, one per core at a time, counted."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ TIMEOUTS = frozenset({Status.CPU_LIMIT, Status.WALL_LIMIT})
 
 
 class Sandboxes:
-    """Call `start` once. `run` waits for the examination and for a free sandbox."""
+    """Call `start` once. `run` waits for the probe and for a free slot."""
 
     def __init__(self, *, slots: int | None = None) -> None:
         self._slots = slots or len(os.sched_getaffinity(0))
-        # A thread per sandbox, of this pool's own: a sandbox lives in the thread that started it.
+        # One thread per sandbox: a sandbox must stay in the thread that started it.
         self._threads = ThreadPoolExecutor(max_workers=self._slots, thread_name_prefix="sandbox")
         self._probe_result: asyncio.Future[ProbeResult] | None = None
         self.runs = 0
         self.tests: Counter[str] = Counter()  # by status
-        self.failed = 0  # sandboxes that broke by themselves
+        self.failed = 0  # sandboxes that failed themselves
 
     @classmethod
     def of(cls, probe_result: ProbeResult, *, slots: int) -> Sandboxes:
-        """With what has been found before. Call it where the event loop runs."""
+        """Create it with a known probe result, on the event loop."""
         made = cls(slots=slots)
         made._probe_result = asyncio.get_running_loop().create_future()
         made._probe_result.set_result(probe_result)
@@ -54,15 +54,15 @@ class Sandboxes:
         self._probe_result = loop.run_in_executor(self._threads, lambda: probe_sandbox(slots=self._slots))
 
     async def capabilities(self) -> Capabilities:
-        assert self._probe_result is not None, "start it first"
+        assert self._probe_result is not None, "not started"
         return (await asyncio.shield(self._probe_result)).capabilities
 
     async def run(self, program: Program, limits: Limits, *, on_test: OnTest | None = None) -> SandboxResult:
-        """Raise SandboxFailed when the sandbox itself broke, SandboxUnsupported where this machine has none.
+        """Raises SandboxFailed if the sandbox itself failed, SandboxUnsupported if the machine has none.
 
-        `on_test`: as `Sandbox.run` calls it, in a thread.
+        `on_test` is called in a thread, as by `Sandbox.run`.
         """
-        assert self._probe_result is not None, "start it first"
+        assert self._probe_result is not None, "not started"
         sandbox = (await asyncio.shield(self._probe_result)).require()
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(

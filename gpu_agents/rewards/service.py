@@ -1,6 +1,6 @@
-"""The reward service: POST /score, one completion in, one score or one reason out; POST /execute, code to be run.
+"""The reward service: POST /score scores one completion; POST /execute runs code in the sandbox.
 
-An error is never a score of 0. What the verifier or the sandbox got wrong is tried again, then counted.
+An error is never a score of 0. Failures of the verifier or the sandbox are retried, then counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_agents.model_text import beside_the_loop
+from gpu_agents.model_text import run_off_loop
 from gpu_agents.rewards import execute
 from gpu_agents.rewards.budget import ErrorBudget
 from gpu_agents.rewards.reward import (
@@ -43,7 +43,7 @@ KEPT_PARTS = 64
 
 @dataclass(kw_only=True)
 class PartCount:
-    """Of one part of a composite, or of a function that tells its parts: its own scores, before their weight."""
+    """Sum of the unweighted scores of one part of a reward."""
 
     scored: int = 0
     total: float = 0.0
@@ -55,7 +55,7 @@ class PartCount:
 
 @dataclass(kw_only=True)
 class ScoreCounts:
-    """How many completions were scored, and how the others failed."""
+    """Counts of scored completions, failures and reattempts."""
 
     scored: int = 0
     failed: Counter[str] = field(default_factory=Counter)  # verifier_error, sandbox_error
@@ -69,14 +69,14 @@ class ScoreCounts:
 
     def note_part(self, label: str, value: float) -> None:
         if label not in self.parts and len(self.parts) == KEPT_PARTS:
-            return  # labels that a function makes up for each completion are not summed up
+            return  # a function may generate a new label for each completion
         part = self.parts.setdefault(label, PartCount())
         part.scored += 1
         part.total += value
 
 
 class InThisProcess:
-    """A quick function of ours that looks at text only."""
+    """Runs a built-in function that cannot hang, in this process."""
 
     def __init__(self, reward: Reward) -> None:
         self._reward = reward
@@ -86,7 +86,7 @@ class InThisProcess:
 
     async def score(self, completion: Completion) -> Score:
         try:
-            return await beside_the_loop(completion.text, lambda: as_score(self._reward(completion)))
+            return await run_off_loop(completion.text, lambda: as_score(self._reward(completion)))
         except ScoringError:
             raise
         except Exception as error:
@@ -97,7 +97,7 @@ class InThisProcess:
 
 
 class RewardService:
-    """Serves one reward function, and the sandbox where there is one."""
+    """Serves one reward function and, if available, the sandbox."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class RewardService:
             purpose=request.purpose,
         )
         try:
-            score = await self._tried(completion)
+            score = await self._score_with_reattempts(completion)
         except SandboxFailed as error:
             return self._error("sandbox_error", str(error), started)
         except (VerifierFailed, ScoringError) as error:
@@ -151,11 +151,11 @@ class RewardService:
             seconds=seconds,
         )
 
-    async def _tried(self, completion: Completion) -> Score:
-        """One score; what is worth another try gets one. Raises ScoringError, VerifierFailed, SandboxFailed."""
-        tries = 0
+    async def _score_with_reattempts(self, completion: Completion) -> Score:
+        """Score the completion with reattempts. Raises ScoringError, VerifierFailed, SandboxFailed."""
+        attempts = 0
         while True:
-            tries += 1
+            attempts += 1
             try:
                 score = await self._scorer.score(completion)
                 if not math.isfinite(score.value):
@@ -165,32 +165,32 @@ class RewardService:
                 raise
             except Exception as error:
                 kind = SandboxFailed if isinstance(error, SandboxFailed) else VerifierFailed
-                if tries >= ATTEMPTS[kind]:
+                if attempts >= ATTEMPTS[kind]:
                     if isinstance(error, kind):
                         raise
-                    log.exception("a reward function of ours is at fault")
+                    log.exception("a built-in reward function failed")
                     raise VerifierFailed(f"{type(error).__name__}: {error}") from error
                 self.counts.retried[kind.__name__] += 1
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _execute(self, request: ExecuteRequest) -> ExecuteReply:
         if len(request.code.encode()) > execute.MAX_CODE_BYTES:
-            raise RpcError(413, "too_large", f"code of more than {execute.MAX_CODE_BYTES} bytes is not run")
+            raise RpcError(413, "too_large", f"the code exceeds {execute.MAX_CODE_BYTES} bytes")
         if self._sandboxes is None:
-            raise RpcError(409, "no_sandbox", "this reward service was started without a sandbox")
+            raise RpcError(409, "no_sandbox", "this reward service has no sandbox")
         try:
             execute.limits_of(request)
         except ValueError as error:
             raise RpcError(400, "malformed", str(error)) from error
-        tries = 0
+        attempts = 0
         while True:
-            tries += 1
+            attempts += 1
             try:
                 reply = await execute.execute(self._sandboxes, request)
             except SandboxUnsupported as refused:
                 raise RpcError(409, "no_sandbox", str(refused)) from refused
             except SandboxFailed as error:
-                if tries >= ATTEMPTS[SandboxFailed]:
+                if attempts >= ATTEMPTS[SandboxFailed]:
                     self.counts.failed["sandbox_error"] += 1
                     self._note_error(f"sandbox_error: {error}")
                     raise RpcError(503, "sandbox_error", str(error)) from error
@@ -201,7 +201,7 @@ class RewardService:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _error(self, kind: str, message: str, started: float) -> ScoreReply:
-        message = clean_text(message)  # it may quote what code of users or the policy wrote
+        message = clean_text(message)  # it may contain text of user code or the policy
         self.counts.failed[kind] += 1
         if self.counts.failed.total() <= LOGGED_ERRORS:
             log.warning("no score (%s): %s", kind, message)
@@ -214,12 +214,12 @@ class RewardService:
             self.over_budget.set()
 
     def log_parts(self) -> None:
-        """A line per part."""
+        """Log the mean of each part."""
         for label, part in self.counts.parts.items():
             log.info("part %s: mean %.6g over %d completions", label, part.mean, part.scored)
 
-    def document(self) -> dict[str, Any]:
-        """What the service has done so far, for the run's page."""
+    def state(self) -> dict[str, Any]:
+        """The service's counts, for the run's page."""
         counts = self.counts
         value: dict[str, Any] = {
             "scored": counts.scored,

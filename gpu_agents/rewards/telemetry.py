@@ -1,4 +1,4 @@
-"""What the reward service leaves in its outbox: latencies and errors, what its sandbox can do, a closing summary."""
+"""The reward service's telemetry: latencies, errors, sandbox capabilities, a final summary."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import RewardService
 from oolong.contracts.telemetry import Outbox, Points, StateSnapshot, Summary
 
-DOCUMENT = "reward_service"
+STATE_NAME = "reward_service"
 
 
 class RewardTelemetry:
     def __init__(self, job: Job, outbox: Outbox, service: RewardService, sandboxes: Sandboxes) -> None:
         self._job = job
         self._outbox = outbox
-        self._launcher = service
+        self._service = service
         self._sandboxes = sandboxes
         self._capabilities: dict[str, Any] = {}
         self._last_x = -1
 
-    async def examined(self) -> None:
-        """Say what the sandbox of this node can do, as soon as that is known."""
+    async def publish_capabilities(self) -> None:
+        """Publish the sandbox's capabilities once they are known."""
         self._capabilities = (await self._sandboxes.capabilities()).as_json()
-        self._write_document()
+        self._write_state()
 
     def publish(self, *, now: float, closing: bool = False) -> None:
         x = self._job.seconds_since_start(now)
@@ -34,21 +34,21 @@ class RewardTelemetry:
                 return
             x = self._last_x + 1
         self._last_x = x
-        values = values_of(self._launcher, self._sandboxes)
+        values = values_of(self._service, self._sandboxes)
         self._outbox.write(Points(axis="time", x=x, values=values))
-        self._write_document()
+        self._write_state()
 
     def close(self) -> None:
-        self._outbox.write(Summary(name="reward", value=self._launcher.document()))
+        self._outbox.write(Summary(name="reward", value=self._service.state()))
         self._outbox.close()
 
-    def _write_document(self) -> None:
-        value = {"capabilities": self._capabilities, **self._launcher.document()}
-        self._outbox.write(StateSnapshot(name=DOCUMENT, value=value))
+    def _write_state(self) -> None:
+        value = {"capabilities": self._capabilities, **self._service.state()}
+        self._outbox.write(StateSnapshot(name=STATE_NAME, value=value))
 
 
 def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
-    """Of the catalogue's reward/ and sandbox/ metrics, those that can be told: no latency without a score."""
+    """The reward/ and sandbox/ metrics; without scores there are no latencies."""
     counts = service.counts
     values = {
         "reward/scored": float(counts.scored),
@@ -65,7 +65,7 @@ def values_of(service: RewardService, sandboxes: Sandboxes) -> dict[str, float]:
     return values
 
 
-def percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed."""
+def percentile(values: list[float], fraction: float) -> float:
+    """The smallest value that at least the fraction of the values do not exceed."""
     ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]

@@ -1,7 +1,7 @@
-"""A reward function that a user uploaded: `score(prompt, completion, answer, **options)`, run in the sandbox.
+"""An uploaded reward function `score(prompt, completion, answer, **options)`, run in the sandbox.
 
-It returns a finite number, or a mapping {"score": number, "parts": {name: number}}. One sandbox per completion;
-nothing is kept between two calls. An exception, a limit or another result is an error, never a score.
+It returns a finite number, or {"score": number, "parts": {name: number}}. Each call has a fresh sandbox. An
+exception, an exceeded limit or any other result is an error, never a score.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UserFunction:
         )
 
     async def start(self) -> None:
-        """Raise SandboxUnsupported where the node cannot run code of users."""
+        """Raises SandboxUnsupported if the node cannot sandbox user code."""
         (await self._sandboxes.capabilities()).require()
 
     async def score(self, completion: Completion) -> Score:
@@ -56,8 +56,8 @@ class UserFunction:
         program = Program(source=_CALL, common=self._common, tests=(Test(payload=given),))
         test = (await self._sandboxes.run(program, self._limits)).only
         if test.status is not Status.OK:
-            said = test.stderr.decode(errors="replace").strip()[-MESSAGE_CHARACTERS:]
-            raise VerifierFailed(f"the reward function ended with {test.status}: {said}")
+            output = test.stderr.decode(errors="replace").strip()[-MESSAGE_CHARACTERS:]
+            raise VerifierFailed(f"the reward function ended with {test.status}: {output}")
         return read_result(test.value)
 
     async def close(self) -> None:
@@ -65,16 +65,14 @@ class UserFunction:
 
 
 def read_result(reported: bytes | None) -> Score:
-    """What the function returned, as JSON. Raise ScoringError when it is no score."""
+    """Parse the function's JSON result. Raises ScoringError if it is not a score."""
     if reported is None:
-        raise ScoringError("the reward function returned nothing that can be written as JSON")
+        raise ScoringError("the reward function returned a value that cannot be written as JSON")
     try:
         result = parse_json(reported)
     except ValueError as error:
-        said = reported[:80].decode(errors="replace")
-        raise ScoringError(
-            f"the reward function returned no JSON that can be kept: {said}: {error}"
-        ) from error
+        start = reported[:80].decode(errors="replace")
+        raise ScoringError(f"the reward function returned invalid JSON: {start}: {error}") from error
     if isinstance(result, dict) and "score" in result:
         parts = result.get("parts", {})
         if not isinstance(parts, dict):

@@ -11,8 +11,8 @@ from pathlib import Path
 from local_stack.configuration import child_environment, read_env_file
 from local_stack.files import read_json
 from local_stack.paths import Paths
-from local_stack.process_handle import ProcessHandle, find_process
 from local_stack.services import agent_environment
+from oolong.system.process_handle import ProcessHandle
 
 
 @dataclass(frozen=True)
@@ -47,36 +47,34 @@ def live_jobs(agent_data: Path) -> list[SupervisedJob]:
 
 def _supervisor(record: dict[str, object]) -> ProcessHandle | None:
     """The live process named in the file, or None, also if its pid was reused."""
-    pid, ticks = record.get("pid"), record.get("start_time")
-    if not isinstance(pid, int):
+    pid, ticks, boot = record.get("pid"), record.get("start_ticks"), record.get("boot_id")
+    if not isinstance(pid, int) or not isinstance(ticks, int):
         return None
-    handle = find_process(pid)
-    if handle is None or (ticks is not None and str(handle.start_ticks) != str(ticks)):
-        return None
-    return handle
+    handle = ProcessHandle(pid, ticks, str(boot))
+    return handle if handle.is_alive() else None
 
 
 def terminate_all(paths: Paths, *, grace_seconds: float = 5.0) -> int:
     """Terminate all jobs of this clone and return how many ran.
 
-    Calls the agent's `end-jobs`, which also finds processes whose job supervisor was killed, then kills what
-    remains. `end-jobs` may take five seconds longer than the grace period.
+    Calls the agent's `terminate-jobs`, which also finds processes whose job supervisor was killed, then kills what
+    remains. `terminate-jobs` may take five seconds longer than the grace period.
     """
     folder = paths.agent_data / "supervisors"
     if not folder.is_dir() or not any(folder.glob("*.json")):
         return 0
     jobs = live_jobs(paths.agent_data)
     environment = agent_environment(child_environment(paths, read_env_file(paths)))
-    words = [str(paths.venv_python), "-m", "gpu_agents.agent", "end-jobs"]
+    words = [str(paths.venv_python), "-m", "gpu_agents.agent", "terminate-jobs"]
     words += ["--data-dir", str(paths.agent_data), "--grace", str(grace_seconds)]
     try:
         done = subprocess.run(
             words, env=environment, cwd=paths.root, capture_output=True, text=True, timeout=grace_seconds + 6
         )
         if done.returncode != 0:
-            print(f"the agent's end-jobs failed: {done.stderr.strip()[-500:]}", flush=True)
+            print(f"the agent's terminate-jobs failed: {done.stderr.strip()[-500:]}", flush=True)
     except (subprocess.TimeoutExpired, OSError) as error:
-        print(f"the agent's end-jobs did not finish ({error}); killing the jobs' processes", flush=True)
+        print(f"the agent's terminate-jobs did not finish ({error}); killing the jobs' processes", flush=True)
     for job in live_jobs(paths.agent_data):
         for group in (job.group, job.supervisor.pid):
             if group is None:

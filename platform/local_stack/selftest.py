@@ -18,6 +18,7 @@ from local_stack.configuration import child_environment
 from local_stack.errors import StackError
 from local_stack.paths import Paths
 from local_stack.test_suites import AUDITS, CHECK_UNAVAILABLE, CHECKERS, NOTHING_COLLECTED, SUITES, Suite
+from oolong.system.process_handle import become_subreaper
 
 
 @dataclass
@@ -46,7 +47,7 @@ def run_suites(paths: Paths, *, names: list[str], device: str, pytest_args: list
     results = paths.var / "test-results"
     results.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    subreaper.become_subreaper()
+    become_subreaper()
     total = SuiteResult()
     seconds: dict[str, float] = {}
     for number, suite in enumerate(chosen, start=1):

@@ -16,7 +16,8 @@ from local_stack.bootstrap import django
 from local_stack.errors import StackError
 from local_stack.files import disk_usage, file_lock, format_bytes, read_json, tail
 from local_stack.paths import Paths
-from local_stack.process_handle import ProcessHandle, read_pid_file, terminate_group, wait_exited
+from local_stack.pid_files import read_pid_file
+from oolong.system.process_handle import ProcessHandle, terminate_group, wait_exited
 
 UP_TIMEOUT_SECONDS = 240.0
 DOWN_TIMEOUT_SECONDS = 24.0

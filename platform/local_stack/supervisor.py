@@ -21,14 +21,9 @@ from local_stack import bootstrap, configuration, jobs
 from local_stack.errors import StackError
 from local_stack.files import file_lock, read_json, tail, write_json
 from local_stack.paths import Paths, checkout_paths
-from local_stack.process_handle import (
-    ProcessHandle,
-    find_process,
-    read_pid_file,
-    terminate_group,
-    write_pid_file,
-)
+from local_stack.pid_files import read_pid_file, write_pid_file
 from local_stack.services import CONTROL_PLANE, NODE, STORES, Service, build_services
+from oolong.system.process_handle import ProcessHandle, find_process, terminate_group
 
 FIRST_RESTART_DELAY_SECONDS, MAX_RESTART_DELAY_SECONDS = 0.5, 30.0
 STABLE_SECONDS = 60.0  # after this uptime, the restart delay resets

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_agents.rewards.registry import CHILDREN, Place, build_scorer
+from gpu_agents.rewards.registry import CHILDREN, ScorerContext, build_scorer
 from gpu_agents.rewards.reward import Completion, Scorer
 from gpu_agents.rewards.sandboxes import Sandboxes
 from oolong.sandbox import probe_sandbox
@@ -75,12 +75,12 @@ async def measure(*, completions: int = COMPLETIONS, pairs: int = PAIRS) -> list
     slots = len(os.sched_getaffinity(0))
     sandboxes = Sandboxes.of(probe_result, slots=slots)
     try:
-        code = build_scorer("code", {"timeout_seconds": PATIENCE_SECONDS}, Place(sandboxes=sandboxes))
+        code = build_scorer("code", {"timeout_seconds": PATIENCE_SECONDS}, ScorerContext(sandboxes=sandboxes))
         await code.start()
         code_seconds, code_scores = await score_all(code, rows_of_code(completions))
         if set(code_scores) != {1.0}:
             raise AssertionError(f"right programs were scored {sorted(set(code_scores))}")
-        math = build_scorer("math", {}, Place(sandboxes=sandboxes, timeout_seconds=PATIENCE_SECONDS))
+        math = build_scorer("math", {}, ScorerContext(sandboxes=sandboxes, timeout_seconds=PATIENCE_SECONDS))
         await math.start()
         try:
             math_seconds, math_scores = await score_all(math, rows_of_math(pairs))

@@ -32,7 +32,7 @@ from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.shipping import Shipper
+from gpu_agents.agent.shipping import TelemetryShipper
 from oolong.contracts.lifecycle import JobKind, RunStatus
 from oolong.contracts.telemetry import Outbox, Points
 from tests.bench.socket_crowd import Plan
@@ -193,7 +193,7 @@ async def test_delay(stack: Stack, tmp_path: Path) -> None:
                 )
             )
         api = AgentApi(stack.url, worlds[number].credential)
-        shipper = Shipper(api, data, jobs=lambda records=records: records, moved=lambda: None)  # type: ignore[misc]
+        shipper = TelemetryShipper(api, data, jobs=lambda records=records: records, on_progress=lambda: None)  # type: ignore[misc]
         shippers.append(asyncio.create_task(shipper.run()))
     plan = Plan(
         port=stack.port, token=stack.token, topics=[f"run:{world.run.pk}" for world in worlds],

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from gpu_agents.agent import processes
 from gpu_agents.agent.isolation.node import CODE, ROOT, TEMPORARY_MODE
 from gpu_agents.agent.isolation.view import View, command, links_of
 from oolong.sandbox import Capabilities, Limits, ProbeResult, Program, Sandbox, Status, probe_sandbox
 from oolong.sandbox.runtime_files import find_bubblewrap
+from oolong.system.process_handle import descendants
 from tests.support.isolation import require_isolation, sandbox_or_skip
 
 PACKAGE = Path(sys.modules["oolong.sandbox"].__file__ or "").parent
@@ -129,7 +129,7 @@ class InAJob(AsNormalUser):
         )  # fmt: skip
         self.capabilities = Capabilities(**self._read())
         self.uids = {NORMAL_UID}
-        self.service = processes.descendants(self._child.pid)[-1]
+        self.service = descendants(self._child.pid)[-1]
 
 
 NORMAL_USER_PROGRAM = """

@@ -132,7 +132,15 @@ class ControlPlane:
         if agent is not None:
             agent.terminate()
             _wait_or_kill(agent, seconds=10)
-            words = ["-m", "gpu_agents.agent", "end-jobs", "--data-dir", str(self.agent_data), "--grace", "2"]
+            words = [
+                "-m",
+                "gpu_agents.agent",
+                "terminate-jobs",
+                "--data-dir",
+                str(self.agent_data),
+                "--grace",
+                "2",
+            ]
             subprocess.run(
                 [sys.executable, *words], cwd=ROOT, env=self.environment(), timeout=120, check=False
             )

@@ -21,6 +21,7 @@ from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
 from oolong.contracts.attempt import AttemptFile, read_attempt
 from oolong.contracts.lifecycle import JobKind
+from oolong.system.process_handle import find_process, send_signal
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "the-secret-of-the-other-attempt"
@@ -90,11 +91,11 @@ def main(folder: Path, wanted: str) -> dict[str, object]:
         "uids": [os.stat(data.attempt(name) / "home").st_uid for name in ("att_victim", "att_hostile")],
         "exit": json.loads((supervision / "exit.json").read_text())["code"],
         "output": next(supervision.glob("output.log*")).read_text(),
-        "victim_lives": processes.is_alive(victim.job_pid, victim.job_start_time or 0),
+        "victim_lives": find_process(victim.job_pid) is not None,
         "left_behind": processes.marked(hostile.job_id),
         "temporary_left": (supervision / "tmp").exists(),
     }
-    processes.send(victim.pid, KILL)
+    send_signal(victim.pid, KILL)
     wait(lambda: (data.supervision("att_victim", "trainer", 0) / "exit.json").exists())
     for name in ("att_victim", "att_hostile"):
         isolation.remove_attempt(data.attempt(name))

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from gpu_agents.agent.__main__ import REVOKED_STATUS
 from gpu_agents.agent.agent import Agent
-from gpu_agents.agent.end_jobs import serving
 from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import enroll
-from gpu_agents.agent.launch import JobPlace
+from gpu_agents.agent.launch import JobContext
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
+from gpu_agents.agent.terminate_jobs import lock_data_directory
 from oolong.contracts.lifecycle import JobKind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ PR_SET_PDEATHSIG = 1
 MODULE = "tests.support.small_jobs"
 
 
-def command_of(place: JobPlace) -> list[str]:
+def command_of(place: JobContext) -> list[str]:
     """A script named by the spec's notes, or the one that writes points until it is stopped."""
     arguments = ["--attempt", str(place.attempt_file), "--job", str(place.job_directory)]
     return [sys.executable, str(ROOT / "tests" / "support" / "small_job.py"), *arguments]
@@ -81,7 +81,7 @@ async def _main(server: str, directory: str, token: str, name: str, slots: str) 
     )
     data = DataDirectory(settings.data_directory)
     data.create()
-    with serving(data):
+    with lock_data_directory(data):
         task = asyncio.create_task(_serve(settings))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         try:

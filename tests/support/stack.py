@@ -22,13 +22,12 @@ from typing import Any
 import httpx
 import psycopg
 
-from gpu_agents.agent import processes
-from gpu_agents.agent.node_jobs import supervisor_is_alive
 from gpu_agents.agent.records import SupervisorRecord, read_json
 from local_stack import postgres, valkey
 from local_stack.paths import checkout_paths
 from oolong.client import Client
 from oolong.contracts.attempt import JobFile, read_job
+from oolong.system.process_handle import descendants, find_process, send_signal
 from tests.support.control_plane import PARTS, ROOT, SECRETS, ControlPlane
 from tests.support.databases import new_database
 from tests.support.ports import reserve_port
@@ -144,7 +143,7 @@ class Node:
             self.kill_agent()
         while alive := self.job_processes():
             for pid in alive:
-                processes.send(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
             time.sleep(0.05)
 
     def job_processes(self) -> list[int]:
@@ -164,21 +163,21 @@ class Node:
                 )
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
-            if named and processes.start_time(int(entry.name)) is not None:
+            if named and find_process(int(entry.name)) is not None:
                 found.append(int(entry.name))
         return found
 
     def supervised(self) -> dict[str, SupervisorRecord]:
         """Living jobs by name."""
         records = [read_json(path, SupervisorRecord) for path in self.data.glob("supervisors/*.json")]
-        return {read_job(record.directory).name: record for record in records if supervisor_is_alive(record)}
+        return {read_job(record.directory).name: record for record in records if record.handle.is_alive()}
 
     def engines(self) -> dict[str, int]:
         """Pids of the living engines (the server process, not its children) by rollout job."""
         found = {}
         for name, record in self.supervised().items():
             if name.startswith("rollout-"):
-                for pid in processes.descendants(record.pid):
+                for pid in descendants(record.pid):
                     try:
                         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile

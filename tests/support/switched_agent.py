@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 from gpu_agents.agent import __main__ as entry
 from gpu_agents.agent import agent
-from gpu_agents.agent.launch import COMMANDS, Command, JobPlace, reward_command
-from gpu_agents.agent.shipping import Shipper
+from gpu_agents.agent.launch import COMMANDS, Command, JobContext, reward_command
+from gpu_agents.agent.shipping import TelemetryShipper
 from oolong.contracts.lifecycle import JobKind
 from tests.support import failing_reward
 
 
-def failing_reward_command(place: JobPlace) -> list[str]:
+def failing_reward_command(place: JobContext) -> list[str]:
     return [failing_reward.MODULE if word == "gpu_agents.rewards" else word for word in reward_command(place)]
 
 
 @dataclass
-class MuteShipper(Shipper):
+class MuteShipper(TelemetryShipper):
     """Sees everything that could be shipped, and ships nothing."""
 
     async def run(self, **_: object) -> None:
@@ -48,5 +48,5 @@ SWITCHES = json.loads(os.environ.get("OOLONG_SWITCHES", "{}"))
 if __name__ == "__main__":
     entry.Agent = SwitchedAgent  # type: ignore[attr-defined, misc]
     if SWITCHES.get("ships") is False:
-        agent.Shipper = MuteShipper  # type: ignore[attr-defined, misc]
+        agent.TelemetryShipper = MuteShipper  # type: ignore[attr-defined, misc]
     sys.exit(entry.main())

@@ -1,6 +1,6 @@
-"""`enter.py UID DIRECTORY COMMAND…`: give up root for good, then run the command. The last step into a job's view.
+"""`enter.py UID DIRECTORY COMMAND…`: drop root irrevocably, then run the command in the job's view.
 
-bubblewrap has made the namespaces and left two capabilities, CAP_SETUID and CAP_SETGID, which end here.
+bubblewrap created the namespaces and kept two capabilities, CAP_SETUID and CAP_SETGID, which are dropped here.
 """
 
 import ctypes

@@ -1,9 +1,8 @@
-"""What one job sees of the machine, and the bubblewrap command line that makes it so.
+"""The file system view of an isolated job, and the bubblewrap command that creates it.
 
-The view is an allow-list: the system's programs and libraries, the Python environments and Oolong's code read-only,
-the inputs of its attempt read-only, and its own folders. Paths are the same inside and outside. There is no path to
-the agent's credential, its cache, other attempts, home folders or the files of other services, and /proc shows the
-processes of this job alone.
+The view is an allow-list: system programs and libraries, Python environments, Oolong's code and the attempt's inputs,
+all read-only, and the job's own directories. Paths are the same inside and outside. The agent's credential and cache,
+other attempts, home directories and other services are not visible, and /proc shows only this job's processes.
 
 Standard library only.
 """
@@ -17,7 +16,7 @@ from pathlib import Path
 
 ENTER = Path(__file__).with_name("enter.py")
 
-# Of /etc only what programs need to find libraries, names, certificates and time zones.
+# The files in /etc that programs need for libraries, names, certificates and time zones.
 ETC = (
     "alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "gai.conf", "group", "host.conf", "hosts",
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libibverbs.d", "localtime", "mime.types", "nccl.conf",
@@ -31,19 +30,17 @@ DEVICES = ("nvidia*", "infiniband", "gdrdrv", "dri", "kfd")
 class View:
     bubblewrap: Path
     python: Path  # runs `enter`
-    uid: int | None  # that the job runs under; None: the agent's own, in a user namespace
+    uid: int | None  # of the job; None: the agent's own, in a user namespace
     directory: Path  # the working directory, one of `writable` or below one
     read_only: tuple[Path, ...]
     writable: tuple[Path, ...]
     temporary: Path  # becomes /tmp
-    links: tuple[
-        tuple[Path, str], ...
-    ] = ()  # symbolic links with their targets, on the way to an interpreter
+    links: tuple[tuple[Path, str], ...] = ()  # symbolic links to an interpreter, with their targets
     with_gpus: bool = False
 
 
 def command(view: View, job: list[str]) -> list[str]:
-    """The command that runs `job` in its view."""
+    """Return the command that runs `job` in its view."""
     words = [str(view.bubblewrap), "--die-with-parent", "--unshare-pid", "--unshare-ipc"]
     if view.uid is None:
         words += ["--unshare-user", "--cap-drop", "ALL"]
@@ -55,13 +52,13 @@ def command(view: View, job: list[str]) -> list[str]:
     words += ["--remount-ro", "/"]
     if view.uid is None:
         return [*words, "--chdir", str(view.directory), "--", *job]
-    # Without its capabilities root may be barred from the job's directory, so `enter` goes there as the job's user.
+    # Root without capabilities may not access the job's directory, so `enter` changes to it as the job's user.
     enter = [str(view.python), "-I", "-S", "-B", str(ENTER), str(view.uid), str(view.directory)]
     return [*words, "--chdir", "/", "--", *enter, *job]
 
 
 def links_of(program: Path) -> dict[Path, str]:
-    """The chain of symbolic links from a program to its file: a Python is often linked from elsewhere."""
+    """The chain of symbolic links from a program to its file: Python interpreters are often links."""
     links: dict[Path, str] = {}
     path = Path(os.path.abspath(program))
     while path.is_symlink() and path not in links:
@@ -71,7 +68,7 @@ def links_of(program: Path) -> dict[Path, str]:
 
 
 def aliases(path: Path) -> set[Path]:
-    """The path, and where its links lead: programs use both."""
+    """The path and its resolved form; programs use both."""
     return {Path(os.path.abspath(path)), path.resolve()}
 
 
@@ -101,7 +98,7 @@ def _system(*, with_gpus: bool) -> list[str]:
 
 
 def _paths(view: View) -> list[str]:
-    """Binds, parents before what lies below them."""
+    """Bind arguments, parents first."""
     binds: dict[Path, str] = {}
     for path in view.read_only:
         binds |= dict.fromkeys(aliases(path), "--ro-bind")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpu_agents.job import Job, address_of, leave, read_arguments, stop_event
+from gpu_agents.job import Job, address_of, finish_job, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.controller import snapshot as snapshots
 from gpu_agents.rollout.controller.config import ControllerConfig
@@ -42,13 +42,13 @@ def main() -> int:
     try:
         controller, template = build(job)
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_INVALID, str(error))
+        return finish_job(job, EndReason.DATASET_INVALID, str(error))
     except InvalidPrompts as error:
-        return leave(job, EndReason.CONFIG_REJECTED, str(error))
+        return finish_job(job, EndReason.CONFIG_REJECTED, str(error))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_INVALID, str(error))
+        return finish_job(job, EndReason.MODEL_INVALID, str(error))
     except snapshots.InvalidSnapshot as error:
-        return leave(job, EndReason.NO_VALID_CHECKPOINT, str(error))
+        return finish_job(job, EndReason.NO_VALID_CHECKPOINT, str(error))
     return asyncio.run(serve(job, controller, template))
 
 
@@ -177,13 +177,13 @@ async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int
     for task in (ticks, ended, stopping, unrecoverable):
         task.cancel()
     if unrecoverable.done() and not unrecoverable.cancelled() and not ended.done():
-        return leave(job, *unrecoverable.result())
+        return finish_job(job, *unrecoverable.result())
     if not trains and not state.evaluations.scores:
         stopped = (EndReason.STOPPED_BY_USER, "")
-        return leave(job, *(stopped if stopping.done() else evaluation_end_reason(state)))
+        return finish_job(job, *(stopped if stopping.done() else evaluation_end_reason(state)))
     if state.ending == "completed" or (state.ended and state.ending == "failed"):
-        return leave(job, EndReason.COMPLETED)
-    return leave(job, EndReason.STOPPED_BY_USER)
+        return finish_job(job, EndReason.COMPLETED)
+    return finish_job(job, EndReason.STOPPED_BY_USER)
 
 
 def evaluation_end_reason(state: ControllerState) -> tuple[EndReason, str]:

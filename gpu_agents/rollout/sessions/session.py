@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpu_agents.model_text import beside_the_loop
+from gpu_agents.model_text import run_off_loop
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.conversation_tree import (
     ConversationTree,
@@ -97,7 +97,7 @@ class PolicyClient:
         sampled = await self._sample(session, request, prompt, rollout, input_ids, on_text)
         text = template.decode(sampled.token_ids)
         has_tools = bool(request.tools)
-        reply = await beside_the_loop(
+        reply = await run_off_loop(
             text, lambda: parse_reply(text, sampled.finish_reason, has_tools=has_tools, stops=request.stops)
         )
         turn = session.tree.add(

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_agents.job import Job, leave, read_arguments, stop_event
+from gpu_agents.job import Job, finish_job, read_arguments, stop_event
 from gpu_agents.rollout.chat_template import ChatTemplate, InvalidModelFiles
 from gpu_agents.rollout.dataset_rows import InvalidDataset, read_rows
 from gpu_agents.rollout.engines.client import ModelLimits
@@ -53,15 +53,15 @@ def main() -> int:
     try:
         return asyncio.run(work(job))
     except (InvalidModelFiles, InvalidWeights) as error:
-        return leave(job, EndReason.MODEL_INVALID, str(error))
+        return finish_job(job, EndReason.MODEL_INVALID, str(error))
     except (EngineConfigRejected, SandboxUnsupported, SandboxUnavailable) as error:
-        return leave(job, EndReason.CONFIG_REJECTED, str(error))
+        return finish_job(job, EndReason.CONFIG_REJECTED, str(error))
     except InvalidDataset as error:
-        return leave(job, EndReason.DATASET_INVALID, str(error))
+        return finish_job(job, EndReason.DATASET_INVALID, str(error))
     except EngineCrashLoop as error:
-        return leave(job, EndReason.ROLLOUT_CRASH_LOOP, str(error))
+        return finish_job(job, EndReason.ROLLOUT_CRASH_LOOP, str(error))
     except RpcUnavailable as error:
-        return leave(job, EndReason.CONTROLLER_CRASHED, str(error))
+        return finish_job(job, EndReason.CONTROLLER_CRASHED, str(error))
 
 
 async def work(job: Job) -> int:
@@ -109,7 +109,7 @@ async def work(job: Job) -> int:
             await context.workflow.close()
         await controller.close()
         await reward.close()
-    return leave(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
+    return finish_job(job, EndReason.COMPLETED if ending == "ended" else EndReason.STOPPED_BY_USER)
 
 
 @dataclass(frozen=True, kw_only=True)

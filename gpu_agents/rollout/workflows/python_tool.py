@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_agents.model_text import beside_the_loop
+from gpu_agents.model_text import run_off_loop
 from gpu_agents.rollout.workflows.tool_calls import ToolCall, tool_calls
 from gpu_agents.rollout.workflows.workflow import Workflow
 from oolong.contracts.run_spec import WorkflowSection
@@ -13,7 +13,7 @@ def build(section: WorkflowSection) -> Workflow:
     role = "tool" if section.tool_format == "tool_call" else "user"
 
     async def calls_of(text: str, *, limit: int) -> list[ToolCall]:
-        return await beside_the_loop(text, lambda: tool_calls(text, section.tool_format, limit=limit))
+        return await run_off_loop(text, lambda: tool_calls(text, section.tool_format, limit=limit))
 
     async def python_tool(episode: Episode) -> float:
         """Return the score of the first turn without tool calls.

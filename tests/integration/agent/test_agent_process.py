@@ -19,10 +19,11 @@ import msgspec
 import pytest
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.end_jobs import AgentIsRunning, end_jobs, serving
 from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.terminate_jobs import AgentIsRunning, lock_data_directory, terminate_jobs
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, ObservedJob
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
+from oolong.system.process_handle import descendants, find_process
 from tests.support.scripted_control_plane import CREDENTIAL, JOIN_TOKEN, Fault, ScriptedControlPlane
 from tests.support.small_jobs import MODULE, ROOT, start_agent
 
@@ -140,7 +141,7 @@ def world(tmp_path: Path, control_plane: ScriptedControlPlane) -> Iterator[World
             agent.kill()
         agent.wait(60)
     if world.data.root.exists():
-        end_jobs(world.data, grace_seconds=0.0)
+        terminate_jobs(world.data, grace_seconds=0.0)
     print(world.log.read_text() if world.log.exists() else "no agent log")
 
 
@@ -268,7 +269,7 @@ def test_an_attempt_that_is_not_named_any_more_is_ended(world: World) -> None:
     until(lambda: world.in_state("trainer", JobState.RUNNING))
     pid = world.job("trainer").pid
     world.server.desired = []
-    until(lambda: processes.start_time(pid) is None)
+    until(lambda: find_process(pid) is None)
 
 
 def test_an_outage_kills_nothing_and_every_line_arrives_afterwards(world: World) -> None:
@@ -358,7 +359,7 @@ def container(world: World) -> Iterator[subprocess.Popen[bytes]]:
 
 def first_of(process: subprocess.Popen[bytes], word: str) -> int | None:
     """The process of this container whose command has the word."""
-    for pid in (process.pid, *processes.descendants(process.pid)):
+    for pid in (process.pid, *descendants(process.pid)):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
         except (FileNotFoundError, ProcessLookupError):
@@ -462,15 +463,15 @@ def test_the_agent_leaves_its_jobs_and_end_jobs_ends_them(world: World) -> None:
     world.want({"controller": {}, "trainer": {"stray": True}})
     until(lambda: world.works("trainer") and world.works("controller"))
     pids = [world.job(name).pid for name in ("controller", "trainer")]
-    with pytest.raises(AgentIsRunning), serving(world.data):
+    with pytest.raises(AgentIsRunning), lock_data_directory(world.data):
         pass
     agent.terminate()
     assert agent.wait(60) == 0
-    assert all(processes.start_time(pid) is not None for pid in pids)
-    with serving(world.data):
-        ended = end_jobs(world.data, grace_seconds=60.0)
+    assert all(find_process(pid) is not None for pid in pids)
+    with lock_data_directory(world.data):
+        ended = terminate_jobs(world.data, grace_seconds=60.0)
     assert (ended.stopped, ended.killed) == (2, 0)
-    assert all(processes.start_time(pid) is None for pid in pids)
+    assert all(find_process(pid) is None for pid in pids)
     assert processes.marked(world.job_id("trainer")) == []
     world.start_agent()
     assert world.ended("trainer").reason is EndReason.NODE_LOST, "the user stopped nothing"

@@ -22,10 +22,11 @@ import psycopg
 import pytest
 
 from gpu_agents.agent import processes
-from gpu_agents.agent.end_jobs import end_jobs
 from gpu_agents.agent.settings import DataDirectory
+from gpu_agents.agent.terminate_jobs import terminate_jobs
 from oolong.client import Client, Invalid
 from oolong.client.models import Run
+from oolong.system.process_handle import send_signal
 from tests.support import model_files
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import new_database
@@ -69,7 +70,7 @@ class Node:
         self.kill_agent()
         for path in self.data.supervisors.glob("*.json"):
             supervisor = json.loads(path.read_text())
-            processes.send(supervisor["pid"], signal.SIGKILL)
+            send_signal(supervisor["pid"], signal.SIGKILL)
             processes.end_marked(supervisor["job_id"])
 
     def jobs(self) -> list[Path]:
@@ -84,7 +85,7 @@ class Node:
         if self.agent is not None:
             self.kill_agent()
         if self.data.root.exists():
-            end_jobs(self.data, grace_seconds=0.0)
+            terminate_jobs(self.data, grace_seconds=0.0)
 
 
 class Pool:

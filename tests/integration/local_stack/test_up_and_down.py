@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.process_handle import find_process
+from oolong.system.process_handle import find_process
 from tests.support.clone import Clone, running_clone
 from tests.support.waiting import wait_until
 
@@ -85,9 +85,8 @@ def test_down_stops_services_and_jobs_after_kill_9_of_the_supervisor(clone: Clon
         "directory": str(clone.root),
         "boot_id": found.boot_id,
         "pid": job.pid,
-        "start_time": found.start_ticks,
+        "start_ticks": found.start_ticks,
         "job_pid": job.pid,
-        "job_start_time": found.start_ticks,
         "pgid": job.pid,
     }
     (supervisors / "job_left.json").write_text(json.dumps(record))

@@ -256,8 +256,10 @@ def test_nonfinite_step_changes_nothing_and_three_consecutive_ones_end_the_run(
 
 def test_controller_error_is_raised_with_its_code() -> None:
     with FakeController(BATCHES, token="another") as controller:
+        client = ControllerClient(controller.url, "secret")
         with pytest.raises(RpcError, match="unauthorized: wrong token"):
-            ControllerClient(controller.url, "secret").snapshot(0)
+            client.snapshot(0)
+        client.close()
 
 
 def test_probes_are_verified_against_the_engines_version(start_trainer: Callable[..., Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.api import AgentApi, ApiError
 from gpu_agents.agent.artifacts import ArtifactError, Cache, checkpoint_directory, model_directory
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import Artifact
@@ -93,7 +93,7 @@ async def test_bytes_that_do_not_verify_are_never_used(
 async def test_what_the_store_does_not_have_is_refused_at_once(
     control_plane: ScriptedControlPlane, api: AgentApi, cache: Cache
 ) -> None:
-    with pytest.raises(Refused, match="not_found"):
+    with pytest.raises(ApiError, match="not_found"):
         await cache.fetch(api, Artifact(sha256="a" * 64, bytes=1, kind="dataset"))
 
 
@@ -157,8 +157,8 @@ async def test_leftovers_of_a_killed_agent_are_removed_and_stand_in_no_way(
     evicted, kept = (offer(control_plane, bytes([number]) * 1200) for number in range(2))
     for artifact in (evicted, kept):
         await cache.fetch(api, artifact)
-    condemned = data.cache / f".condemned-{evicted.sha256}"
-    shutil.copytree(data.cache / evicted.sha256, condemned)
+    deleting = data.cache / f".deleting-{evicted.sha256}"
+    shutil.copytree(data.cache / evicted.sha256, deleting)
     archive = data.cache / f".part-{kept.sha256}"
     archive.write_bytes(b"unpacked")
     building = data.cache / f".building-{'c' * 64}"
@@ -167,7 +167,7 @@ async def test_leftovers_of_a_killed_agent_are_removed_and_stand_in_no_way(
     unfinished.write_bytes(b"0123")
 
     after = Cache(data.cache, limit_bytes=1000)
-    assert not any(path.exists() for path in (condemned, archive, building))
+    assert not any(path.exists() for path in (deleting, archive, building))
     assert unfinished.exists(), "a partial download resumes"
     assert set(after.evict(in_use=())) == {evicted.sha256, kept.sha256}
 

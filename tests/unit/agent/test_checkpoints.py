@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.agent.api import AgentApi, Unreachable
+from gpu_agents.agent.api import AgentApi, ServerUnavailable
 from gpu_agents.agent.checkpoints import Uploader
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
@@ -68,7 +68,7 @@ async def test_a_committed_checkpoint_reaches_the_store(
     trainer.outbox.write(Points(axis="step", x=1, values={"reward/mean": 0.5}))
     trainer.commit(20, final=True)
     found = uploader(api, data)
-    found.look()
+    found.scan()
     await upload_all(found)
     archive = control_plane.stored_upload(20)
     assert archive is not None
@@ -89,7 +89,7 @@ async def test_pruning_by_the_trainer_does_not_harm_an_upload(
     trainer = Trainer(data)
     trainer.commit(20)
     found = uploader(api, data)
-    found.look()
+    found.scan()
     shutil.rmtree(trainer.directory(20))
     await upload_all(found)
     assert control_plane.stored_upload(20) is not None
@@ -101,15 +101,15 @@ async def test_a_broken_upload_sends_only_the_missing_parts(
     trainer = Trainer(data)
     trainer.commit(20, size=40_000)
     found = uploader(api, data)
-    found.look()
+    found.scan()
     control_plane.faults.append(Fault("parts/5", "refuse"))
     upload = found.next_upload()
     assert upload is not None
-    with pytest.raises(Unreachable):
+    with pytest.raises(ServerUnavailable):
         await found.upload(upload)
     control_plane.requests.clear()
     again = uploader(api, data)  # the agent was restarted in between
-    again.look()
+    again.scan()
     await upload_all(again)
     puts = [line for line in control_plane.requests if line.startswith("PUT")]
     assert puts[0].split("/")[-1].startswith("5 ")
@@ -121,10 +121,10 @@ async def test_a_stored_checkpoint_is_not_sent_again_after_a_restart(
 ) -> None:
     Trainer(data).commit(20)
     found = uploader(api, data)
-    found.look()
+    found.scan()
     await upload_all(found)
     again = uploader(api, data)
-    again.look()
+    again.scan()
     assert again.next_upload() is None
     assert not again.pending("att_1")
 
@@ -134,7 +134,7 @@ async def test_the_newest_goes_first(api: AgentApi, data: DataDirectory) -> None
     trainer.commit(20)
     trainer.commit(40)
     found = uploader(api, data)
-    found.look()
+    found.scan()
     upload = found.next_upload()
     assert upload is not None and upload.step == 40
 
@@ -144,7 +144,7 @@ async def test_an_upload_waits_until_the_server_knows_the_checkpoint(
 ) -> None:
     Trainer(data).commit(20)
     found = uploader(api, data, shipped=0)
-    found.look()
+    found.scan()
     assert found.next_upload() is None
     assert found.pending("att_1")
 
@@ -155,7 +155,7 @@ async def test_a_fenced_attempt_gives_its_checkpoint_up(
     Trainer(data).commit(20)
     control_plane.fenced.add("att_1")
     found = uploader(api, data)
-    found.look()
+    found.scan()
     await upload_all(found)
     assert not found.pending("att_1")
     assert control_plane.stored_upload(20) is None
@@ -169,7 +169,7 @@ async def test_a_checkpoint_outside_its_attempt_is_not_uploaded(
     (elsewhere / "MANIFEST.json").write_text("{}")
     Trainer(data).outbox.write(CheckpointLine(step=1, directory=str(elsewhere), manifest_sha256="0", bytes=1))
     found = uploader(api, data)
-    found.look()
+    found.scan()
     assert found.next_upload() is None
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from gpu_agents.agent import imports as imports_module
 from gpu_agents.agent import side_process
-from gpu_agents.agent.api import Refused, Unreachable
+from gpu_agents.agent.api import ApiError, ServerUnavailable
 from gpu_agents.agent.imports import ModelImports
 from gpu_agents.agent.settings import DataDirectory
 from oolong.contracts.agent import UploadReply
@@ -43,14 +43,14 @@ class Plane:
     away_once: bool = False
     begun: int = 0
     refused: bool = False
-    refused_upload: Refused | None = None
+    refused_upload: ApiError | None = None
     reports: int = 0
     completes_after: int = 0  # reports that come while it completes
     busy: int = 0  # times that it asks to come again, for it is still at it
 
     async def begin_import(self, import_id: str) -> ImportOrder:
         if self.refused:
-            raise Refused(409, "stale_epoch", "cancelled")
+            raise ApiError(409, "stale_epoch", "cancelled")
         self.begun += 1
         return self.order
 
@@ -71,14 +71,14 @@ class Plane:
     async def put_import_part(self, import_id: str, number: int, data: bytes, *, sha256: str) -> None:
         if self.away_once and number == 1:
             self.away_once = False
-            raise Unreachable("away")
+            raise ServerUnavailable("away")
         assert hashlib.sha256(data).hexdigest() == sha256 and number not in self.parts
         self.parts[number] = data
 
     async def complete_import(self, import_id: str) -> None:
         if self.busy:
             self.busy -= 1
-            raise Unreachable("503 completion_in_progress", retry_after=0.001)
+            raise ServerUnavailable("503 completion_in_progress", retry_after=0.001)
         wanted = self.reports + self.completes_after
         while self.reports < wanted:
             await asyncio.sleep(0.001)
@@ -96,7 +96,7 @@ def run(plane: Plane, data: DataDirectory, *, times: int = 1) -> None:
     async def go() -> None:
         for _ in range(times):
             wanted = ModelImports(plane, data)  # type: ignore[arg-type]
-            wanted.wanted(["imp_1"])
+            wanted.assign(["imp_1"])
             assert wanted._task is not None
             await wanted._task
 
@@ -145,7 +145,7 @@ def test_what_the_hub_refuses_is_told_with_its_words(data: DataDirectory) -> Non
     assert not data.model_import("imp_1").exists()
 
 
-def test_an_importer_that_dies_is_a_failure_with_its_last_words(
+def test_an_importer_that_dies_fails_the_import_with_its_last_line(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     dying = tmp_path / "dying"
@@ -155,7 +155,7 @@ def test_an_importer_that_dies_is_a_failure_with_its_last_words(
     with serving(ScriptedHub(MODEL)) as hub:
         plane = Plane(order(hub))
         run(plane, data)
-    assert plane.failed == "the importer died: no space left"
+    assert plane.failed == "the importer crashed: no space left"
 
 
 def test_an_import_that_is_not_ours_leaves_nothing(data: DataDirectory) -> None:
@@ -168,10 +168,13 @@ def test_an_import_that_is_not_ours_leaves_nothing(data: DataDirectory) -> None:
 
 @pytest.mark.parametrize(
     "refusal",
-    [Refused(413, "too_large", "a model has at most 5 bytes"), Refused(422, "part_size", "at most 5 bytes")],
+    [
+        ApiError(413, "too_large", "a model has at most 5 bytes"),
+        ApiError(422, "part_size", "at most 5 bytes"),
+    ],
 )
 def test_what_the_control_plane_refuses_for_good_ends_the_import_with_its_words(
-    data: DataDirectory, refusal: Refused
+    data: DataDirectory, refusal: ApiError
 ) -> None:
     with serving(ScriptedHub(MODEL)) as hub:
         plane = Plane(order(hub), refused_upload=refusal)
@@ -181,9 +184,9 @@ def test_what_the_control_plane_refuses_for_good_ends_the_import_with_its_words(
 
 
 @pytest.mark.parametrize(
-    "refusal", [Refused(404, "not_found", "another's"), Refused(409, "stale_epoch", "gone")]
+    "refusal", [ApiError(404, "not_found", "another's"), ApiError(409, "stale_epoch", "gone")]
 )
-def test_what_another_node_has_by_now_is_no_failure(data: DataDirectory, refusal: Refused) -> None:
+def test_what_another_node_has_by_now_is_no_failure(data: DataDirectory, refusal: ApiError) -> None:
     with serving(ScriptedHub(MODEL)) as hub:
         plane = Plane(order(hub), refused_upload=refusal)
         run(plane, data)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from gpu_agents.agent import processes
 from gpu_agents.agent.job_supervisor import ALREADY_SUPERVISED
 from gpu_agents.agent.launch import SUPERVISOR_PATH
+from oolong.system.process_handle import ProcessHandle, find_process
 from tests.support.waiting import wait_until
 
 
@@ -214,7 +216,7 @@ def test_a_daemonised_grandchild_does_not_survive(supervise: Supervise) -> None:
     )
     job.process.wait(60)
     daemon = int((job.directory / "daemon").read_text())
-    assert processes.start_time(daemon) is None
+    assert find_process(daemon) is None
     assert job.exit["code"] == 0
 
 
@@ -297,8 +299,9 @@ def test_the_record_names_processes_beyond_pid_reuse(supervise: Supervise) -> No
     wait_until(job.record_file.exists, lambda: job.output)
     record = job.record
     assert record["pid"] == job.process.pid
-    assert processes.is_alive(record["pid"], record["start_time"])
-    assert not processes.is_alive(record["pid"], record["start_time"] - 1)
+    handle = ProcessHandle(record["pid"], record["start_ticks"], record["boot_id"])
+    assert handle.is_alive()
+    assert not replace(handle, start_ticks=handle.start_ticks - 1).is_alive()
     wait_until(lambda: os.getpgid(record["job_pid"]) == record["pgid"], lambda: job.output)
     assert os.getsid(record["job_pid"]) != os.getsid(record["pid"])
 

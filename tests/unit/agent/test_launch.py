@@ -18,12 +18,12 @@ from gpu_agents.agent.agent import new_record
 from gpu_agents.agent.launch import (
     COMMANDS,
     InputPaths,
-    JobPlace,
-    _hand_over,
+    JobContext,
+    _send_secrets,
     environment,
     job_file,
     make_job_directory,
-    taken_port,
+    port_conflict,
     write_attempt,
 )
 from gpu_agents.agent.records import JobRecord
@@ -60,10 +60,10 @@ def attempt(kind: str = "rl", ranks: int = 2) -> DesiredAttempt:
     )  # fmt: skip
 
 
-def place(data: DataDirectory, wanted: DesiredAttempt) -> JobPlace:
+def place(data: DataDirectory, wanted: DesiredAttempt) -> JobContext:
     inputs = InputPaths(dataset_file=Path("/rows"), model_directory=Path("/m"))
     path = write_attempt(data, wanted, inputs, node_python="/node/python", device="cpu")
-    return JobPlace(
+    return JobContext(
         attempt=read_attempt(path), attempt_file=path, job_directory=Path("/job"), slots=["cpu-0"]
     )
 
@@ -162,7 +162,7 @@ def test_a_job_directory_that_a_killed_agent_left_half_made_is_finished(tmp_path
 def test_secrets_that_nobody_takes_are_given_up() -> None:
     secrets = {f"NAME_{number}": "v" * 10_000 for number in range(32)}
     reader, writer = os.pipe()
-    assert not _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 0.05)
+    assert not _send_secrets(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 0.05)
     with os.fdopen(reader, "rb") as taken:
         assert 0 < len(taken.read()) < 320_000, "and the pipe is closed"
 
@@ -172,11 +172,13 @@ def test_secrets_of_any_size_are_handed_over_whole() -> None:
     reader, writer = os.pipe()
     with ThreadPoolExecutor() as pool, os.fdopen(reader, "rb") as source:
         taken = pool.submit(source.read)
-        assert _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60)
+        assert _send_secrets(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60)
         assert msgspec.json.decode(taken.result(60)) == secrets
     reader, writer = os.pipe()
     os.close(reader)
-    assert _hand_over(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60), "its end tells more"
+    assert _send_secrets(os.fdopen(writer, "wb"), secrets, deadline=time.monotonic() + 60), (
+        "its end tells more"
+    )
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -185,8 +187,8 @@ def test_a_port_in_use_is_named() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", port))
         other.listen()
-        assert f"port {port} (reward)" in taken_port({"reward": port})
-    assert taken_port({"reward": port}) == ""
+        assert f"port {port} (reward)" in port_conflict({"reward": port})
+    assert port_conflict({"reward": port}) == ""
 
 
 @pytest.mark.parametrize(

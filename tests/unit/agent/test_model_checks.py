@@ -12,12 +12,12 @@ import pytest
 
 from gpu_agents.agent import side_process
 from gpu_agents.agent.__main__ import _parser
-from gpu_agents.agent.api import Refused, Unreachable
+from gpu_agents.agent.api import ApiError, ServerUnavailable
 from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.model_checks import ModelChecks
 from gpu_agents.agent.preparation import ModelUnusable, Preparer
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
-from gpu_agents.model_check.__main__ import look
+from gpu_agents.model_check.__main__ import check
 from oolong.contracts.agent import JobIsolation
 from oolong.contracts.model_report import RESULT_FILE, CheckOrder, ModelReport
 from tests.support.model_files import PARAMETERS, files
@@ -34,11 +34,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_good_model_is_reported_with_its_manifest(root: Path) -> None:
-    report = look(str(root / "tiny"), [str(root)])
+    report = check(str(root / "tiny"), [str(root)])
     assert (report.message, report.parameters, len(report.files)) == ("", PARAMETERS, 4)
     assert len(report.manifest_sha256) == 64
     (root / "tiny" / "generation_config.json").write_text("{}")
-    assert look(str(root / "tiny"), [str(root)]).manifest_sha256 != report.manifest_sha256
+    assert check(str(root / "tiny"), [str(root)]).manifest_sha256 != report.manifest_sha256
 
 
 def test_what_cannot_be_looked_at_has_a_code(root: Path, tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_what_cannot_be_looked_at_has_a_code(root: Path, tmp_path: Path) -> None
         (tmp_path / "secret", {"path_not_offered"}), (root / "gone", {"not_there"}), (root / "link", {"link_outside"}),
         (root / "file", {"not_a_directory"}), (root / "empty", {"missing_file"}),
     ):  # fmt: skip
-        assert {fault.code for fault in look(str(path), [str(root)]).faults} == codes, path
-    assert "link_outside" in {fault.code for fault in look(str(root / "linked"), [str(root)]).faults}
+        assert {fault.code for fault in check(str(path), [str(root)]).faults} == codes, path
+    assert "link_outside" in {fault.code for fault in check(str(root / "linked"), [str(root)]).faults}
 
 
 @dataclass
@@ -64,11 +64,11 @@ class Plane:
     told: list[ModelReport] = field(default_factory=list)
     away_once: bool = False
     refused: bool = False
-    refuses_reports: list[Refused] = field(default_factory=list)  # one after the other
+    refuses_reports: list[ApiError] = field(default_factory=list)  # one after the other
 
     async def begin_model_check(self, check_id: str) -> CheckOrder:
         if self.refused:
-            raise Refused(404, "not_found", "another's")
+            raise ApiError(404, "not_found", "another's")
         return CheckOrder(check_id=check_id, path=self.path)
 
     async def report_model_check(self, check_id: str) -> None: ...
@@ -76,7 +76,7 @@ class Plane:
     async def complete_model_check(self, check_id: str, report: ModelReport) -> None:
         if self.away_once:
             self.away_once = False
-            raise Unreachable("away")
+            raise ServerUnavailable("away")
         if self.refuses_reports:
             raise self.refuses_reports.pop(0)
         self.told.append(report)
@@ -85,7 +85,7 @@ class Plane:
 def run(plane: Plane, data: DataDirectory, root: Path) -> None:
     async def go() -> None:
         checks = ModelChecks(plane, data, [str(root)])  # type: ignore[arg-type]
-        checks.wanted(["mchk_1"])
+        checks.assign(["mchk_1"])
         assert checks._task is not None
         await checks._task
 
@@ -129,7 +129,7 @@ def test_a_process_that_dies_and_a_check_of_another_node(
 
 
 def test_a_report_that_is_refused_or_unreadable_ends_the_check(root: Path, data: DataDirectory) -> None:
-    plane = Plane(str(root / "tiny"), refuses_reports=[Refused(413, "too_large", "the body")])
+    plane = Plane(str(root / "tiny"), refuses_reports=[ApiError(413, "too_large", "the body")])
     run(plane, data, root)
     data.model_check("mchk_1").mkdir(parents=True)
     (data.model_check("mchk_1") / RESULT_FILE).write_text('{"tokens": 2.5}')
@@ -137,7 +137,7 @@ def test_a_report_that_is_refused_or_unreadable_ends_the_check(root: Path, data:
     assert [report.faults[0].code for report in plane.told] == ["check_failed", "check_failed"]
     assert "413 too_large" in plane.told[0].message and "damaged" in plane.told[1].message
     assert not data.model_check("mchk_1").exists()
-    gone = Plane(str(root / "tiny"), refuses_reports=[Refused(409, "stale_epoch", "it has ended")])
+    gone = Plane(str(root / "tiny"), refuses_reports=[ApiError(409, "stale_epoch", "it has ended")])
     run(gone, data, root)
     assert gone.told == [] and not data.model_check("mchk_1").exists()
 
@@ -151,7 +151,7 @@ def test_a_run_gets_only_what_the_node_offers_and_as_it_was_checked(root: Path, 
         model_roots=(str(root),),
     )
     not_isolated = NodeIsolation(kind=JobIsolation.NONE, data=data)
-    preparer = Preparer(settings, data, SimpleNamespace(), moved=lambda: None, isolation=not_isolated)  # type: ignore[arg-type]
+    preparer = Preparer(settings, data, SimpleNamespace(), on_progress=lambda: None, isolation=not_isolated)  # type: ignore[arg-type]
 
     def model_of(path: Path, **sizes: int) -> Path:
         attempt: Any = SimpleNamespace(model=None, model_path=str(path), model_files=sizes)
@@ -165,12 +165,12 @@ def test_a_run_gets_only_what_the_node_offers_and_as_it_was_checked(root: Path, 
     (root / "tiny" / "secret.json").symlink_to(root.parent / "outside" / "config.json")
     (root / "alias").symlink_to(root / "tiny")
     assert model_of(root / "alias", **{"tokenizer.json": size}) == root / "alias"
-    for path, sizes, said in (
+    for path, sizes, message in (
         (root / "link", {}, "leads out"), (root / "tiny", {"secret.json": 2}, "leads out"),
         (root.parent, {}, "--model-root"), (root / "gone", {}, "no config.json"),
-        (root / "tiny", {"tokenizer.json": size + 1}, "register it again"), (root / "tiny", {"w": 1}, "is not there"),
+        (root / "tiny", {"tokenizer.json": size + 1}, "register it again"), (root / "tiny", {"w": 1}, "does not exist"),
     ):  # fmt: skip
-        with pytest.raises(ModelUnusable, match=said):
+        with pytest.raises(ModelUnusable, match=message):
             model_of(path, **sizes)
 
 

@@ -23,6 +23,7 @@ from gpu_agents.agent.records import JobRecord, SupervisorRecord, write_json
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
 from oolong.contracts.agent import Artifact, DesiredAttempt, JobIsolation
 from oolong.contracts.lifecycle import EndReason, JobKind
+from oolong.system.process_handle import find_process
 from tests.support.scripted_control_plane import ScriptedControlPlane
 
 DATASET = Artifact(sha256=hashlib.sha256(b"{}").hexdigest(), bytes=2, kind="dataset")
@@ -66,7 +67,7 @@ async def prepared(data: DataDirectory, api: AgentApi, attempt: DesiredAttempt) 
         model_roots=("/models",),
     )  # fmt: skip
     moved = asyncio.Event()
-    preparer = Preparer(settings, data, api, moved=moved.set, isolation=not_isolating(data))
+    preparer = Preparer(settings, data, api, on_progress=moved.set, isolation=not_isolating(data))
     preparer.begin(attempt, begun=False, wanted=[])
     await asyncio.wait_for(moved.wait(), 60)
     return preparer.inputs[attempt.attempt_id]
@@ -123,10 +124,11 @@ async def test_a_supervisor_of_an_earlier_agent_that_has_just_begun_is_waited_fo
         start = asyncio.create_task(jobs.start(record, {}))
         await asyncio.wait({start}, timeout=2)
         assert not start.done()
-        me = os.getpid()
+        me = find_process(os.getpid())
+        assert me is not None
         supervisor = SupervisorRecord(
-            job_id=record.job_id, incarnation=0, directory=str(supervision), boot_id=processes.boot_id(), pid=me,
-            start_time=processes.start_time(me), job_pid=me, job_start_time=processes.start_time(me), pgid=me,
+            job_id=record.job_id, incarnation=0, directory=str(supervision), boot_id=me.boot_id, pid=me.pid,
+            start_ticks=me.start_ticks, job_pid=me.pid, pgid=me.pid,
         )  # fmt: skip
         write_json(data.supervisor(record.job_id), supervisor)
         await asyncio.wait_for(start, 60)

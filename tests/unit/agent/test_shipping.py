@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_agents.agent.api import AgentApi, Unreachable
+from gpu_agents.agent.api import AgentApi, ServerUnavailable
 from gpu_agents.agent.job_files import MOST_SEARCHED, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, Shipper
+from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, TelemetryShipper
 from oolong.contracts.agent import BATCH_BYTES, BATCH_CHUNKS, LONGEST_LINE, ChunkReply, Piece
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
@@ -41,8 +41,8 @@ class Node:
         directory.mkdir(parents=True, exist_ok=True)
         return directory / "output.log"
 
-    def shipper(self, api: AgentApi) -> Shipper:
-        return Shipper(api, self.data, jobs=lambda: self.records, moved=lambda: None)
+    def shipper(self, api: AgentApi) -> TelemetryShipper:
+        return TelemetryShipper(api, self.data, jobs=lambda: self.records, on_progress=lambda: None)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -86,7 +86,7 @@ async def test_a_lost_answer_does_not_store_a_chunk_twice(
     shipper = node.shipper(api)
     append(node.outbox(job), b"{}\n")
     control_plane.faults.append(Fault("telemetry", "lose_answer"))
-    with pytest.raises(Unreachable):
+    with pytest.raises(ServerUnavailable):
         await shipper.ship_once()
     assert shipper.offsets("job_1")[0].shipped == 0
     await shipper.ship_once()
@@ -183,8 +183,8 @@ async def test_a_file_that_the_server_refuses_waits_and_the_others_go_on(
     assert shipper.offsets("job_1")[0].shipped == 0
     control_plane.refused.clear()
     for stream in shipper.streams.values():
-        assert stream.refused_until == 0 or stream.job_id == "job_1"
-        stream.refused_until = 0
+        assert stream.retry_at == 0 or stream.job_id == "job_1"
+        stream.retry_at = 0
     await shipper.ship_once()
     assert control_plane.content("job_1", "main-0.jsonl") == b"{}\n" * 2
 
@@ -223,12 +223,12 @@ async def test_a_body_that_is_refused_as_a_whole_is_sent_again_file_by_file(
     await shipper.ship_once()  # the one that is refused waits, and the others go together again
     assert [pieces for pieces, _ in control_plane.bodies[5:]] == [3]
     bad = shipper.streams["job_2", "main-0.jsonl"]
-    assert bad.alone and bad.shipped == 0
+    assert bad.unbatched and bad.shipped == 0
     control_plane.poison.clear()
-    bad.refused_until = 0.0
+    bad.retry_at = 0.0
     await shipper.ship_once()
     assert all(control_plane.content(job.job_id, "main-0.jsonl") == b"{}\n[]\n" for job in jobs)
-    assert not bad.alone
+    assert not bad.unbatched
 
 
 async def test_only_a_piece_by_itself_makes_a_body_over_a_mebibyte(
@@ -283,13 +283,13 @@ async def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(
     await shipper.ship_once()
     assert control_plane.content("job_2", "main-0.jsonl") == b"{}\n"
     assert control_plane.content("job_2", "output.log#0") == b"step 1"
-    assert all(stream.refused_until > 0 for stream in shipper.streams.values() if stream.job_id == "job_1")
+    assert all(stream.retry_at > 0 for stream in shipper.streams.values() if stream.job_id == "job_1")
     assert all(
         offset.shipped < offset.bytes for offset in shipper.offsets("job_1")
     )  # the job is not done with
     node.outbox(bad).rmdir()
     append(node.outbox(bad), b"[]\n")
-    shipper.streams["job_1", "main-0.jsonl"].refused_until = 0.0
+    shipper.streams["job_1", "main-0.jsonl"].retry_at = 0.0
     await shipper.ship_once()
     assert control_plane.content("job_1", "main-0.jsonl") == b"[]\n"
     assert [offset for offset in shipper.offsets("job_1") if offset.shipped == offset.bytes == 3]
@@ -340,7 +340,7 @@ async def test_under_random_faults_every_byte_arrives_once_and_in_order(
             shipper = node.shipper(api)  # killed and started again
         try:
             await shipper.ship_once()
-        except Unreachable:
+        except ServerUnavailable:
             continue
     control_plane.faults.clear()
     await shipper.ship_once()

@@ -9,10 +9,10 @@ import pytest
 
 from gpu_agents.agent.api import AgentApi
 from gpu_agents.agent.checkpoints import Uploader, pin
-from gpu_agents.agent.node_jobs import RESULT_BYTES, _served, _verdict
+from gpu_agents.agent.node_jobs import RESULT_BYTES, _is_ready, _read_result
 from gpu_agents.agent.records import write_json
 from gpu_agents.agent.settings import DataDirectory
-from gpu_agents.agent.shipping import Shipper
+from gpu_agents.agent.shipping import TelemetryShipper
 from gpu_agents.agent.untrusted import Untrusted, read_below, remove_tree
 from oolong.contracts.attempt import READY_FILE, RESULT_FILE, mark_ready
 from tests.support.scripted_control_plane import ScriptedControlPlane
@@ -73,22 +73,22 @@ if os.geteuid() == 0:  # a user can give no file away
 def test_a_result_that_is_a_link_or_too_long_counts_as_none(data: DataDirectory, secret: Path) -> None:
     directory = job_directory(data)
     (directory / RESULT_FILE).symlink_to(secret)
-    assert _verdict(directory) is None
+    assert _read_result(directory) is None
     (directory / RESULT_FILE).unlink()
     (directory / RESULT_FILE).write_bytes(
         b'{"reason": "completed", "message": "' + b"x" * RESULT_BYTES + b'"}'
     )
-    assert _verdict(directory) is None
+    assert _read_result(directory) is None
 
 
 def test_only_the_jobs_own_empty_file_says_that_it_serves(data: DataDirectory, secret: Path) -> None:
     directory = job_directory(data)
-    assert not _served(directory)
+    assert not _is_ready(directory)
     (directory / READY_FILE).symlink_to(secret)
-    assert not _served(directory)
+    assert not _is_ready(directory)
     (directory / READY_FILE).unlink()
     mark_ready(directory)
-    assert _served(directory)
+    assert _is_ready(directory)
 
 
 async def test_no_link_in_an_outbox_is_shipped(
@@ -99,7 +99,7 @@ async def test_no_link_in_an_outbox_is_shipped(
     (directory / "outbox" / "good-0.jsonl").write_bytes(b"{}\n")
     os.mkfifo(directory / "outbox" / "pipe-0.jsonl")
     job = record()
-    shipper = Shipper(api, data, jobs=lambda: [job], moved=lambda: None)
+    shipper = TelemetryShipper(api, data, jobs=lambda: [job], on_progress=lambda: None)
     await shipper.ship_once()
     assert control_plane.content("job_1", "good-0.jsonl") == b"{}\n"
     assert control_plane.content("job_1", "main-0.jsonl") == b""
@@ -115,10 +115,10 @@ async def test_an_outbox_that_became_a_link_is_shipped_from_no_more(
     (directory / "outbox").rmdir()
     (directory / "outbox").symlink_to(elsewhere)
     job = record()
-    shipper = Shipper(api, data, jobs=lambda: [job], moved=lambda: None)
+    shipper = TelemetryShipper(api, data, jobs=lambda: [job], on_progress=lambda: None)
     await shipper.ship_once()
     uploader = Uploader(api, data, jobs=lambda: [job], shipped=lambda *_: 0)
-    uploader.look()
+    uploader.scan()
     assert control_plane.content("job_1", "main-0.jsonl") == b""
 
 

@@ -27,10 +27,10 @@ async def test_a_cancellation_that_meets_a_nudge_is_not_lost(
         orphan_ttl_seconds=60.0,
     )
     agent = Agent(settings, node)
-    agent._heart._reported = []  # the server knows that there is nothing here: no news
-    waiting = asyncio.create_task(agent._heart._change())
+    agent._heartbeats._reported = []  # the server knows that there is nothing here: no news
+    waiting = asyncio.create_task(agent._heartbeats._wait_for_change())
     await asyncio.sleep(0.01)
-    agent._heart.nudge()
+    agent._heartbeats.wake()
     for _ in range(turns):
         await asyncio.sleep(0)
     waiting.cancel()

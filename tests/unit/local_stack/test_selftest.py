@@ -76,7 +76,7 @@ def suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         monkeypatch.setattr(selftest, "prepare_browser", fetched)
         monkeypatch.delenv("CI", raising=False)  # no list of permitted skips is asked for
         monkeypatch.setattr(selftest, "run_suite", suite_ran)
-        monkeypatch.setattr(selftest.subreaper, "become_subreaper", lambda: None)
+        monkeypatch.setattr(selftest, "become_subreaper", lambda: None)
         monkeypatch.setattr(selftest.subreaper, "terminate_descendants", list)
         paths: Any = SimpleNamespace(var=tmp_path, root=tmp_path)
         return selftest.run_suites(paths, names=names, device="cpu", pytest_args=[]), said

@@ -25,7 +25,7 @@ def test_a_few_errors_at_the_start_are_not_a_share() -> None:
 
 def test_five_in_a_row_are_too_many_however_many_went_well() -> None:
     assert not fed(ErrorBudget(0.5), "." * 1000 + "xxxx.").exceeded
-    assert fed(ErrorBudget(0.5), "." * 1000 + "xxxxx").exceeded.startswith("5 completions in a row")
+    assert fed(ErrorBudget(0.5), "." * 1000 + "xxxxx").exceeded.startswith("5 consecutive completions")
 
 
 def test_errors_of_more_than_five_minutes_ago_are_forgotten() -> None:

@@ -151,7 +151,7 @@ def test_rows_as_apps_has_them() -> None:
     [
         ("no json", "row 3: the answer of a code task is JSON"),
         ("[]", "is a JSON object, not list"),
-        ("{}", "there is no test"),
+        ("{}", "no tests in the fields"),
         ('{"tests": [{"input": "1"}]}', "cannot be read: KeyError: 'output'"),
         ('{"tests": [{"input": "\\ud800", "output": ""}]}', "cannot be read: UnicodeEncodeError"),
         ('{"private_test_cases": "eJxrYJmqzgABGv=="}', "compressed ones are pickles"),

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_agents.model_text import last_boxed
 from gpu_agents.rewards import math_answer
-from gpu_agents.rewards.math_answer import gold_of, in_time, why_unfit
+from gpu_agents.rewards.math_answer import gold_of, in_time, rejection_reason
 from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.reward import Completion, InvalidOptions, Reward, Score, ScoringError
 
@@ -149,14 +149,14 @@ def test_an_answer_that_is_no_expression_is_an_error_and_not_0(reward: Reward, a
      "1" * 500, "x" * 2000, r"\binom{9999999}{3}", r"\sum_{k=1}^{100000} k", r"\int_0^1 x dx"],
 )  # fmt: skip
 def test_what_would_unfold_is_turned_away_before_it_is_parsed(text: str) -> None:
-    assert why_unfit(text)
+    assert rejection_reason(text)
 
 
 @pytest.mark.parametrize(
     "text", ["2^{10}", "x^2+y^2", "5!", r"\binom{10}{3}", "10^{-3}", "e^{2x}", "a^{b+c}"]
 )
 def test_ordinary_answers_are_not_turned_away(text: str) -> None:
-    assert why_unfit(text) == ""
+    assert rejection_reason(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
             sum(range(1000))
 
     monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
-    monkeypatch.setattr(math_answer, "decide_quickly", busy)
+    monkeypatch.setattr(math_answer, "compare_quickly", busy)
     assert grade(reward, r"\boxed{4}", "4") == Score(value=0.0, verdict="timeout")
 
 

@@ -23,7 +23,7 @@ from gpu_agents import model_text
 from gpu_agents.rewards import code_compare, registry
 from gpu_agents.rewards.code_rows import read_task
 from gpu_agents.rewards.code_tests import extract_code, program_of
-from gpu_agents.rewards.math_answer import decide_quickly, why_unfit
+from gpu_agents.rewards.math_answer import compare_quickly, rejection_reason
 from gpu_agents.rewards.reward import Completion, ScoringError
 from gpu_agents.rewards.user_function import read_result
 from gpu_agents.rollout.chat_template import ChatTemplate
@@ -143,8 +143,8 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("code: output as long as expected", lambda text: code_compare.same_output(text, "1.5" + text)),
     ("code: a value", lambda text: code_compare.same_value(text.encode(), [1])),
     ("code: tests of a row", lambda text: read_task(text)),
-    ("math: what is unfit", why_unfit),
-    ("math: what is quick", lambda text: why_unfit(text) or decide_quickly("1", text)),
+    ("math: what is unfit", rejection_reason),
+    ("math: what is quick", lambda text: rejection_reason(text) or compare_quickly("1", text)),
     ("a result of a user's reward", lambda text: read_result(text.encode())),
     ("chat: a reply", lambda text: parse_reply(text, "stop", has_tools=True, stops=["never", "<tool_call>never"])),
     ("chat: growing text", lambda text: _IncrementalText(["never"]).grow(text)),
@@ -213,7 +213,7 @@ COVERED = {
     "gpu_agents/rewards/exact_match.py": "rewards; a pattern of the spec runs in a child that is killed",
     "gpu_agents/rewards/execute.py": "untrusted JSON",
     "gpu_agents/rewards/format_check.py": "rewards; a pattern of the spec runs in a child that is killed",
-    "gpu_agents/rewards/math_answer.py": "math; what it hands to math-verify is bounded by why_unfit and by time",
+    "gpu_agents/rewards/math_answer.py": "math; text for math-verify is bounded by rejection_reason and by time",
     "gpu_agents/rewards/service.py": "parses nothing itself: runs a reward beside the loop",
     "gpu_agents/rewards/user_function.py": "a result of a user's reward",
     "gpu_agents/rollout/chat_template.py": "chat template",

@@ -132,7 +132,9 @@ async def test_a_function_that_cannot_score_ends_the_run_with_the_reason(
             assert (await job.score("x", "y")).status == "error"
         result = job.result()
         assert result["reason"] == EndReason.REWARD_ERROR_RATE
-        assert "5 completions in a row got no score" in result["message"] and "KeyError" in result["message"]
+        assert (
+            "5 consecutive completions got no score" in result["message"] and "KeyError" in result["message"]
+        )
     finally:
         await job.close()
 

@@ -101,7 +101,7 @@ async def test_a_hung_child_is_killed_and_replaced_and_the_next_call_is_served(p
         assert first.process.exitcode == -signal.SIGKILL
         assert (await served.score("fine")).score == 0.5
         died = await served.score("die")
-        assert died.status == "error" and "died" in died.message
+        assert died.status == "error" and "crashed" in died.message
         raised = await served.score("raise")
         assert "ZeroDivisionError: by design" in raised.message
         assert (await served.score("fine")).score == 0.5
@@ -174,7 +174,7 @@ async def test_the_parts_of_scores_are_summed_up_with_a_line_each(caplog: pytest
     async with Served(Scripted(score=parts)) as served:
         for _ in range(2):
             await served.score("x")
-        assert served.service.document()["parts"] == {
+        assert served.service.state()["parts"] == {
             "math": {"scored": 2, "mean": 1.0},
             "format": {"scored": 2, "mean": 0.25},
         }
@@ -265,7 +265,7 @@ async def test_too_many_errors_raise_the_alarm_with_the_reason(monkeypatch: pyte
         assert not served.service.over_budget.is_set()
         await served.score("x")
         assert served.service.over_budget.is_set()
-        assert served.service.budget.exceeded.startswith("5 completions in a row got no score")
+        assert served.service.budget.exceeded.startswith("5 consecutive completions got no score")
 
 
 async def test_an_evaluation_may_have_a_reward_of_its_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_agents.rewards.composite import Composite, Part
 from gpu_agents.rewards.pool import ChildPool
-from gpu_agents.rewards.registry import Place, build_reward, build_scorer
+from gpu_agents.rewards.registry import ScorerContext, build_reward, build_scorer
 from gpu_agents.rewards.reward import Completion, InvalidOptions, Score, ScoringError
 from gpu_agents.rewards.sandboxes import Sandboxes
 from gpu_agents.rewards.service import InThisProcess
@@ -72,7 +72,7 @@ def test_length_falls_in_a_straight_line() -> None:
 )
 def test_wrong_options_are_refused_at_the_start(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions):
-        build_scorer(name, options, Place(sandboxes=Sandboxes(slots=1)))
+        build_scorer(name, options, ScorerContext(sandboxes=Sandboxes(slots=1)))
 
 
 COMPOSITE = {
@@ -85,7 +85,7 @@ COMPOSITE = {
 
 
 async def test_a_composite_is_the_weighted_sum_and_keeps_its_parts() -> None:
-    scorer = build_scorer("composite", COMPOSITE, Place(sandboxes=Sandboxes(slots=1)))
+    scorer = build_scorer("composite", COMPOSITE, ScorerContext(sandboxes=Sandboxes(slots=1)))
     score = await scorer.score(of(r"so \boxed{4}"))
     assert score.parts == {"exact_match": 1.0, "length": 0.89, "length-2": 0.8}
     assert score.value == pytest.approx(2.0 - 0.5 * 0.89)
@@ -103,7 +103,7 @@ class Whole:
 
 
 async def test_a_composite_passes_on_what_its_parts_say() -> None:
-    plain = build_scorer("exact_match", {}, Place(sandboxes=Sandboxes(slots=1)))
+    plain = build_scorer("exact_match", {}, ScorerContext(sandboxes=Sandboxes(slots=1)))
     score = await Composite([Part("a", 1.0, Whole()), Part("b", 1.0, plain)]).score(of(""))
     assert score == Score(
         value=1.0, parts={"a": 1.0, "a/brief": 0.5, "b": 0.0}, verdict="a:exact", forgeable=True
@@ -118,7 +118,7 @@ async def test_a_composite_with_a_part_that_has_no_score_has_none() -> None:
 
 
 def test_what_a_text_can_keep_busy_runs_where_it_can_be_killed() -> None:
-    place = Place(sandboxes=Sandboxes(slots=1))
+    place = ScorerContext(sandboxes=Sandboxes(slots=1))
     assert isinstance(build_scorer("math", {}, place), ChildPool)
     pattern = {"extract": "regex", "pattern": "(a+)+$"}
     assert isinstance(build_scorer("exact_match", pattern, place), ChildPool)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from django.urls import resolve
 
-from gpu_agents.agent.api import AgentApi, Refused
+from gpu_agents.agent.api import AgentApi, ApiError
 
 METHODS = [
     name
@@ -36,7 +36,7 @@ async def request_of(name: str) -> httpx.Request:
         return httpx.Response(404, json={"code": "not_found", "detail": "no"})
 
     api = AgentApi("http://127.0.0.1:1", "credential", httpx.MockTransport(refuse))
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         await _finish(getattr(api, name)(**arguments(getattr(AgentApi, name))))
     await api.close()
     return sent[0]

@@ -45,7 +45,7 @@ class OldAgent:
         body = json.dumps(RECORDED["enroll"]).encode()
         self.credential = self.post("/enroll", body, before.EnrollReply, status=201).credential
 
-    def beat(self) -> before.HeartbeatReply:
+    def send(self) -> before.HeartbeatReply:
         body = {**RECORDED["heartbeat"], "jobs": self.jobs}
         reply: before.HeartbeatReply = self.post(
             "/heartbeat", json.dumps(body).encode(), before.HeartbeatReply

@@ -7,7 +7,7 @@ import pytest
 
 from control_plane.runs.plan_jobs import port_names
 from gpu_agents.agent.launch import numbered_ports
-from gpu_agents.agent.relay import Door, NoDoor, doors_of
+from gpu_agents.agent.relay import JobEndpoint, NoEndpoint, endpoints_of
 from oolong.contracts.relay.endpoints import ENDPOINTS, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import Open
 from tests.unit.control_plane.tunnel.conftest import JOB_TOKEN, desired
@@ -23,18 +23,25 @@ def opening(
 
 
 def test_a_new_session_is_tried_at_every_door_and_an_open_one_goes_to_its_own() -> None:
-    assert doors_of(opening(), ATTEMPTS) == [Door(0, 7001, JOB_TOKEN), Door(1, 7002, JOB_TOKEN)]
-    assert doors_of(opening("1-abc/v1/models", method="GET"), ATTEMPTS) == [Door(1, 7002, JOB_TOKEN)]
+    assert endpoints_of(opening(), ATTEMPTS) == [
+        JobEndpoint(0, 7001, JOB_TOKEN),
+        JobEndpoint(1, 7002, JOB_TOKEN),
+    ]
+    assert endpoints_of(opening("1-abc/v1/models", method="GET"), ATTEMPTS) == [
+        JobEndpoint(1, 7002, JOB_TOKEN)
+    ]
 
 
 def test_what_lies_below_a_playground_names_no_job() -> None:
     attempt = msgspec.structs.replace(desired("att_1", 7001), ports={"engine-0": 7000, "playground-0": 7004})
     for path in ("", "chat/completions", "score"):
-        assert doors_of(opening(path, endpoint="playground"), [attempt]) == [Door(0, 7004, JOB_TOKEN)]
-    with pytest.raises(NoDoor):
-        doors_of(opening("chat/completions", endpoint="playground", method="DELETE"), [attempt])
-    with pytest.raises(NoDoor):
-        doors_of(opening("chat/completions", endpoint="playground"), ATTEMPTS)
+        assert endpoints_of(opening(path, endpoint="playground"), [attempt]) == [
+            JobEndpoint(0, 7004, JOB_TOKEN)
+        ]
+    with pytest.raises(NoEndpoint):
+        endpoints_of(opening("chat/completions", endpoint="playground", method="DELETE"), [attempt])
+    with pytest.raises(NoEndpoint):
+        endpoints_of(opening("chat/completions", endpoint="playground"), ATTEMPTS)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +58,8 @@ def test_what_lies_below_a_playground_names_no_job() -> None:
     ids=str,
 )
 def test_nothing_else_on_the_node_can_be_named(wrong: Open) -> None:
-    with pytest.raises(NoDoor):
-        doors_of(wrong, ATTEMPTS)
+    with pytest.raises(NoEndpoint):
+        endpoints_of(wrong, ATTEMPTS)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
-"""Process handles that stay valid when a pid is reused, for example after a reboot."""
+"""Process handles that stay valid when a pid is reused, and process trees from /proc.
+
+Standard library only: the local stack, the agent and its job supervisors import this module.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-from local_stack.files import read_json, write_json
 
 KILL_WAIT_SECONDS = 10.0  # a killed process holds its ports until the kernel schedules it again
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,7 @@ class ProcessHandle:
     def signal(self, number: int) -> None:
         """Send a signal to the process if it is still the same one."""
         if self.is_alive():
-            try:
-                os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
+            send_signal(self.pid, number)
 
     def signal_group(self, number: int) -> None:
         """Send a signal to the process group that this process leads."""
@@ -46,38 +46,54 @@ class ProcessHandle:
 
 def find_process(pid: int) -> ProcessHandle | None:
     """Return a handle of the live process, or None if it does not exist or is a zombie."""
+    fields = _stat(pid)
+    return None if fields is None else ProcessHandle(pid, start_ticks=int(fields[19]), boot_id=boot_id())
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send a signal; a process that has exited is ignored."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, start_ticks = fields[0], int(fields[19])
-    if state in ("Z", "X"):
-        return None
-    return ProcessHandle(pid=pid, start_ticks=start_ticks, boot_id=_boot_id())
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
-def _boot_id() -> str:
+@cache
+def boot_id() -> str:
+    """Changes with each boot of the machine; "" in containers that hide it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # hidden in some containers; the start time still distinguishes processes
+    except OSError:
         return ""
 
 
-def write_pid_file(path: Path, handle: ProcessHandle, **more: Any) -> None:
-    record = {"pid": handle.pid, "start_ticks": handle.start_ticks, "boot_id": handle.boot_id, **more}
-    write_json(path, record)
+def list_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def read_pid_file(path: Path) -> ProcessHandle | None:
-    """Return the process of a pid file if it is alive."""
-    record = read_json(path)
-    try:
-        handle = ProcessHandle(
-            pid=int(record["pid"]), start_ticks=int(record["start_ticks"]), boot_id=str(record["boot_id"])
-        )
-    except (KeyError, ValueError):
-        return None
-    return handle if handle.is_alive() else None
+def children(pid: int) -> list[int]:
+    """Pids of the live children of a process."""
+    return _children_by_parent().get(pid, [])
+
+
+def descendants(pid: int) -> list[int]:
+    """Pids of the live descendants of a process, parents before children."""
+    by_parent = _children_by_parent()
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = by_parent.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
 
 
 def wait_exited(handles: Iterable[ProcessHandle], *, timeout_seconds: float) -> list[ProcessHandle]:
@@ -105,3 +121,22 @@ def terminate_group(handle: ProcessHandle, *, grace_seconds: float, first: int =
     except (ProcessLookupError, PermissionError):
         return
     wait_exited([handle], timeout_seconds=KILL_WAIT_SECONDS)
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for pid in list_pids():
+        if (fields := _stat(pid)) is not None:
+            found.setdefault(int(fields[1]), []).append(pid)
+    return found
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of /proc/<pid>/stat after the command name (state, parent, ...); None for zombies."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name is in parentheses and may itself contain spaces and parentheses.
+            fields = file.read().rpartition(b")")[2].decode().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in ("Z", "X") else fields

@@ -1,8 +1,10 @@
-"""What holds for the whole house: its layout and what may lie in it."""
+"""The layout of the checkout: packages, file sizes, imports."""
 
+import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,34 @@ def test_no_file_is_too_long_to_read(checkout):
         if (count := len(path.read_text().splitlines())) > LONGEST_FILE_LINES
     }
     assert not long, f"cut these by noun: {long}"
+
+
+def _imports_of(name: str, file: Path, modules: dict[str, Path]) -> set[str]:
+    """Modules of ours that a file imports, at its top or within a function."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {target if target in modules else node.module for target in targets}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules.keys() - {name}
+
+
+def test_modules_import_each_other_without_cycles(checkout):
+    modules = {}
+    for root in (checkout / "platform", checkout):
+        for package in ("control_plane", "local_stack", "oolong", "gpu_agents", "trainers"):
+            for file in (root / package).rglob("*.py"):
+                name = ".".join(file.relative_to(root).with_suffix("").parts)
+                modules[name.removesuffix(".__init__")] = file
+    assert len(modules) > 500
+    graph = {name: _imports_of(name, file, modules) for name, file in modules.items()}
+    assert "control_plane.runs.models" in graph["control_plane.runs.events"]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_local_stack_needs_only_the_standard_library_to_be_imported(checkout):

@@ -165,7 +165,7 @@ class Streams:
             stream,
             emit=self._queue.put_nowait,
             ended=lambda: self._ended(stream),
-            most_received_bytes=endpoint.request_bytes if endpoint else 0,
+            max_received_bytes=endpoint.request_bytes if endpoint else 0,
         )
         try:
             endpoints = endpoints_of(opening, self._attempts())

@@ -88,8 +88,8 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"expires": 20},
         },
-        "pack-series": {
-            "task": "control_plane.telemetry.tasks.pack_series",
+        "compact-series": {
+            "task": "control_plane.telemetry.tasks.compact_series",
             "schedule": 60.0,
             "options": {"expires": 60},
         },
@@ -103,8 +103,8 @@ app.conf.update(
             "schedule": 2.0,
             "options": {"expires": 10},
         },
-        "forget-old-deliveries": {
-            "task": "control_plane.webhooks.tasks.forget_old_deliveries",
+        "prune-deliveries": {
+            "task": "control_plane.webhooks.tasks.prune_deliveries",
             "schedule": 3600.0,
             "options": {"expires": 600},
         },
@@ -119,7 +119,7 @@ app.conf.update(
             "options": {"expires": 600},
         },
         "prune-stream": {
-            "task": "control_plane.telemetry.tasks.prune_frames",
+            "task": "control_plane.telemetry.tasks.prune_stream",
             "schedule": 60.0,
             "options": {"expires": 60},
         },

@@ -15,7 +15,7 @@ from oolong.public_address import is_loopback
 TLS_OPTIONS = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
 
 
-class MissingSetting(Exception):
+class InvalidSetting(Exception):
     pass
 
 
@@ -87,8 +87,8 @@ class Environment:
     telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
 
 
-def read_environment() -> Environment:
-    """Raises MissingSetting naming the variable and an example, and UnsafeSetting in production."""
+def load_config() -> Environment:
+    """Raises InvalidSetting naming the variable and an example, and UnsafeSetting in production."""
     environment = _read()
     if environment.production:
         refuse_unsafe(environment, environ=os.environ)
@@ -140,7 +140,7 @@ def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> No
 def _mode() -> str:
     mode = os.environ.get("OOLONG_ENV", "") or "development"
     if mode not in ("production", "development"):
-        raise MissingSetting(f"OOLONG_ENV={mode!r}: production or development")
+        raise InvalidSetting(f"OOLONG_ENV={mode!r}: production or development")
     return mode
 
 
@@ -150,11 +150,11 @@ def secret_value(name: str) -> str:
     if not file:
         return os.environ.get(name, "")
     if os.environ.get(name):
-        raise MissingSetting(f"both {name} and {name}_FILE are set; leave one of them")
+        raise InvalidSetting(f"both {name} and {name}_FILE are set; leave one of them")
     try:
         return Path(file).read_text().strip()
     except OSError as error:
-        raise MissingSetting(f"{name}_FILE={file!r} cannot be read: {error.strerror}") from error
+        raise InvalidSetting(f"{name}_FILE={file!r} cannot be read: {error.strerror}") from error
 
 
 def _read() -> Environment:
@@ -205,7 +205,7 @@ def _oidc() -> Oidc | None:
         return None
     parts = urlsplit(issuer)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-        raise MissingSetting(f"OOLONG_OIDC_ISSUER={issuer!r}: an identity provider is asked over https only")
+        raise InvalidSetting(f"OOLONG_OIDC_ISSUER={issuer!r}: an identity provider is asked over https only")
     return Oidc(
         issuer=issuer,
         client_id=_required("OOLONG_OIDC_CLIENT_ID", "oolong"),
@@ -225,7 +225,7 @@ def oidc_role(text: str) -> OidcRole:
     place, _, role = rest.rpartition(":")
     team, _, project = place.partition("/")
     if not group or not team or role not in ("viewer", "editor", "operator", "admin"):
-        raise MissingSetting(
+        raise InvalidSetting(
             f"OOLONG_OIDC_ROLES has {text!r}: say group=team:role or group=team/project:role, with a role of "
             "viewer, editor, operator, admin"
         )
@@ -236,7 +236,7 @@ def database_settings(url: str) -> dict[str, object]:
     """Django's form of a postgresql:// URL, with a connection pool (CONN_MAX_AGE must stay 0 with it)."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
-        raise MissingSetting(f"DATABASE_URL begins with {parts.scheme!r}; only postgresql:// is supported")
+        raise InvalidSetting(f"DATABASE_URL begins with {parts.scheme!r}; only postgresql:// is supported")
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),
@@ -257,14 +257,14 @@ def _port(parts: SplitResult) -> str:
     try:
         return str(parts.port or "")
     except ValueError as error:  # without the address: it has the password
-        raise MissingSetting("DATABASE_URL has a port that is no number from 0 to 65535") from error
+        raise InvalidSetting("DATABASE_URL has a port that is no number from 0 to 65535") from error
 
 
 def _tls(query: str) -> dict[str, str]:
     """`?sslmode=verify-full&sslrootcert=/etc/…`; nothing else may stand there."""
     given = dict(parse_qsl(query))
     if unknown := sorted(set(given) - TLS_OPTIONS):
-        raise MissingSetting(
+        raise InvalidSetting(
             f"DATABASE_URL has the option {unknown[0]!r}; known are {', '.join(sorted(TLS_OPTIONS))}"
         )
     return given
@@ -273,14 +273,14 @@ def _tls(query: str) -> dict[str, str]:
 def _required(name: str, example: str) -> str:
     value = secret_value(name)
     if not value:
-        raise MissingSetting(f"the environment variable {name} is not set; say {name}={example}")
+        raise InvalidSetting(f"the environment variable {name} is not set; say {name}={example}")
     return value
 
 
 def _count(name: str, usual: int, *, least: int = 1) -> int:
     text = os.environ.get(name) or str(usual)
     if not text.isdecimal() or len(text) > 9 or int(text) < least:
-        raise MissingSetting(f"{name}={text!r}: a whole number, {least} or more")
+        raise InvalidSetting(f"{name}={text!r}: a whole number, {least} or more")
     return int(text)
 
 
@@ -291,14 +291,14 @@ def _seconds(name: str, usual: float) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise MissingSetting(f"{name}={text!r}: seconds, more than 0, such as {usual:g}")
+        raise InvalidSetting(f"{name}={text!r}: seconds, more than 0, such as {usual:g}")
     return seconds
 
 
 def _flag(name: str) -> bool:
     text = os.environ.get(name, "")
     if text not in ("", "0", "1"):
-        raise MissingSetting(f"{name}={text!r}: 1, or 0, or not set")
+        raise InvalidSetting(f"{name}={text!r}: 1, or 0, or not set")
     return text == "1"
 
 
@@ -309,7 +309,7 @@ def _networks(name: str) -> list[str]:
         try:
             found.append(str(ipaddress.ip_network(text, strict=False)))
         except ValueError as error:
-            raise MissingSetting(f"{name}: {text!r} is no network, such as 10.1.0.0/16: {error}") from error
+            raise InvalidSetting(f"{name}: {text!r} is no network, such as 10.1.0.0/16: {error}") from error
     return found
 
 

@@ -1,4 +1,4 @@
-"""Django's settings. Every value from outside comes through `environment.read_environment`."""
+"""Django's settings. Every value from outside comes through `environment.load_config`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
-from control_plane.config import database_settings, read_environment
+from control_plane.config import database_settings, load_config
 
-ENVIRONMENT = read_environment()
+ENVIRONMENT = load_config()
 BASE_DIR = Path(__file__).resolve().parents[2]  # of the checkout
 
 SECRET_KEY = ENVIRONMENT.secret_key

@@ -34,7 +34,7 @@ import django
 django.setup()
 from django.db import connection
 from control_plane.core import clock
-from control_plane.telemetry import packing
+from control_plane.telemetry.compaction import point_chunks
 
 def die_at(number):
     seen = 0
@@ -52,7 +52,7 @@ def die_at(number):
         commit()
     connection.commit = commit_too
     connection.execute_wrappers.append(before)
-    packing.pack_ended_runs(now=clock.now())
+    point_chunks.compact_ended_runs(now=clock.now())
 
 for line in sys.stdin:
     child = os.fork()
@@ -71,8 +71,8 @@ def world(transactional_db: None) -> World:
     for start in range(0, POINTS, 2000):
         steps = range(start, start + 2000)
         body = encode(*(Points(at=1.7e9 + x, axis="step", x=x, values={"loss/total": x / 7}) for x in steps))
-        offset = outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
-    world.run.status, world.run.ended_at = RunStatus.SUCCEEDED, clock.now() - 2 * point_chunks.REST
+        offset = outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
+    world.run.status, world.run.ended_at = RunStatus.SUCCEEDED, clock.now() - 2 * point_chunks.SETTLE_TIME
     world.run.save()
     return world
 
@@ -112,7 +112,7 @@ def test_whenever_the_packing_process_is_killed_nothing_is_lost_or_double(
     assert deaths > 8, "it was not killed at every statement and commit"
     assert everything()[0] == points
     assert not MetricPoint.objects.exists() and MetricChunk.objects.count() == 3
-    assert point_chunks.pack_ended_runs(now=clock.now()) == 0
+    assert point_chunks.compact_ended_runs(now=clock.now()) == 0
     series = world.run.series.get()
     covered = sum(MetricRollup.objects.filter(series=series, width=16).values_list("points", flat=True))
     assert covered == POINTS // 4096 * 4096, "rollups of a killed pass are neither missing nor twice"

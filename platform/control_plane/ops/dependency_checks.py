@@ -25,7 +25,7 @@ class Found:
     said: str
 
 
-def examine_services() -> Iterator[Found]:
+def check_dependencies() -> Iterator[Found]:
     yield Found("PostgreSQL", *_postgres())
     yield Found("Valkey", *_broker())
     yield Found("storage", *_storage())

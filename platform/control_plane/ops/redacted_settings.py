@@ -17,7 +17,7 @@ PLAIN = frozenset(
 ADDRESSES = frozenset({"database_url", "redis_url", "storage_url"})
 
 
-def shown_settings() -> dict[str, str]:
+def redacted_settings() -> dict[str, str]:
     """Name -> value, fit for a stranger's eyes."""
     found = {}
     for field in dataclasses.fields(settings.ENVIRONMENT):

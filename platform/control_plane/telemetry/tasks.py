@@ -10,7 +10,7 @@ from control_plane.telemetry.compaction import point_chunks, retention, rollups,
 
 
 @shared_task(ignore_result=True)
-def prune_frames() -> None:
+def prune_stream() -> None:
     event_stream.prune()
 
 
@@ -27,15 +27,15 @@ def roll_up_series() -> None:
 
 
 @shared_task
-@only_one("pack-series")
-def pack_series() -> None:
-    point_chunks.pack_ended_runs(now=clock.now())
+@only_one("compact-series")
+def compact_series() -> None:
+    point_chunks.compact_ended_runs(now=clock.now())
 
 
 @shared_task
 @only_one("write-trajectory-files")
 def write_trajectory_files() -> None:
-    trajectory_files.write_waiting_files(now=clock.now())
+    trajectory_files.write_pending_files(now=clock.now())
 
 
 @shared_task

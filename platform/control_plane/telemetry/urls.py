@@ -1,14 +1,15 @@
 from django.urls import path
 
+from control_plane.telemetry.ingest import api as ingest
 from control_plane.telemetry.logs import log_api
 from control_plane.telemetry.query import api
 from control_plane.telemetry.stream import sse
 
 urlpatterns = [
     path("stream", sse.stream),
-    path("agent/telemetry", api.ShipmentView.as_view()),
-    path("agent/jobs/<str:job_id>/outbox/<str:file>", api.OutboxView.as_view()),
-    path("agent/jobs/<str:job_id>/logs/<int:incarnation>", api.ShipLogView.as_view()),
+    path("agent/telemetry", ingest.TelemetryBatchView.as_view()),
+    path("agent/jobs/<str:job_id>/outbox/<str:file>", ingest.OutboxIngestView.as_view()),
+    path("agent/jobs/<str:job_id>/logs/<int:incarnation>", ingest.LogIngestView.as_view()),
     path("metrics/definitions", api.MetricDefinitionsView.as_view()),
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),

@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 1.0
 CALL_SECONDS = 5.0
-MOST_PER_ROUND_TRIP = 64
+MAX_BATCH = 64
 
 # In Valkey itself: between a look and a change of ours another process could have put itself there.
-HOLD = """
+RENEW_SCRIPT = """
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then return held end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 return ARGV[1]
 """
-LEAVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+RELEASE_SCRIPT = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
 class BusDown(Exception):
@@ -42,7 +42,7 @@ class BusDown(Exception):
 class _Post:
     channel: str
     message: bytes
-    unheard: Callable[[], None]
+    on_undelivered: Callable[[], None]
 
 
 class Bus:
@@ -89,9 +89,9 @@ class Bus:
         """Now; how many processes heard it. Raises BusDown."""
         return int(await self._call(self._client.publish(channel, message)))
 
-    def post(self, channel: str, message: bytes, *, unheard: Callable[[], None]) -> None:
-        """In order with other posts, soon; `unheard` is called when nobody listens or Valkey is down."""
-        self._posts.append(_Post(channel, message, unheard))
+    def post(self, channel: str, message: bytes, *, on_undelivered: Callable[[], None]) -> None:
+        """In order with other posts, soon; `on_undelivered` is called when nobody listens or Valkey is down."""
+        self._posts.append(_Post(channel, message, on_undelivered))
         self._posted.set()
 
     async def listeners(self, channels: list[str]) -> dict[str, int]:
@@ -107,14 +107,14 @@ class Bus:
         found = await self._call(self._client.get(key))
         return found.decode() if found else ""
 
-    async def hold(self, key: str, value: str, *, seconds: int) -> str:
+    async def renew(self, key: str, value: str, *, seconds: int) -> str:
         """Renew the key if it is ours or nobody's. Whose it is now."""
-        held: bytes = await self._call(self._client.eval(HOLD, 1, key, value, str(seconds)))
+        held: bytes = await self._call(self._client.eval(RENEW_SCRIPT, 1, key, value, str(seconds)))
         return held.decode()
 
-    async def leave(self, key: str, value: str) -> None:
+    async def release(self, key: str, value: str) -> None:
         """Remove the key if it is ours."""
-        await self._call(self._client.eval(LEAVE, 1, key, value))
+        await self._call(self._client.eval(RELEASE_SCRIPT, 1, key, value))
 
     async def close(self) -> None:
         await end_tasks(self._tasks)
@@ -153,7 +153,7 @@ class Bus:
             await self._posted.wait()
             self._posted.clear()
             while self._posts:
-                posts = [self._posts.popleft() for _ in range(min(len(self._posts), MOST_PER_ROUND_TRIP))]
+                posts = [self._posts.popleft() for _ in range(min(len(self._posts), MAX_BATCH))]
                 try:
                     async with self._client.pipeline(transaction=False) as pipeline:
                         for post in posts:
@@ -164,4 +164,4 @@ class Bus:
                     heard = [0] * len(posts)
                 for post, listeners in zip(posts, heard, strict=True):
                     if not listeners:
-                        post.unheard()
+                        post.on_undelivered()

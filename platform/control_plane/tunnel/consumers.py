@@ -15,26 +15,26 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from control_plane.core.stream.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
-from control_plane.telemetry.stream.access_watch import power_watch, woken
+from control_plane.telemetry.stream.access_watch import access_watch, wait_for_wakeup
 from control_plane.telemetry.stream.credentials import in_database
-from control_plane.tunnel.tunnel_router import NodeSocket, exchange
+from control_plane.tunnel.tunnel_router import NodeConnection, tunnel_router
 from oolong.contracts.relay.frames import BadFrame, decode
 
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 60.0
 SLOW_SECONDS = 30.0  # a frame that cannot be sent for so long ends the socket
-LONGEST_MESSAGE = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 
-NO_FRAME, NOT_AUTHENTICATED, TOO_SLOW, REPLACED, TOO_MANY = 4400, 4401, 4408, 4409, 4429
+BAD_FRAME, NOT_AUTHENTICATED, TOO_SLOW, REPLACED, TOO_MANY = 4400, 4401, 4408, 4409, 4429
 
 
-class RelayConsumer(AsyncWebsocketConsumer):
+class TunnelConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.revoked = asyncio.Event()  # it may have been, so it is asked again
-        self.stop_following = lambda: None
-        self.socket: NodeSocket | None = None
+        self.stop_watching = lambda: None
+        self.socket: NodeConnection | None = None
         self.stream: OpenStream | None = None
         self.credential = _bearer(self.scope["headers"])
         try:
@@ -50,35 +50,35 @@ class RelayConsumer(AsyncWebsocketConsumer):
             await self.close(NOT_AUTHENTICATED)
             return
         self.stream.identify_node()
-        self.stop_following = power_watch().follow(node.pk, self.revoked.set)
+        self.stop_watching = access_watch().follow(node.pk, self.revoked.set)
         queue: asyncio.Queue[bytes] = asyncio.Queue()  # what it holds is bounded by the streams' credit
-        self.socket = NodeSocket(node.pk, send=queue.put_nowait, end=self._replaced)
+        self.socket = NodeConnection(node.pk, send=queue.put_nowait, end=self._replaced)
         self.tasks = [asyncio.create_task(self._send(queue)), asyncio.create_task(self._recheck())]
-        await exchange().attach(self.socket)
+        await tunnel_router().register(self.socket)
         log.info("relay: node %s is connected", node.pk)
 
     async def disconnect(self, code: int) -> None:
         if self.stream is not None:
             self.stream.close()
-        self.stop_following()
+        self.stop_watching()
         for task in self.tasks:
             task.cancel()
         if self.socket is not None:
-            await exchange().detach(self.socket)
+            await tunnel_router().unregister(self.socket)
             log.info("relay: node %s is gone (%s)", self.socket.node_id, code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.socket is None:
             return
         try:
-            if bytes_data is None or len(bytes_data) > LONGEST_MESSAGE:
+            if bytes_data is None or len(bytes_data) > MAX_MESSAGE_BYTES:
                 raise BadFrame("a text message, or one that is too long")
             frame = decode(bytes_data)
         except BadFrame as error:
             log.warning("relay: node %s sent %s", self.socket.node_id, error)
-            await self.close(NO_FRAME)
+            await self.close(BAD_FRAME)
             return
-        exchange().from_node(self.socket, frame)
+        tunnel_router().from_node(self.socket, frame)
 
     async def _send(self, queue: asyncio.Queue[bytes]) -> None:
         while True:
@@ -93,7 +93,7 @@ class RelayConsumer(AsyncWebsocketConsumer):
     async def _recheck(self) -> None:
         """A node whose credential is revoked loses its socket, at once or, where the notice is missed, soon."""
         while True:
-            await woken(self.revoked, RECHECK_SECONDS)
+            await wait_for_wakeup(self.revoked, RECHECK_SECONDS)
             if await self._node() is None:
                 await self.close(NOT_AUTHENTICATED)
                 return

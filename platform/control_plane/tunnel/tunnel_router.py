@@ -34,9 +34,11 @@ from oolong.contracts.relay.pipe import Pipe
 
 log = logging.getLogger(__name__)
 
-MOST_STREAMS = 256  # of one node; with a window in each direction this bounds what a socket's process holds
-MOST_STREAMS_OF_ONE = 64  # of one owner (a project) through one process: the others keep their share
-DIRECTORY_SECONDS = 15
+MAX_NODE_STREAMS = (
+    256  # of one node; with a window in each direction this bounds what a socket's process holds
+)
+MAX_OWNER_STREAMS = 64  # of one owner (a project) through one process: the others keep their share
+REGISTRATION_SECONDS = 15
 RENEW_SECONDS = 5.0
 WATCH_SECONDS = 2.0
 
@@ -45,7 +47,7 @@ class TooManyStreams(Exception):
     """The owner has as many streams through this process as it may."""
 
 
-class NodeAway(Exception):
+class NodeUnavailable(Exception):
     """The node has no socket at any process that can be reached."""
 
 
@@ -58,7 +60,7 @@ class Route:
 
 
 @dataclass(eq=False)
-class NodeSocket:
+class NodeConnection:
     """A node's socket that this process holds. `send` queues one message for it and never blocks."""
 
     node_id: str
@@ -73,7 +75,7 @@ class _Caller:
     """A stream whose user is in this process."""
 
     pipe: Pipe
-    socket: NodeSocket | None  # the node's socket, when this process holds it
+    socket: NodeConnection | None  # the node's socket, when this process holds it
     channel: str = ""  # of the process that does, otherwise
     owner: str = ""
 
@@ -83,10 +85,10 @@ class _Envelope(msgspec.Struct, array_like=True):
     frame: bytes
 
 
-class Exchange:
+class TunnelRouter:
     def __init__(self, bus: Bus) -> None:
         self.process_id = secrets.token_hex(8)
-        self.sockets: dict[str, NodeSocket] = {}
+        self.sockets: dict[str, NodeConnection] = {}
         self.callers: dict[str, _Caller] = {}
         self._bus = bus
         self._tasks: list[asyncio.Task[None]] = []
@@ -94,37 +96,37 @@ class Exchange:
 
     # --- nodes --------------------------------------------------------------------------------------------
 
-    async def attach(self, socket: NodeSocket) -> None:
+    async def register(self, socket: NodeConnection) -> None:
         """From now on the node is reached through this socket."""
         await self._start()
         await self._bus.subscribe(
             _socket_channel(socket.socket_id), lambda message: self._from_bus(socket, message)
         )
-        await self._note(socket)
+        await self._announce(socket)
         # Last: a renewal that finds it here, and an older one in its entry, would end it.
         older = self.sockets.get(socket.node_id)
         self.sockets[socket.node_id] = socket
         if older is not None:
-            self._break_routes(older, "lost", "the node has dialled again")
+            self._cancel_routes(older, "lost", "the node has dialled again")
             older.end()
 
-    async def detach(self, socket: NodeSocket) -> None:
+    async def unregister(self, socket: NodeConnection) -> None:
         """The socket is gone: its streams end as lost."""
-        self._break_routes(socket, "lost", "the connection to the node was lost")
+        self._cancel_routes(socket, "lost", "the connection to the node was lost")
         await self._bus.unsubscribe(_socket_channel(socket.socket_id))
         if self.sockets.get(socket.node_id) is socket:
             del self.sockets[socket.node_id]
             try:
-                await self._bus.leave(_directory(socket.node_id), socket.socket_id)
+                await self._bus.release(_node_key(socket.node_id), socket.socket_id)
             except BusDown as error:
                 log.info("relay: %s; the entry of node %s expires by itself", error, socket.node_id)
 
-    def from_node(self, socket: NodeSocket, frame: AnyFrame) -> None:
+    def from_node(self, socket: NodeConnection, frame: AnyFrame) -> None:
         """A frame that came over a node's socket. Streams that are not on this socket are none of its business."""
         route = socket.routes.get(frame.stream)
         if route is None:
             return
-        self._note_ends(socket, frame, route)
+        self._count_ends(socket, frame, route)
         if route.origin == "":
             caller = self.callers.get(frame.stream)
             if caller is not None:
@@ -133,18 +135,18 @@ class Exchange:
         self._bus.post(
             _process_channel(route.origin),
             encode(frame),
-            unheard=lambda: self._caller_gone(socket, frame.stream),
+            on_undelivered=lambda: self._caller_gone(socket, frame.stream),
         )
 
     # --- callers ------------------------------------------------------------------------------------------
 
-    def refuse_more_than_share(self, owner: str) -> None:
+    def require_stream_share(self, owner: str) -> None:
         """Raises TooManyStreams when the owner has its share of this process's streams already."""
-        if sum(caller.owner == owner for caller in self.callers.values()) >= MOST_STREAMS_OF_ONE:
-            raise TooManyStreams(f"{MOST_STREAMS_OF_ONE} requests of this project are open already")
+        if sum(caller.owner == owner for caller in self.callers.values()) >= MAX_OWNER_STREAMS:
+            raise TooManyStreams(f"{MAX_OWNER_STREAMS} requests of this project are open already")
 
-    async def open(self, node_id: str, opening: Open, *, most_response_bytes: int, owner: str = "") -> Pipe:
-        """A stream to the node. Raises NodeAway."""
+    async def open(self, node_id: str, opening: Open, *, max_response_bytes: int, owner: str = "") -> Pipe:
+        """A stream to the node. Raises NodeUnavailable."""
         await self._start()
         stream = opening.stream
         socket = self.sockets.get(node_id)
@@ -153,7 +155,7 @@ class Exchange:
             stream,
             emit=lambda frame: self._to_node(stream, frame),
             ended=lambda: self._forget(stream),
-            most_received_bytes=most_response_bytes,
+            max_received_bytes=max_response_bytes,
         )
         self.callers[stream] = _Caller(pipe, socket, channel, owner)
         if socket is not None:
@@ -165,19 +167,19 @@ class Exchange:
             )
         except BusDown as error:
             self._forget(stream)
-            raise NodeAway(str(error)) from error
+            raise NodeUnavailable(str(error)) from error
         if not heard:
             self._forget(stream)
-            raise NodeAway(f"node {node_id} has just lost its connection")
+            raise NodeUnavailable(f"node {node_id} has just lost its connection")
         return pipe
 
     async def _find(self, node_id: str) -> str:
         try:
-            socket_id = await self._bus.get(_directory(node_id))
+            socket_id = await self._bus.get(_node_key(node_id))
         except BusDown as error:
-            raise NodeAway(str(error)) from error
+            raise NodeUnavailable(str(error)) from error
         if not socket_id:
-            raise NodeAway(f"node {node_id} is not connected")
+            raise NodeUnavailable(f"node {node_id} is not connected")
         return _socket_channel(socket_id)
 
     def _to_node(self, stream: str, frame: AnyFrame) -> None:
@@ -190,7 +192,7 @@ class Exchange:
             self._bus.post(
                 caller.channel,
                 msgspec.msgpack.encode(_Envelope(self.process_id, encode(frame))),
-                unheard=lambda: caller.pipe.deliver(
+                on_undelivered=lambda: caller.pipe.deliver(
                     Cancel(stream, "lost", "the process that holds the node's connection is gone")
                 ),
             )
@@ -200,12 +202,12 @@ class Exchange:
 
     # --- on the holder's side -----------------------------------------------------------------------------
 
-    def _on_socket(self, socket: NodeSocket, frame: AnyFrame, *, origin: str) -> None:
+    def _on_socket(self, socket: NodeConnection, frame: AnyFrame, *, origin: str) -> None:
         """A caller's frame on its way to the node."""
         if isinstance(frame, Open):
-            if len(socket.routes) >= MOST_STREAMS or frame.stream in socket.routes:
+            if len(socket.routes) >= MAX_NODE_STREAMS or frame.stream in socket.routes:
                 refusal = Cancel(frame.stream, "busy", f"{len(socket.routes)} streams are open to this node")
-                self._answer(origin, refusal)
+                self._deliver_to_caller(origin, refusal)
                 return
             socket.routes[frame.stream] = Route(origin)
             socket.send(encode(frame))
@@ -213,10 +215,10 @@ class Exchange:
         route = socket.routes.get(frame.stream)
         if route is None or route.origin != origin:
             return
-        self._note_ends(socket, frame, route)
+        self._count_ends(socket, frame, route)
         socket.send(encode(frame))
 
-    def _from_bus(self, socket: NodeSocket, message: bytes) -> None:
+    def _from_bus(self, socket: NodeConnection, message: bytes) -> None:
         try:
             envelope = msgspec.msgpack.decode(message, type=_Envelope)
             frame = decode(envelope.frame)
@@ -225,27 +227,27 @@ class Exchange:
             return
         self._on_socket(socket, frame, origin=envelope.origin)
 
-    def _note_ends(self, socket: NodeSocket, frame: AnyFrame, route: Route) -> None:
+    def _count_ends(self, socket: NodeConnection, frame: AnyFrame, route: Route) -> None:
         route.ends += isinstance(frame, End)
         if isinstance(frame, Cancel) or route.ends == 2:
             socket.routes.pop(frame.stream, None)
 
-    def _caller_gone(self, socket: NodeSocket, stream: str) -> None:
+    def _caller_gone(self, socket: NodeConnection, stream: str) -> None:
         if socket.routes.pop(stream, None) is not None:
             socket.send(encode(Cancel(stream, "gone", "the process that served the caller is gone")))
 
-    def _break_routes(self, socket: NodeSocket, code: CancelCode, message: str) -> None:
+    def _cancel_routes(self, socket: NodeConnection, code: CancelCode, message: str) -> None:
         routes, socket.routes = socket.routes, {}
         for stream, route in routes.items():
-            self._answer(route.origin, Cancel(stream, code, message))
+            self._deliver_to_caller(route.origin, Cancel(stream, code, message))
 
-    def _answer(self, origin: str, frame: AnyFrame) -> None:
+    def _deliver_to_caller(self, origin: str, frame: AnyFrame) -> None:
         if origin == "":
             caller = self.callers.get(frame.stream)
             if caller is not None:
                 caller.pipe.deliver(frame)
         else:
-            self._bus.post(_process_channel(origin), encode(frame), unheard=lambda: None)
+            self._bus.post(_process_channel(origin), encode(frame), on_undelivered=lambda: None)
 
     # --- the process itself -------------------------------------------------------------------------------
 
@@ -269,12 +271,12 @@ class Exchange:
         await end_tasks(self._tasks)
         self._tasks = []
         for socket in list(self.sockets.values()):
-            await self.detach(socket)
+            await self.unregister(socket)
         await self._bus.close()
 
-    async def _note(self, socket: NodeSocket) -> None:
+    async def _announce(self, socket: NodeConnection) -> None:
         try:
-            await self._bus.put(_directory(socket.node_id), socket.socket_id, seconds=DIRECTORY_SECONDS)
+            await self._bus.put(_node_key(socket.node_id), socket.socket_id, seconds=REGISTRATION_SECONDS)
         except BusDown as error:
             log.warning("relay: %s; node %s is reached through this process only", error, socket.node_id)
 
@@ -284,8 +286,8 @@ class Exchange:
             await asyncio.sleep(RENEW_SECONDS)
             for socket in list(self.sockets.values()):
                 try:
-                    holder = await self._bus.hold(
-                        _directory(socket.node_id), socket.socket_id, seconds=DIRECTORY_SECONDS
+                    holder = await self._bus.renew(
+                        _node_key(socket.node_id), socket.socket_id, seconds=REGISTRATION_SECONDS
                     )
                 except BusDown as error:
                     log.warning("relay: %s", error)
@@ -320,7 +322,7 @@ class Exchange:
                     self._caller_gone(socket, stream)
 
 
-def _directory(node_id: str) -> str:
+def _node_key(node_id: str) -> str:
     return f"oolong:relay:node:{node_id}"
 
 
@@ -332,12 +334,12 @@ def _process_channel(process_id: str) -> str:
     return f"oolong:relay:process:{process_id}"
 
 
-_exchanges: WeakKeyDictionary[asyncio.AbstractEventLoop, Exchange] = WeakKeyDictionary()
+_routers: WeakKeyDictionary[asyncio.AbstractEventLoop, TunnelRouter] = WeakKeyDictionary()
 
 
-def exchange() -> Exchange:
+def tunnel_router() -> TunnelRouter:
     """The exchange of the running event loop; it connects with the first socket or request."""
     loop = asyncio.get_running_loop()
-    if loop not in _exchanges:
-        _exchanges[loop] = Exchange(Bus(settings.ENVIRONMENT.redis_url))
-    return _exchanges[loop]
+    if loop not in _routers:
+        _routers[loop] = TunnelRouter(Bus(settings.ENVIRONMENT.redis_url))
+    return _routers[loop]

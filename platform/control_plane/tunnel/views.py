@@ -18,9 +18,9 @@ from control_plane.core.api.errors import CONTENT_TYPE, LOG_IN, Problem, body
 from control_plane.core.infra import clock
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
-from control_plane.telemetry.stream.access_watch import power_watch
+from control_plane.telemetry.stream.access_watch import access_watch
 from control_plane.telemetry.stream.credentials import in_database
-from control_plane.tunnel.tunnel_router import NodeAway, TooManyStreams, exchange
+from control_plane.tunnel.tunnel_router import NodeUnavailable, TooManyStreams, tunnel_router
 from oolong.contracts.lifecycle import AttemptStatus
 from oolong.contracts.relay.endpoints import ENDPOINTS, Endpoint, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import CancelCode, Open
@@ -52,10 +52,10 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
     if not plain_path(path) or request.META.get("QUERY_STRING"):
         raise Problem(404, "not_found", f"{name} has nothing at {path!r}: plain paths without a query only")
     try:
-        exchange().refuse_more_than_share(caller.project.pk)
+        tunnel_router().require_stream_share(caller.project.pk)
     except TooManyStreams as error:
-        raise Problem(503, "tunnel_busy", str(error), headers=_retry(), retryable=True) from error
-    content = _content(request, endpoint)  # not before there is a place for it
+        raise Problem(503, "tunnel_busy", str(error), headers=_retry_after(), retryable=True) from error
+    content = _read_body(request, endpoint)  # not before there is a place for it
     opening = Open(
         secrets.token_hex(16),
         attempt.pk,
@@ -65,21 +65,21 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
         allowed(request.headers.items(), endpoint.request_headers),
     )
     try:
-        pipe = await exchange().open(
-            attempt.node_id, opening, most_response_bytes=endpoint.response_bytes, owner=caller.project.pk
+        pipe = await tunnel_router().open(
+            attempt.node_id, opening, max_response_bytes=endpoint.response_bytes, owner=caller.project.pk
         )
-    except NodeAway as error:
+    except NodeUnavailable as error:
         message = f"{error}; the run goes on meanwhile, try again"
-        raise Problem(503, "node_unavailable", message, headers=_retry(), retryable=True) from error
-    leave = _end_with_power(pipe, request, caller, endpoint)
+        raise Problem(503, "node_unavailable", message, headers=_retry_after(), retryable=True) from error
+    leave = _cancel_on_lost_access(pipe, request, caller, endpoint)
     try:
-        return await _answer(pipe, content, endpoint, leave)
+        return await _stream_response(pipe, content, endpoint, leave)
     except BaseException:
         leave()
         raise
 
 
-def _end_with_power(
+def _cancel_on_lost_access(
     pipe: Pipe, request: HttpRequest, caller: Caller, endpoint: Endpoint
 ) -> Callable[[], None]:
     """A caller who loses the token or the scope loses the stream; returns what ends the watching."""
@@ -98,10 +98,10 @@ def _end_with_power(
         checks.add(task)
         task.add_done_callback(checks.discard)
 
-    return power_watch().follow(caller.user.pk, wake)
+    return access_watch().follow(caller.user.pk, wake)
 
 
-async def _answer(
+async def _stream_response(
     pipe: Pipe, content: bytes, endpoint: Endpoint, leave: Callable[[], None]
 ) -> HttpResponseBase:
     sending = asyncio.create_task(_send(pipe, content))
@@ -110,26 +110,28 @@ async def _answer(
             head = await pipe.read_head()
     except TimeoutError:
         pipe.cancel("timeout", f"no answer for {endpoint.head_seconds:g} s")
-        raise _broken(Cancelled("timeout", f"no answer for {endpoint.head_seconds:g} s")) from None
+        raise _tunnel_problem(Cancelled("timeout", f"no answer for {endpoint.head_seconds:g} s")) from None
     except Cancelled as error:
-        raise _broken(error) from error
+        raise _tunnel_problem(error) from error
     except asyncio.CancelledError:
         pipe.cancel("gone")  # the caller hung up
         raise
     finally:
-        if pipe.stream not in exchange().callers:
+        if pipe.stream not in tunnel_router().callers:
             sending.cancel()
     headers = dict(allowed(head.headers, endpoint.response_headers))
     content_type = headers.pop("content-type", "application/octet-stream")
     return StreamingHttpResponse(
-        Answer(pipe, sending, endpoint, leave, is_event_stream=content_type.startswith("text/event-stream")),
+        TunnelResponseBody(
+            pipe, sending, endpoint, leave, is_event_stream=content_type.startswith("text/event-stream")
+        ),
         status=head.status,
         content_type=content_type,
         headers={**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-class Answer:
+class TunnelResponseBody:
     """The body of an answer as it arrives. Django closes it when the caller is gone, and with it the stream."""
 
     def __init__(
@@ -209,7 +211,7 @@ def _attempt(caller: Caller, run_id: str, name: str, endpoint: Endpoint) -> Atte
     attempt = selectors.live_attempt(run)
     if attempt is None or attempt.status != AttemptStatus.RUNNING:
         message = f"run {run.name!r} is {run.status}: {name} are served while it runs"
-        raise Problem(503, "run_not_running", message, headers=_retry(), retryable=True)
+        raise Problem(503, "run_not_running", message, headers=_retry_after(), retryable=True)
     if not ports_of(endpoint, attempt.ports):
         how = {
             "sessions": "a run does with workflow.name: agent_session",
@@ -220,7 +222,7 @@ def _attempt(caller: Caller, run_id: str, name: str, endpoint: Endpoint) -> Atte
     return attempt
 
 
-def _content(request: HttpRequest, endpoint: Endpoint) -> bytes:
+def _read_body(request: HttpRequest, endpoint: Endpoint) -> bytes:
     """The request's body. Django has put it on disk, so a large one has cost no memory so far."""
     most = endpoint.request_bytes
     content = request.read(most + 1)
@@ -242,9 +244,9 @@ _STATUS: dict[CancelCode, int] = {
 }
 
 
-def _broken(error: Cancelled) -> Problem:
+def _tunnel_problem(error: Cancelled) -> Problem:
     status = _STATUS[error.code]
-    headers = _retry() if status == 503 else {}
+    headers = _retry_after() if status == 503 else {}
     return Problem(status, f"tunnel_{error.code}", str(error), headers=headers, retryable=status != 413)
 
 
@@ -254,7 +256,7 @@ def _error_event(error: Cancelled) -> bytes:
     return b"data: " + msgspec.json.encode(document) + b"\n\n"
 
 
-def _retry() -> dict[str, str]:
+def _retry_after() -> dict[str, str]:
     return {"Retry-After": str(RETRY_SECONDS)}
 
 

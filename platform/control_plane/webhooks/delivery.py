@@ -21,19 +21,19 @@ from control_plane.core.infra.clock import rfc3339
 from control_plane.core.infra.isolate_errors import apart
 from control_plane.core.security.encryption import unseal
 from control_plane.webhooks import outbox, signing
-from control_plane.webhooks.backoff import DISABLE_AFTER, wait_after
-from control_plane.webhooks.http import Answer, failure, post
+from control_plane.webhooks.backoff import DISABLE_AFTER, retry_delay
+from control_plane.webhooks.http import DeliveryResponse, failure, post
 from control_plane.webhooks.models import Delivery, DeliveryState, DeliveryTry, Webhook, WebhookEvent
-from control_plane.webhooks.signing_secrets import keys_of
+from control_plane.webhooks.signing_secrets import active_secrets
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16  # requests under way in one tick
-PER_WEBHOOK = 4  # of these, so that one slow receiver does not stand in the way of the others
+MAX_IN_FLIGHT = 16  # requests under way in one tick
+MAX_PER_WEBHOOK = 4  # of these, so that one slow receiver does not stand in the way of the others
 TICK_SECONDS = 6.0  # a tick's wait for its answers; a little more than posting.SECONDS, which tells more
 CLAIM = timedelta(seconds=60)
-MOST_BYTES = 64 * 1024
-KEPT = timedelta(days=30)
+MAX_BODY_BYTES = 64 * 1024
+RETENTION = timedelta(days=30)
 
 
 def deliver_due(*, now: datetime) -> int:
@@ -41,33 +41,33 @@ def deliver_due(*, now: datetime) -> int:
     claimed = _claim(now)
     if not claimed:
         return 0
-    for delivery, answer in _answers(claimed, now):
+    for delivery, answer in _send_all(claimed, now):
         # One that cannot be noted is sent again after its claim.
         with apart(f"noting the answer to delivery {delivery.pk}"), transaction.atomic():
-            _note_answer(delivery, answer, now=now)
+            _record_response(delivery, answer, now=now)
     return len(claimed)
 
 
-def _answers(claimed: Sequence[Delivery], now: datetime) -> Iterator[tuple[Delivery, Answer]]:
+def _send_all(claimed: Sequence[Delivery], now: datetime) -> Iterator[tuple[Delivery, DeliveryResponse]]:
     """One answer for each, when it arrives; for those that have none in TICK_SECONDS, that they took too long."""
     networks = settings.ENVIRONMENT.webhook_networks
-    pool = ThreadPoolExecutor(AT_ONCE)  # these threads know no database
-    under_way: dict[Future[Answer], Delivery] = {
+    pool = ThreadPoolExecutor(MAX_IN_FLIGHT)  # these threads know no database
+    in_flight: dict[Future[DeliveryResponse], Delivery] = {
         pool.submit(_send, delivery, now, networks): delivery for delivery in claimed
     }
     try:
-        for done in as_completed(list(under_way), timeout=TICK_SECONDS):
-            yield under_way.pop(done), done.result()
+        for done in as_completed(list(in_flight), timeout=TICK_SECONDS):
+            yield in_flight.pop(done), done.result()
     except TimeoutError:
         message = f"there was no answer within {TICK_SECONDS:g} s"
-        for future, delivery in under_way.items():
+        for future, delivery in in_flight.items():
             late = failure(message, milliseconds=int(TICK_SECONDS * 1000))
             yield delivery, future.result() if future.done() and not future.cancelled() else late
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _send(delivery: Delivery, now: datetime, networks: Sequence[str]) -> Answer:
+def _send(delivery: Delivery, now: datetime, networks: Sequence[str]) -> DeliveryResponse:
     """Never raises: what goes wrong with one delivery is that delivery's answer, and no other's."""
     try:
         return post(*_request(delivery, now), networks=networks)
@@ -76,11 +76,11 @@ def _send(delivery: Delivery, now: datetime, networks: Sequence[str]) -> Answer:
         return failure(f"it could not be sent: {type(error).__name__}: {error}")
 
 
-def forget_old(*, now: datetime) -> int:
+def prune_old(*, now: datetime) -> int:
     """Deliveries that ended long ago, with their events."""
-    old = Delivery.objects.exclude(state=DeliveryState.PENDING).filter(ended_at__lt=now - KEPT)
+    old = Delivery.objects.exclude(state=DeliveryState.PENDING).filter(ended_at__lt=now - RETENTION)
     gone, _ = old.delete()
-    from_nobody = Q(deliveries=None, at__lt=now - KEPT)
+    from_nobody = Q(deliveries=None, at__lt=now - RETENTION)
     WebhookEvent.objects.filter(from_nobody).delete()
     return gone
 
@@ -96,9 +96,9 @@ def _claim(now: datetime) -> list[Delivery]:
         chosen = (
             Delivery.objects.filter(due)
             .annotate(place=in_line)
-            .filter(place__lte=PER_WEBHOOK)
+            .filter(place__lte=MAX_PER_WEBHOOK)
             .order_by("place", Random())
-            .values_list("pk", flat=True)[:AT_ONCE]
+            .values_list("pk", flat=True)[:MAX_IN_FLIGHT]
         )
         taken = list(
             Delivery.objects.select_for_update(skip_locked=True, of=("self",))
@@ -119,13 +119,13 @@ def _request(delivery: Delivery, now: datetime) -> tuple[str, bytes, dict[str, s
         "data": event.data,
     }  # fmt: skip
     body = json.dumps(envelope, ensure_ascii=False, separators=(",", ":")).encode()
-    if len(body) > MOST_BYTES:
+    if len(body) > MAX_BODY_BYTES:
         body = json.dumps({**envelope, "data": {"too_large": True}}, ensure_ascii=False).encode()
-    keys = [unseal(sealed, place=place) for sealed, place in keys_of(delivery.webhook, now=now)]
+    keys = [unseal(sealed, place=place) for sealed, place in active_secrets(delivery.webhook, now=now)]
     return delivery.webhook.url, body, signing.headers(event.pk, int(now.timestamp()), body, keys)
 
 
-def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
+def _record_response(delivery: Delivery, answer: DeliveryResponse, *, now: datetime) -> None:
     webhook = Webhook.objects.select_for_update().filter(pk=delivery.webhook_id).first()
     held = Delivery.objects.select_for_update().filter(pk=delivery.pk, claim=delivery.claim).first()
     if webhook is None or held is None:
@@ -142,7 +142,7 @@ def _note_answer(delivery: Delivery, answer: Answer, *, now: datetime) -> None:
         webhook.failing_since = None
     else:
         held.message = answer.error or f"answered with status {answer.status}"
-        wait = wait_after(held.tries, random=random.random())
+        wait = retry_delay(held.tries, random=random.random())
         if wait is None or not webhook.enabled:
             held.state, held.ended_at = DeliveryState.FAILED, now
         else:

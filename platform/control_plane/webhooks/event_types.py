@@ -26,7 +26,7 @@ EVENT_TYPES: dict[str, str] = {
     "webhook.disabled": "another webhook of the project was turned off, because it failed for too long",
     "webhook.test": "somebody asked for a test; it is sent to that webhook alone",
 }
-NEVER_ASKED = frozenset({"webhook.test"})
+TEST_ONLY = frozenset({"webhook.test"})
 
 
 def matches(patterns: list[str], type: str) -> bool:
@@ -34,7 +34,7 @@ def matches(patterns: list[str], type: str) -> bool:
     return any(fnmatchcase(type, pattern) for pattern in patterns)
 
 
-def unknown(patterns: list[str]) -> list[str]:
+def unknown_patterns(patterns: list[str]) -> list[str]:
     """Patterns that no type can ever match."""
-    known = [type for type in EVENT_TYPES if type not in NEVER_ASKED]
+    known = [type for type in EVENT_TYPES if type not in TEST_ONLY]
     return [pattern for pattern in patterns if not any(fnmatchcase(type, pattern) for type in known)]

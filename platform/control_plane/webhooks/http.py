@@ -10,7 +10,7 @@ from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
 
 from control_plane.core.security.deadline import cut_after
 from control_plane.core.security.safe_http import AddressRefused, FetchFailed, Resolve, resolve
-from control_plane.webhooks.url_policy import check
+from control_plane.webhooks.url_policy import resolve_target
 
 SECONDS = 5.0  # for the whole of it, from the name to the end of the answer
 CONNECT_SECONDS = 3.0
@@ -18,7 +18,7 @@ EXCERPT_BYTES = 2000
 
 
 @dataclass(frozen=True)
-class Answer:
+class DeliveryResponse:
     status: int | None  # None: there was none
     milliseconds: int
     error: str = ""
@@ -29,8 +29,8 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
 
-def failure(error: str, *, milliseconds: int = 0) -> Answer:
-    return Answer(None, milliseconds, _storable(error)[:400])
+def failure(error: str, *, milliseconds: int = 0) -> DeliveryResponse:
+    return DeliveryResponse(None, milliseconds, _postgres_text(error)[:400])
 
 
 def post(
@@ -40,17 +40,17 @@ def post(
     *,
     networks: Sequence[str],
     resolve: Resolve = resolve,
-) -> Answer:
+) -> DeliveryResponse:
     """Send it once. Whatever goes wrong is in the answer."""
     began = time.monotonic()
 
-    def answer(status: int | None, *, error: str = "", excerpt: bytes = b"") -> Answer:
+    def answer(status: int | None, *, error: str = "", excerpt: bytes = b"") -> DeliveryResponse:
         spent = int((time.monotonic() - began) * 1000)
-        text = _storable(excerpt[:EXCERPT_BYTES].decode(errors="replace"))
-        return Answer(status, spent, _storable(error)[:400], text)
+        text = _postgres_text(excerpt[:EXCERPT_BYTES].decode(errors="replace"))
+        return DeliveryResponse(status, spent, _postgres_text(error)[:400], text)
 
     try:
-        target = check(url, networks=networks, resolve=resolve)
+        target = resolve_target(url, networks=networks, resolve=resolve)
     except (AddressRefused, FetchFailed) as error:
         return answer(None, error=str(error))
     left = began + SECONDS - time.monotonic()
@@ -78,7 +78,7 @@ def post(
                 return answer(None, error=f"there was no answer within {SECONDS:g} s")
             return answer(None, error=f"{type(error).__name__}: {error}")
         try:
-            excerpt = _beginning(response)
+            excerpt = _read_excerpt(response)
         except HTTPError as error:
             if not cut.done.is_set():
                 return answer(None, error=f"the answer broke off: {type(error).__name__}: {error}")
@@ -91,7 +91,7 @@ def post(
     return answer(response.status_code, excerpt=excerpt)
 
 
-def _beginning(response: Response) -> bytes:
+def _read_excerpt(response: Response) -> bytes:
     excerpt = b""
     for chunk in response.iter_raw():
         excerpt += chunk
@@ -100,6 +100,6 @@ def _beginning(response: Response) -> bytes:
     return excerpt
 
 
-def _storable(text: str) -> str:
+def _postgres_text(text: str) -> str:
     """PostgreSQL keeps no NUL and no half of a surrogate pair."""
     return text.encode(errors="replace").decode().replace("\x00", "\ufffd")

@@ -16,27 +16,27 @@ from control_plane.core.infra.locks import LockClass, hold_until_commit
 from control_plane.core.security.encryption import seal
 from control_plane.core.security.safe_http import AddressRefused, FetchFailed
 from control_plane.webhooks import outbox, signing
-from control_plane.webhooks.event_types import EVENT_TYPES, NEVER_ASKED, unknown
+from control_plane.webhooks.event_types import EVENT_TYPES, TEST_ONLY, unknown_patterns
 from control_plane.webhooks.models import Delivery, DeliveryState, Webhook
-from control_plane.webhooks.signing_secrets import place_of
-from control_plane.webhooks.url_policy import check
+from control_plane.webhooks.signing_secrets import encryption_context
+from control_plane.webhooks.url_policy import resolve_target
 
 OVERLAP = timedelta(hours=24)  # after a rotation both secrets sign
-MOST_WEBHOOKS = 50
+MAX_WEBHOOKS = 50
 
 
 def create_webhook(
     caller: Caller, *, name: str, url: str, events: list[str], now: datetime
 ) -> tuple[Webhook, str]:
     """The row and its secret, which is shown this once."""
-    _refuse_odd(url=url, events=events)
+    _validate(url=url, events=events)
     secret = signing.new_secret()
     identity = ids.webhook_id()
-    sealed = seal(secret, place=place_of(identity))
+    sealed = seal(secret, place=encryption_context(identity))
     with transaction.atomic():
         hold_until_commit(LockClass.QUOTA, f"webhooks {caller.project.pk}")
-        if Webhook.objects.filter(project=caller.project).count() >= MOST_WEBHOOKS:
-            raise conflict("too_many", f"a project has at most {MOST_WEBHOOKS} webhooks; delete one first")
+        if Webhook.objects.filter(project=caller.project).count() >= MAX_WEBHOOKS:
+            raise conflict("too_many", f"a project has at most {MAX_WEBHOOKS} webhooks; delete one first")
         try:
             with transaction.atomic():
                 webhook = Webhook.objects.create(
@@ -44,14 +44,14 @@ def create_webhook(
                     secret=sealed.sealed, secret_key_id=sealed.key_id, created_at=now, updated_at=now,
                 )  # fmt: skip
         except IntegrityError as error:
-            raise _taken(name) from error
+            raise _name_taken(name) from error
         _record("create", webhook, now=now, data={"events": events})
     return webhook, secret
 
 
 def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) -> Webhook:
     """Name, URL, events, or whether it is on. Turned on again it begins anew: what had failed stays failed."""
-    _refuse_odd(**{key: fields[key] for key in ("url", "events") if key in fields})
+    _validate(**{key: fields[key] for key in ("url", "events") if key in fields})
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
         if fields.get("enabled") and not webhook.enabled:
@@ -68,7 +68,7 @@ def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) ->
             with transaction.atomic():
                 webhook.save()
         except IntegrityError as error:
-            raise _taken(webhook.name) from error
+            raise _name_taken(webhook.name) from error
         _record("edit", webhook, now=now, data={"changed": sorted(fields)})
     return webhook
 
@@ -76,7 +76,7 @@ def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) ->
 def rotate_secret(webhook_id: str, *, now: datetime) -> tuple[Webhook, str]:
     """A new secret, shown this once. For a day both sign, so that the receiver may change over at any moment of it."""
     secret = signing.new_secret()
-    sealed = seal(secret, place=place_of(webhook_id))
+    sealed = seal(secret, place=encryption_context(webhook_id))
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
         webhook.previous_secret, webhook.previous_key_id = webhook.secret, webhook.secret_key_id
@@ -97,7 +97,7 @@ def delete_webhook(webhook_id: str, *, now: datetime) -> None:
 def send_test(webhook: Webhook, *, by: Caller, now: datetime) -> Delivery:
     """A `webhook.test` to this webhook alone. 409 when it is off."""
     with transaction.atomic():
-        _refuse_off(webhook)
+        _require_enabled(webhook)
         data = {"asked_by": by.user.username}
         (delivery,) = outbox.send([webhook], webhook.project_id, "webhook.test", data, now=now)
     return delivery
@@ -106,7 +106,7 @@ def send_test(webhook: Webhook, *, by: Caller, now: datetime) -> Delivery:
 def redeliver(delivery: Delivery, *, now: datetime) -> Delivery:
     """The same event once more, under the same `webhook-id`. 409 while the delivery is pending or the webhook off."""
     with transaction.atomic():
-        _refuse_off(delivery.webhook)
+        _require_enabled(delivery.webhook)
         held = Delivery.objects.select_for_update().get(pk=delivery.pk)
         if held.state == DeliveryState.PENDING:
             raise conflict("pending", f"it is tried again at {held.next_at:%H:%M:%S} by itself")
@@ -115,7 +115,7 @@ def redeliver(delivery: Delivery, *, now: datetime) -> Delivery:
         )
 
 
-def _refuse_off(webhook: Webhook) -> None:
+def _require_enabled(webhook: Webhook) -> None:
     if not webhook.enabled:
         raise conflict(
             "webhook_disabled",
@@ -123,22 +123,22 @@ def _refuse_off(webhook: Webhook) -> None:
         )
 
 
-def _refuse_odd(*, url: str | None = None, events: list[str] | None = None) -> None:
-    if events is not None and (odd := unknown(events)):
-        known = ", ".join(type for type in EVENT_TYPES if type not in NEVER_ASKED)
+def _validate(*, url: str | None = None, events: list[str] | None = None) -> None:
+    if events is not None and (odd := unknown_patterns(events)):
+        known = ", ".join(type for type in EVENT_TYPES if type not in TEST_ONLY)
         message = f"no event is called {odd[0]!r}; there are {known}; run.* is all of runs, * is all"
         at = events.index(odd[0])
         raise unprocessable("invalid", message, [FieldError(f"/events/{at}", "unknown", message)])
     if url is not None:
         try:
-            check(url, networks=settings.ENVIRONMENT.webhook_networks)
+            resolve_target(url, networks=settings.ENVIRONMENT.webhook_networks)
         except (AddressRefused, FetchFailed) as error:
             raise unprocessable(
                 "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]
             ) from error
 
 
-def _taken(name: str) -> Exception:
+def _name_taken(name: str) -> Exception:
     return conflict("name_taken", f"the project has a webhook {name!r} already")
 
 

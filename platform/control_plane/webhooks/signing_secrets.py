@@ -11,7 +11,7 @@ from control_plane.core.security.encryption import Sealed, newest_key_id, seal, 
 from control_plane.webhooks.models import Webhook
 
 
-def place_of(webhook_id: str) -> str:
+def encryption_context(webhook_id: str) -> str:
     return f"webhook/{webhook_id}"
 
 
@@ -25,7 +25,7 @@ def rotate() -> int:
             row = Webhook.objects.select_for_update().filter(pk=identity).first()
             if row is None:
                 continue
-            place = place_of(row.pk)
+            place = encryption_context(row.pk)
             fresh = seal(unseal(Sealed(row.secret_key_id, bytes(row.secret)), place=place), place=place)
             row.secret, row.secret_key_id = fresh.sealed, fresh.key_id
             if row.previous_secret is not None:
@@ -38,9 +38,9 @@ def rotate() -> int:
     return changed
 
 
-def keys_of(webhook: Webhook, *, now: datetime) -> list[tuple[Sealed, str]]:
+def active_secrets(webhook: Webhook, *, now: datetime) -> list[tuple[Sealed, str]]:
     """The sealed secrets that sign now, newest first, each with the place that it was sealed for."""
-    place = place_of(webhook.pk)
+    place = encryption_context(webhook.pk)
     found = [(Sealed(webhook.secret_key_id, bytes(webhook.secret)), place)]
     if (
         webhook.previous_secret is not None

@@ -16,5 +16,5 @@ def deliver_webhooks() -> None:
 
 
 @shared_task
-def forget_old_deliveries() -> None:
-    delivery.forget_old(now=clock.now())
+def prune_deliveries() -> None:
+    delivery.prune_old(now=clock.now())

@@ -23,7 +23,7 @@ from oolong.public_address import is_public
 
 
 @dataclass(frozen=True)
-class Target:
+class WebhookTarget:
     scheme: str
     host: str
     address: str  # the number that is connected to
@@ -41,7 +41,7 @@ class Target:
         return self.host if self.port == usual else f"{self.host}:{self.port}"
 
 
-def check(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve) -> Target:
+def resolve_target(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve) -> WebhookTarget:
     """The address behind a URL. Raises AddressRefused for one that may not be called, FetchFailed for none at all."""
     if not all(character.isprintable() and character != " " for character in url):
         raise AddressRefused(f"{url!r} has a space or a control character; write it as %20 or leave it out")
@@ -64,13 +64,13 @@ def check(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve)
         raise FetchFailed(f"{host!r} has no address: {error}") from error
     if not addresses:
         raise FetchFailed(f"{host!r} has no address")
-    if not all(_named(address, networks) for address in addresses):
-        _refuse_unless_public(parts.scheme, host, port, addresses)
+    if not all(_is_allowed(address, networks) for address in addresses):
+        _require_public(parts.scheme, host, port, addresses)
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    return Target(parts.scheme, host, addresses[0], port, path)
+    return WebhookTarget(parts.scheme, host, addresses[0], port, path)
 
 
-def _refuse_unless_public(scheme: str, host: str, port: int, addresses: Sequence[str]) -> None:
+def _require_public(scheme: str, host: str, port: int, addresses: Sequence[str]) -> None:
     for address in addresses:
         if not is_public(address):
             unless = ", nor in a network that this installation allows (OOLONG_WEBHOOK_NETWORKS)"
@@ -81,7 +81,7 @@ def _refuse_unless_public(scheme: str, host: str, port: int, addresses: Sequence
         raise AddressRefused(f"port {port} of {host!r} is refused; only {' and '.join(map(str, PORTS))}")
 
 
-def _named(address: str, networks: Sequence[str]) -> bool:
+def _is_allowed(address: str, networks: Sequence[str]) -> bool:
     try:
         number = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

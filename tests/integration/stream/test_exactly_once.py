@@ -85,7 +85,7 @@ def test_a_process_killed_in_the_middle_of_its_transaction_leaves_nothing_behind
     assert killed.returncode == -signal.SIGKILL
     assert not points_in_database()
     assert event_stream.current_seq(f"run:{world.run.pk}") == 0
-    outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=body)
+    outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=body)
     assert points_in_database().total() == 100
     assert event_stream.current_seq(f"run:{world.run.pk}") == 100
 
@@ -95,8 +95,8 @@ import os, signal, sys
 import django
 django.setup()
 from django.db import transaction
-from control_plane.telemetry.ingest.outbox import receive_outbox
+from control_plane.telemetry.ingest.outbox import ingest_outbox
 with transaction.atomic():
-    receive_outbox(sys.argv[1], "main-0.jsonl", offset=0, body=sys.stdin.buffer.read())
+    ingest_outbox(sys.argv[1], "main-0.jsonl", offset=0, body=sys.stdin.buffer.read())
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -11,9 +11,9 @@ from tests.bench.test_telemetry_speed import SLOW_SOCKETS, SOCKETS, WITHOUT_LIMI
 def test_the_sockets_of_the_measure_are_more_than_the_limits_allow_and_the_measure_lifts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    usual = config.read_environment()
+    usual = config.load_config()
     assert min(usual.streams_user, usual.streams_address) < SOCKETS + SLOW_SOCKETS
     for name, value in WITHOUT_LIMITS.items():
         monkeypatch.setenv(name, value)
-    lifted = config.read_environment()
+    lifted = config.load_config()
     assert (lifted.streams_user, lifted.streams_address, lifted.rate_quotas.address) == (0, 0, 0)

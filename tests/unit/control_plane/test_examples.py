@@ -43,7 +43,7 @@ NOT_ASKED = {
     "fetch_upload": "asks another host",
     "agent_enroll": "its bearer is a join token",
     "accept_invitation": "creates a user",
-    "ship_pieces": "its body is no JSON",
+    "ship_telemetry": "its body is no JSON",
     "look_up_invitation": "needs the secret of an invitation",
     "measure_dataset_version": "needs a model whose tokenizer is stored",
     "state": "the run has shipped none",
@@ -70,7 +70,7 @@ BY_HAND: dict[str, Any] = {
         "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9", "credential": "oolnode_…", "heartbeat_seconds": 10.0,
         "lease_ttl_seconds": 45.0, "orphan_ttl_seconds": 4500.0, "protocol": PROTOCOL,
     },
-    "ship_pieces": {"pieces": [{"status": 200, "offset": 4096, "code": "", "detail": ""}]},
+    "ship_telemetry": {"pieces": [{"status": 200, "offset": 4096, "code": "", "detail": ""}]},
     "measure_dataset_version": {
         "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb", "state": "DONE", "message": "",
         "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",
@@ -123,7 +123,7 @@ def world(_own_store: None, django_db_setup: None, django_db_blocker: Any) -> It
         built = build_world()
         values = {"reward/mean": 0.5, "time/train_seconds": 2.0}
         body = encode(*(Points(at=1.7e9 + x, axis="step", x=x, values=values) for x in (1, 2)))
-        outbox.receive_outbox(built.ids["job_id"], "main-0.jsonl", offset=0, body=body)
+        outbox.ingest_outbox(built.ids["job_id"], "main-0.jsonl", offset=0, body=body)
         yield built
         transaction.set_rollback(True)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from control_plane.config import read_environment
+from control_plane.config import load_config
 from gpu_agents.agent import node_init
 from gpu_agents.agent.__main__ import _parser
 from local_stack import environments
@@ -180,7 +180,7 @@ def test_the_settings_of_a_container_are_a_production_installations(
         monkeypatch.setenv(variable, plain)
         if not variable.startswith("OTEL_"):  # read by the SDK
             assert f'"{variable.removesuffix("_FILE")}"' in known, variable
-    found = read_environment()
+    found = load_config()
     assert found.production and found.secure_cookies and "127.0.0.1" in found.allowed_hosts
     assert found.database_url.startswith("postgresql://oolong:") and len(found.secret_key) == 64
 

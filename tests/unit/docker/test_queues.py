@@ -56,6 +56,6 @@ def test_only_webhooks_leave_the_queue_of_ticks_and_a_worker_told_nothing_serves
     routed = {task: app.amqp.router.route({}, task)["queue"].name for task in tasks}
     assert {task for task, queue in routed.items() if queue == WEBHOOKS} == {
         "control_plane.webhooks.tasks.deliver_webhooks",
-        "control_plane.webhooks.tasks.forget_old_deliveries",
+        "control_plane.webhooks.tasks.prune_deliveries",
     }
     assert set(routed.values()) == {TICKS, WEBHOOKS} == set(app.amqp.queues)

@@ -373,7 +373,7 @@ export interface paths {
          *
          *     Costs 2 units of the rate limit.
          */
-        post: operations["ship_pieces"];
+        post: operations["ship_telemetry"];
         delete?: never;
         options?: never;
         head?: never;
@@ -9443,7 +9443,7 @@ export interface operations {
             };
         };
     };
-    ship_pieces: {
+    ship_telemetry: {
         parameters: {
             query?: never;
             header?: never;

@@ -22,12 +22,12 @@ from control_plane.core.infra.clock import rfc3339
 from control_plane.ops.backup import pg_tools
 from control_plane.ops.backup.blob_references import references
 from control_plane.ops.backup.manifest import FORMAT, NAME, Manifest, blob_file, digest, write_manifest
-from control_plane.ops.redacted_settings import shown_settings
+from control_plane.ops.redacted_settings import redacted_settings
 
 Say = Callable[[str], None]
 
 
-def make_backup(folder: Path, *, say: Say) -> Manifest:
+def create_backup(folder: Path, *, say: Say) -> Manifest:
     """Write a backup, or bring the one in `folder` up to date: blobs that it has already are not copied again.
 
     The old one stays whole until the new one is. Nobody else on the machine may look into the folder or what is
@@ -52,7 +52,7 @@ def _make_backup(folder: Path, say: Say) -> Manifest:
             manifest = Manifest(
                 format=FORMAT, made_at=rfc3339(at) or "", version=oolong.__version__, database=database.name,
                 database_sha256=database_sha256, database_bytes=database_bytes, postgres=server,
-                migrations=migrations, blobs=blobs, freed=freed, settings=shown_settings(),
+                migrations=migrations, blobs=blobs, freed=freed, settings=redacted_settings(),
                 key_fingerprint=fingerprint(settings.SECRET_KEY),
             )  # fmt: skip
             write_manifest(folder, manifest)

@@ -24,8 +24,8 @@ from control_plane.core.models import Tick
 from control_plane.core.security.forwarded import untrusted_sender
 from control_plane.fleet.metrics import slot_states
 from control_plane.fleet.models import Node
-from control_plane.ops.dependency_checks import examine_services
-from control_plane.ops.redacted_settings import shown_settings
+from control_plane.ops.dependency_checks import check_dependencies
+from control_plane.ops.redacted_settings import redacted_settings
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, RunStatus
 from oolong.sandbox.kernel import namespace_error
@@ -51,8 +51,8 @@ def collect(*, now: datetime, logs: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "made_at": now.isoformat(),
         "versions": _versions(),
-        "settings": shown_settings(),
-        "services": [vars(service) for service in examine_services()],
+        "settings": redacted_settings(),
+        "services": [vars(service) for service in check_dependencies()],
         "disk": list(_disk()),
         "dashboard": _dashboard(),
         "untrusted_proxy": _untrusted_proxy(),

@@ -15,9 +15,9 @@ STALL_SECONDS = 600.0
 FIRST_STEP_SECONDS = 1800.0
 BOOT_SECONDS = 600.0
 STANDSTILL_SECONDS = 120.0
-UNTAKEN_SECONDS = 300.0
+UNCLAIMED_SECONDS = 300.0
 UNLOADED_SECONDS = 300.0
-FEWEST = 20  # scores, or groups, before a share of failures says anything
+MIN_SAMPLES = 20  # scores, or groups, before a share of failures says anything
 
 
 def entropy_collapse(window: Window) -> str | None:
@@ -40,13 +40,13 @@ def entropy_jump(window: Window) -> str | None:
     )
 
 
-def weight_off(window: Window) -> str | None:
+def importance_ratio_bias(window: Window) -> str | None:
     values = window.last("importance_ratio/mean", 5)
     mean = None if values is None else fmean(values)
     return f"mean w is {mean:.3g} over 5 steps" if mean is not None and not 0.5 <= mean <= 2.0 else None
 
 
-def weight_spread(window: Window) -> str | None:
+def importance_ratio_variance(window: Window) -> str | None:
     spreads, means = window.last("importance_ratio/std", 5), window.last("importance_ratio/mean", 5)
     if spreads is None or fmean(spreads) <= 1.0:
         return None
@@ -58,7 +58,7 @@ def weight_spread(window: Window) -> str | None:
     return f"{said} (chi-square {chi_square:.3g})"
 
 
-def few_effective(window: Window) -> str | None:
+def low_effective_sample_size(window: Window) -> str | None:
     values = window.last("importance_ratio/effective_sample_frac", 5)
     share = None if values is None else fmean(values)
     return (
@@ -125,7 +125,7 @@ def nonfinite(window: Window) -> str | None:
     )
 
 
-def no_signal(window: Window) -> str | None:
+def zero_advantage_groups(window: Window) -> str | None:
     values = window.last("group/zero_variance_frac", 10)
     share = None if values is None else fmean(values)
     return (
@@ -188,11 +188,11 @@ def rollout_idle(window: Window) -> str | None:
     )
 
 
-def over_bound(window: Window) -> str | None:
+def staleness_exceeded(window: Window) -> str | None:
     values = window.last("staleness/exceeded_frac", 10)
     if values is None:
         return None
-    if window.bound_holds:
+    if window.enforces_bound:
         return (
             f"{values[-1]:.1%} of a batch was over the bound that on_straggler promises"
             if values[-1] > 0
@@ -205,18 +205,18 @@ def over_bound(window: Window) -> str | None:
 def buffer_full(window: Window) -> str | None:
     depths = [depth for values in window.times.get("buffer/groups", ()) for depth in values]
     # Without a step the trainer is not slow, it stands still: other rules speak of that.
-    if window.buffer_places <= 0 or len(depths) < FEWEST or not _rise(window, "ledger/trained_groups"):
+    if window.buffer_capacity <= 0 or len(depths) < MIN_SAMPLES or not _rise(window, "ledger/trained_groups"):
         return None
-    share = sum(depth >= window.buffer_places for depth in depths) / len(depths)
+    share = sum(depth >= window.buffer_capacity for depth in depths) / len(depths)
     return (
-        f"{window.buffer_places} finished groups, all that the gate allows, waited for the trainer {share:.0%} "
+        f"{window.buffer_capacity} finished groups, all that the gate allows, waited for the trainer {share:.0%} "
         "of the last hour"
         if share > 0.5
         else None
     )
 
 
-def memory_grows(window: Window) -> str | None:
+def memory_growth(window: Window) -> str | None:
     values = window.last("memory/trainer_peak_bytes", 60)
     if values is None:
         return None
@@ -229,7 +229,7 @@ def memory_grows(window: Window) -> str | None:
     )
 
 
-def slow_sync(window: Window) -> str | None:
+def slow_weight_sync(window: Window) -> str | None:
     published, steps = window.last("time/publish_seconds", 10), window.last("time/step_seconds", 10)
     if published is None or steps is None or not sum(steps):
         return None
@@ -246,13 +246,13 @@ def engine_restarts(window: Window) -> str | None:
 def reward_errors(window: Window) -> str | None:
     failed = sum(values[-1] for values in window.times.get("reward/verifier_errors", ()) if values)
     scored = sum(values[-1] for values in window.times.get("reward/scored", ()) if values)
-    share = failed / (failed + scored) if failed + scored >= FEWEST else 0.0
+    share = failed / (failed + scored) if failed + scored >= MIN_SAMPLES else 0.0
     return f"{share:.1%} of the completions were not scored: the reward failed" if share > 0.05 else None
 
 
 def rollout_errors(window: Window) -> str | None:
     failed, trained = _rise(window, "ledger/failed_groups"), _rise(window, "ledger/trained_groups")
-    if failed + trained < FEWEST:
+    if failed + trained < MIN_SAMPLES:
         return None
     share = failed / (failed + trained)
     return (
@@ -263,14 +263,14 @@ def rollout_errors(window: Window) -> str | None:
 
 
 def stalled(window: Window) -> str | None:
-    bound = max(5 * window.usual_step_seconds, STALL_SECONDS)
+    bound = max(5 * window.median_step_seconds, STALL_SECONDS)
     silent, first = window.seconds_since_step, False
     if silent is None:
         # Of an attempt whose first step is due: its first batch has to be generated before.
         silent, first, bound = window.generating_seconds, True, max(bound, FIRST_STEP_SECONDS)
     if silent is None or silent <= bound:
         return None
-    usual = f", usually one in {window.usual_step_seconds:.3g} s" if window.usual_step_seconds else ""
+    usual = f", usually one in {window.median_step_seconds:.3g} s" if window.median_step_seconds else ""
     if first:
         return f"no train step of this attempt in {silent / 60:.0f} minutes of generation{usual}"
     return f"no train step for {silent / 60:.0f} minutes{usual}"
@@ -296,11 +296,11 @@ def gate_closed(window: Window) -> str | None:
     )
 
 
-def batch_untaken(window: Window) -> str | None:
+def batch_unclaimed(window: Window) -> str | None:
     seconds = window.standstill("buffer/batch_unclaimed_seconds")
     return (
         f"a batch has been finished for {seconds / 60:.0f} minutes, and the trainer has not taken one"
-        if seconds > UNTAKEN_SECONDS
+        if seconds > UNCLAIMED_SECONDS
         else None
     )
 

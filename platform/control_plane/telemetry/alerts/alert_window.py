@@ -22,13 +22,15 @@ class Window:
         default_factory=dict
     )  # metric -> per source, last hour
     seconds_since_step: float | None = None  # None before the attempt's first train step
-    usual_step_seconds: float = 0.0  # median of the run's newest steps, of earlier attempts too; 0: not known
+    median_step_seconds: float = (
+        0.0  # median of the run's newest steps, of earlier attempts too; 0: not known
+    )
     boot_stage: str = ""  # what the attempt's boot has come to; empty once its first step is trained
     boot_seconds: float = 0.0  # since its slots were leased, while boot_stage is set
     generating_seconds: float | None = None  # since its first rollout, while boot_stage is set
     failed_boots: Sequence[str] = ()  # why, of each engine whose last boot failed
-    bound_holds: bool = False  # on_straggler is wait or drop
-    buffer_places: int = 0  # finished groups that the gate lets wait for the trainer; 0: none, or not known
+    enforces_bound: bool = False  # on_straggler is wait or drop
+    buffer_capacity: int = 0  # finished groups that the gate lets wait for the trainer; 0: none, or not known
 
     def standstill(self, name: str) -> float:
         """The newest value of a metric that counts the seconds of a standstill; 0 when it is not known."""

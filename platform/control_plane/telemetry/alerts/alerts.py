@@ -63,8 +63,8 @@ def watch_runs(*, now: datetime) -> None:
 
 def watch_run(run: Run, *, now: datetime) -> None:
     """One run, which is locked: only now is it certain whether it goes on."""
-    said = rules.judge(window_of(run, now=now)) if run.status in WORKING else {}
-    _tell(run, said, now=now)
+    said = rules.evaluate(window_of(run, now=now)) if run.status in WORKING else {}
+    _update_alerts(run, said, now=now)
     critical = [_RULES[name].title for name in said if _RULES[name].severity == "critical"]
     set_condition(run, DEGRADED, bool(critical), now=now, message="; ".join(critical))
 
@@ -74,16 +74,16 @@ def window_of(run: Run, *, now: datetime) -> Window:
     latest = run.attempts.order_by("-number").first()
     attempt = latest.pk if latest else None
     with connection.cursor() as cursor:
-        cursor.execute(_STEPS.format(order="DESC"), (STEPS, attempt, list(rules.BY_STEP)))
+        cursor.execute(_STEPS.format(order="DESC"), (STEPS, attempt, list(rules.STEP_METRICS)))
         newest = cursor.fetchall()
-        cursor.execute(_STEPS.format(order="ASC"), (START_STEPS, attempt, list(rules.FROM_THE_START)))
+        cursor.execute(_STEPS.format(order="ASC"), (START_STEPS, attempt, list(rules.START_METRICS)))
         first = cursor.fetchall()
-        cursor.execute(_TIMES, (TIME_POINTS, attempt, list(rules.BY_TIME)))
+        cursor.execute(_TIMES, (TIME_POINTS, attempt, list(rules.TIME_METRICS)))
         times: dict[str, list[list[float]]] = {}
         for name, values in cursor.fetchall():
             times.setdefault(name, []).append(values)
         own = next((values for name, values, _ in newest if name == "time/step_seconds"), None)
-        usual = float(median(own)) if own else _usual_step_seconds(cursor, run)
+        usual = float(median(own)) if own else _median_step_seconds(cursor, run)
     last_step = max((at for name, _, at in newest if name == "time/step_seconds"), default=None)
     spec = RunSpec.model_validate(run.spec)
     bound = live_settings(run).max_staleness
@@ -92,15 +92,15 @@ def window_of(run: Run, *, now: datetime) -> Window:
         start={name: values for name, values, _ in first},
         times=times,
         seconds_since_step=(now - last_step).total_seconds() if last_step is not None else None,
-        usual_step_seconds=usual,
+        median_step_seconds=usual,
         failed_boots=failed_boots(latest) if latest else (),
         **(_boot(run, latest, now=now) if latest and last_step is None else {}),
-        bound_holds=spec.staleness.straggler_policy != "keep",
-        buffer_places=(spec.staleness.max if bound is None else bound) * spec.trainer.groups_per_step,
+        enforces_bound=spec.staleness.straggler_policy != "keep",
+        buffer_capacity=(spec.staleness.max if bound is None else bound) * spec.trainer.groups_per_step,
     )
 
 
-def _usual_step_seconds(cursor: CursorWrapper, run: Run) -> float:
+def _median_step_seconds(cursor: CursorWrapper, run: Run) -> float:
     """Median of the newest steps of earlier attempts; 0 when there are none."""
     cursor.execute(_STEP_SECONDS, (STEPS, run.pk, STEPS))
     return float(median([value for (value,) in cursor.fetchall()] or [0.0]))
@@ -137,7 +137,7 @@ def alert_as_json(alert: Alert) -> dict[str, Any]:
     }
 
 
-def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
+def _update_alerts(run: Run, said: dict[str, str], *, now: datetime) -> None:
     opened = {alert.rule: alert for alert in Alert.objects.filter(run=run, closed_at=None)}
     changed: list[Alert] = []
     for name in opened.keys() - said.keys():
@@ -148,7 +148,7 @@ def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
     for name in said.keys() - opened.keys():
         changed.append(
             Alert.objects.create(
-                run=run, rule=name, message=_fitted(said[name]), train_step=run.train_step, opened_at=now
+                run=run, rule=name, message=_truncated(said[name]), train_step=run.train_step, opened_at=now
             )
         )
     for alert in changed:
@@ -160,7 +160,7 @@ def _tell(run: Run, said: dict[str, str], *, now: datetime) -> None:
         outbox.emit(run.project_id, "alert.resolved" if alert.closed_at else "alert.fired", told, now=now)
 
 
-def _fitted(message: str) -> str:
+def _truncated(message: str) -> str:
     """What the column takes: the beginning, which says what it is about, and the end, where a log names its cause."""
     most = Alert._meta.get_field("message").max_length or len(message)
     return (

@@ -12,7 +12,7 @@ from control_plane.runs.models import Run
 from control_plane.telemetry.models import LogChunk, OutboxFile, TrajectoryFile, TrajectorySample
 from oolong.contracts.lifecycle import ENDED
 
-RUNS_AT_ONCE = 100
+RUNS_PER_TICK = 100
 
 
 def remove_old_telemetry(*, now: datetime) -> int:
@@ -23,14 +23,14 @@ def remove_old_telemetry(*, now: datetime) -> int:
     old = Run.objects.filter(status__in=ENDED, ended_at__lt=now - timedelta(days=days))
     with_logs = old.filter(attempts__jobs__log_chunks__isnull=False)
     with_trajectories = old.filter(trajectories__isnull=False)
-    ids = sorted({*_some(with_logs), *_some(with_trajectories)})[:RUNS_AT_ONCE]
+    ids = sorted({*_some(with_logs), *_some(with_trajectories)})[:RUNS_PER_TICK]
     for run_id in ids:
         _remove(run_id, now=now)
     return len(ids)
 
 
 def _some(runs: object) -> list[str]:
-    return list(runs.values_list("pk", flat=True).distinct()[:RUNS_AT_ONCE])  # type: ignore[attr-defined]
+    return list(runs.values_list("pk", flat=True).distinct()[:RUNS_PER_TICK])  # type: ignore[attr-defined]
 
 
 def _remove(run_id: str, *, now: datetime) -> None:

@@ -1,7 +1,7 @@
 """Rollups: what stretches of a long series amount to, so that a chart of it need not read its points.
 
 A tick rolls up whole blocks of 4096 x that lie behind the newest point; `MetricSeries.rolled_to` says how far. A
-point that comes late, below that, takes the rollups from its block on away (`forget`), and the tick makes them anew.
+point that comes late, below that, deletes the rollups from its block on (`invalidate`), and the tick makes them again.
 Both hold the run's row, so they never cross. Extremes are exact; a mean is that of the finite points.
 """
 
@@ -21,7 +21,7 @@ from oolong.contracts.lifecycle import ENDED
 
 WIDTHS = (16, 256, 4096)
 BLOCK = WIDTHS[-1]
-LATE_LINES = timedelta(hours=2)  # an ended run is watched for so long: its last lines may still come
+LATE_LINES_WINDOW = timedelta(hours=2)  # an ended run is watched for so long: its last lines may still come
 POINTS_AT_ONCE = 250_000  # the run waits meanwhile
 
 # Means are added up scaled down by 2**-40, which is exact: a sum of the largest numbers must not overflow.
@@ -36,7 +36,7 @@ SELECT series_id, 16, (x >> 4) << 4, count(*), count(*) FILTER (WHERE value <> '
 FROM telemetry_metricpoint WHERE series_id = %(series)s AND x >= %(first)s AND x < %(end)s
 GROUP BY series_id, x >> 4
 """
-_FROM_FINER = """
+_FROM_ROLLUPS = """
 INSERT INTO telemetry_metricrollup
        (series_id, width, start, points, finite, low, high, mean, last, last_x, last_at)
 SELECT series_id, %(width)s, (start >> %(bits)s) << %(bits)s, sum(points), sum(finite), min(low), max(high),
@@ -46,7 +46,7 @@ FROM telemetry_metricrollup
 WHERE series_id = %(series)s AND width = %(finer)s AND start >= %(first)s AND start < %(end)s
 GROUP BY series_id, start >> %(bits)s
 """
-_BEHIND = """
+_RUNS_BEHIND = """
 SELECT DISTINCT s.run_id FROM telemetry_metricseries s,
      LATERAL (SELECT x FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x LIMIT 1) AS oldest,
      LATERAL (SELECT x FROM telemetry_metricpoint WHERE series_id = s.id ORDER BY x DESC LIMIT 1) AS newest
@@ -62,9 +62,9 @@ SELECT (SELECT x FROM telemetry_metricpoint WHERE series_id = %(series)s ORDER B
 
 def roll_up_runs(*, now: datetime) -> None:
     """Every series that has grown by a whole block, of runs that go on or have only just ended."""
-    lively = Run.objects.exclude(status__in=ENDED) | Run.objects.filter(ended_at__gt=now - LATE_LINES)
+    lively = Run.objects.exclude(status__in=ENDED) | Run.objects.filter(ended_at__gt=now - LATE_LINES_WINDOW)
     with connection.cursor() as cursor:
-        cursor.execute(_BEHIND, (list(lively.values_list("pk", flat=True)),))
+        cursor.execute(_RUNS_BEHIND, (list(lively.values_list("pk", flat=True)),))
         behind = sorted(run_id for (run_id,) in cursor.fetchall())
     each_locked(behind, _roll_up_run)
 
@@ -97,7 +97,7 @@ def roll_up(series: MetricSeries, *, most: int = POINTS_AT_ONCE) -> int:
         for finer, width in pairwise(WIDTHS):
             bits = width.bit_length() - 1
             cursor.execute(
-                _FROM_FINER,
+                _FROM_ROLLUPS,
                 {
                     "series": series.pk, "width": width, "bits": bits, "finer": finer, "first": first, "end": end,
                 },
@@ -113,7 +113,7 @@ def roll_up(series: MetricSeries, *, most: int = POINTS_AT_ONCE) -> int:
     return points
 
 
-def forget(late: Mapping[int, int]) -> None:
+def invalidate(late: Mapping[int, int]) -> None:
     """Take away the rollups that points came too late for: series → the lowest such x. The caller holds the run."""
     for series_id, x in late.items():
         block = block_of(x)

@@ -22,10 +22,10 @@ from control_plane.core.infra.isolate_errors import apart
 from control_plane.telemetry.models import TrajectoryFile, TrajectorySample, TrajectoryTokens
 from oolong.contracts.telemetry import ENVIRONMENT
 
-SAMPLES_OF_FILE = 256
-ENOUGH = 64  # samples make a file at once; fewer wait for
-PATIENCE = timedelta(minutes=2)
-ROWS_OF_GROUP = 16  # what is read to show one trajectory
+FILE_SAMPLES = 256
+MIN_FILE_SAMPLES = 64  # samples make a file at once; fewer wait for
+MAX_WAIT = timedelta(minutes=2)
+ROW_GROUP_SIZE = 16  # what is read to show one trajectory
 
 _SCHEMA = pa.schema(
     [
@@ -49,7 +49,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class FileDiffers(Exception):
+class FileMismatch(Exception):
     """The file does not say what the rows say. They stay in the database."""
 
 
@@ -62,7 +62,7 @@ class Tokens:
     versions: list[int]  # -1 where the environment wrote
 
 
-def write_waiting_files(*, now: datetime) -> int:
+def write_pending_files(*, now: datetime) -> int:
     """One file for each run in which enough waits, or some has waited for long; returns how many files."""
     waiting = (
         TrajectoryTokens.objects.values("sample__run_id")
@@ -71,7 +71,7 @@ def write_waiting_files(*, now: datetime) -> int:
     )
     written = 0
     for run in waiting:
-        if run["samples"] >= ENOUGH or run["oldest"] < now - PATIENCE:
+        if run["samples"] >= MIN_FILE_SAMPLES or run["oldest"] < now - MAX_WAIT:
             # What one run meets holds up no other one; its samples wait in the database for the next tick.
             with apart(f"writing the trajectories of run {run['sample__run_id']}"):
                 _write_file(run["sample__run_id"], now=now)
@@ -79,19 +79,19 @@ def write_waiting_files(*, now: datetime) -> int:
     return written
 
 
-def tokens_of(sample: TrajectorySample) -> Tokens | None:
+def read_tokens(sample: TrajectorySample) -> Tokens | None:
     """None when the job did not tell them: too long, or an older job."""
     waiting = TrajectoryTokens.objects.filter(pk=sample.pk).first()
     if waiting is not None:
-        return _waiting(sample, waiting)
+        return _decode_tokens(sample, waiting)
     if sample.file is None or sample.file_row is None:
         return None
     with store.open_blob(sample.file.sha256) as blob, pq.ParquetFile(blob) as file:
         columns = ["sample", "token_ids", "logprobs", "versions"]
-        group = file.read_row_group(sample.file_row // ROWS_OF_GROUP, columns=columns)
-    [row] = group.slice(sample.file_row % ROWS_OF_GROUP, 1).to_pylist()
+        group = file.read_row_group(sample.file_row // ROW_GROUP_SIZE, columns=columns)
+    [row] = group.slice(sample.file_row % ROW_GROUP_SIZE, 1).to_pylist()
     if row["sample"] != sample.pk:
-        raise FileDiffers(
+        raise FileMismatch(
             f"row {sample.file_row} of {sample.file.sha256} is {row['sample']}, not {sample.pk}"
         )
     return Tokens(row["token_ids"], row["logprobs"], row["versions"])
@@ -101,15 +101,15 @@ def _write_file(run_id: str, *, now: datetime) -> None:
     samples = list(
         TrajectorySample.objects.filter(run_id=run_id, waiting_tokens__isnull=False)
         .select_related("waiting_tokens", "attempt")
-        .order_by("pk")[:SAMPLES_OF_FILE]
+        .order_by("pk")[:FILE_SAMPLES]
     )
     table = pa.Table.from_pylist([_row(sample) for sample in samples], schema=_SCHEMA)
     written = io.BytesIO()
-    pq.write_table(table, written, compression="zstd", row_group_size=ROWS_OF_GROUP)
+    pq.write_table(table, written, compression="zstd", row_group_size=ROW_GROUP_SIZE)
     blob = store.put([written.getvalue()])
     with store.open_blob(blob.sha256) as stored:
         if not pq.read_table(stored).equals(table):
-            raise FileDiffers(
+            raise FileMismatch(
                 f"{blob.sha256} of run {run_id} came back otherwise; the samples stay in the database"
             )
     with transaction.atomic():
@@ -124,7 +124,7 @@ def _write_file(run_id: str, *, now: datetime) -> None:
 
 
 def _row(sample: TrajectorySample) -> dict[str, Any]:
-    tokens = _waiting(sample, sample.waiting_tokens)
+    tokens = _decode_tokens(sample, sample.waiting_tokens)
     return {
         "sample": sample.pk, "attempt": sample.attempt.number, "step": sample.step, "group_id": sample.group_id,
         "member": sample.member, "row": sample.row, "prompt": sample.prompt, "answer": sample.answer,
@@ -134,13 +134,13 @@ def _row(sample: TrajectorySample) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _waiting(sample: TrajectorySample, waiting: TrajectoryTokens) -> Tokens:
+def _decode_tokens(sample: TrajectorySample, waiting: TrajectoryTokens) -> Tokens:
     token_ids: list[int] = np.frombuffer(bytes(waiting.token_ids), dtype="<i4").tolist()
     logprobs: list[float] = np.frombuffer(bytes(waiting.logprobs), dtype="<f4").tolist()
-    return Tokens(token_ids, logprobs, per_token(sample.policy_versions, len(token_ids)))
+    return Tokens(token_ids, logprobs, expand_versions(sample.policy_versions, len(token_ids)))
 
 
-def per_token(pairs: list[int], length: int) -> list[int]:
+def expand_versions(pairs: list[int], length: int) -> list[int]:
     """Run-length pairs as one version a token. Tokens that no pair tells of are the environment's."""
     versions: list[int] = []
     for version, count in zip(pairs[0::2], pairs[1::2], strict=False):

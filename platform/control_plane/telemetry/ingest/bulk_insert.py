@@ -15,8 +15,8 @@ from django.db.models import F
 
 from control_plane.core.infra.pg_arrays import Float8Column, Int8Column, execute
 from control_plane.runs.models import Job
-from control_plane.telemetry.compaction.point_chunks import unpack
-from control_plane.telemetry.compaction.rollups import forget
+from control_plane.telemetry.compaction.point_chunks import expand
+from control_plane.telemetry.compaction.rollups import invalidate
 from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample, TrajectoryTokens
 from oolong.contracts import telemetry as contract
 
@@ -48,14 +48,14 @@ class Conflict:
     """A key that came again with another value; the stored one stays."""
 
     key: str
-    kept: Any
-    refused: Any
+    stored: Any
+    incoming: Any
 
 
 SeriesKey = tuple[str, str, str, str]  # attempt, name, source, axis
 
 
-class KnownSeries(NamedTuple):
+class SeriesState(NamedTuple):
     pk: int
     rolled_to: int | None
     stored_as: str
@@ -88,7 +88,7 @@ def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Con
     }
     series = _series(runs, keys)
     if packed := [one.pk for one in series.values() if one.stored_as != ROWS]:
-        unpack(packed)
+        expand(packed)
     late: dict[int, int] = {}
     ids, xs, values, ats = [], [], [], []
     for attempt, full_source, line in sourced:
@@ -101,7 +101,7 @@ def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Con
             values.append(nan if value is None else value)
             ats.append(line.at)
     if late:
-        forget(late)
+        invalidate(late)
     # Ordered by key: neighbours in the index are written one after the other. Stable, so that of a key that comes
     # twice the first value stays.
     order = np.lexsort((xs, ids))
@@ -116,23 +116,23 @@ def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Con
     found = execute(_CONFLICTS, columns).fetchall()
     names = {one.pk: key for key, one in series.items()}
     conflicts = []
-    for identity, x, kept, refused in found:
+    for identity, x, stored, incoming in found:
         _, name, full_source, axis = names[identity]
         MetricSeries.objects.filter(pk=identity).update(conflicts=F("conflicts") + 1)
-        conflicts.append(Conflict(f"{name} of {full_source} at {axis} {x}", kept, refused))
+        conflicts.append(Conflict(f"{name} of {full_source} at {axis} {x}", stored, incoming))
     return conflicts
 
 
-def _series(runs: Mapping[str, str], keys: set[SeriesKey]) -> dict[SeriesKey, KnownSeries]:
+def _series(runs: Mapping[str, str], keys: set[SeriesKey]) -> dict[SeriesKey, SeriesState]:
     """`runs` gives the run of each attempt."""
 
-    def known() -> dict[SeriesKey, KnownSeries]:
+    def known() -> dict[SeriesKey, SeriesState]:
         found = MetricSeries.objects.filter(
             attempt__in=sorted(runs), source__in=sorted({source for _, _, source, _ in keys})
         )
         columns = ("attempt_id", "name", "source", "axis", "pk", "rolled_to", "stored_as")
         return {
-            (attempt, name, source, axis): KnownSeries(*rest)
+            (attempt, name, source, axis): SeriesState(*rest)
             for attempt, name, source, axis, *rest in found.values_list(*columns)
         }
 
@@ -167,7 +167,7 @@ def insert_histograms(job: Job, source: str, lines: list[contract.Histogram]) ->
     return conflicts
 
 
-def put_documents(job: Job, lines: list[contract.StateSnapshot]) -> None:
+def upsert_state_snapshots(job: Job, lines: list[contract.StateSnapshot]) -> None:
     newest: dict[str, contract.StateSnapshot] = {}
     for line in lines:
         if line.name not in newest or newest[line.name].at <= line.at:

@@ -1,4 +1,4 @@
-"""Reads the bytes of an outbox file: lines that are understood, and the others with the reason why not."""
+"""Parse the bytes of an outbox file: lines that are valid, and the others with the reason."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oolong.contracts.telemetry import (
     decode_line,
 )
 
-LATEST_AT = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
-LARGEST_X = 2**53  # whole numbers up to it are exact in every JSON reader
-LONGEST_NAME = 120
-LONGEST_PART = 60  # of a job: "rank0", "engine"
-MOST_TOKENS = 2**31 - 1  # of a trajectory
+MAX_TIMESTAMP = 4_102_444_800.0  # the year 2100: a clock beyond it is broken
+MAX_X = 2**53  # whole numbers up to it are exact in every JSON reader
+MAX_NAME_LENGTH = 120
+MAX_PART_LENGTH = 60  # of a job: "rank0", "engine"
+MAX_TOKENS = 2**31 - 1  # of a trajectory
 
 
 @dataclass(frozen=True)
@@ -32,48 +32,60 @@ class BadLine:
 
 
 @dataclass(frozen=True)
-class ReadLine:
+class ParsedLine:
     offset: int
     line: AnyLine
 
 
 @dataclass
-class Reading:
-    good: list[ReadLine] = field(default_factory=list)
+class ParsedChunk:
+    """The whole lines of a chunk of an outbox file."""
+
+    end: int  # offset behind the last whole line
+    good: list[ParsedLine] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
 
+    def since(self, offset: int) -> ParsedChunk:
+        """Without the lines that begin before `offset`."""
+        return ParsedChunk(
+            self.end,
+            [line for line in self.good if line.offset >= offset],
+            [line for line in self.bad if line.offset >= offset],
+        )
 
-def read_lines(body: bytes, *, offset: int) -> Reading:
-    """Take whole lines apart; `offset` is where `body` lies in its file. Empty lines are skipped."""
-    reading = Reading()
-    # Not splitlines: that would also cut at a carriage return.
-    for text in body.removesuffix(b"\n").split(b"\n"):
+
+def parse_lines(body: bytes, *, offset: int) -> ParsedChunk:
+    """Parse the whole lines of `body`, which begins at byte `offset` of its file. Skip empty lines."""
+    whole = body[: body.rfind(b"\n") + 1]
+    parsed = ParsedChunk(offset + len(whole))
+    # Not splitlines: that also splits at a carriage return.
+    for text in whole.split(b"\n"):
         if text.strip():
             try:
-                reading.good.append(ReadLine(offset, _read(text)))
+                parsed.good.append(ParsedLine(offset, _parse(text)))
             except (ValueError, RecursionError) as error:  # msgspec raises both
-                reading.bad.append(BadLine(offset, str(error)))
+                parsed.bad.append(BadLine(offset, str(error)))
         offset += len(text) + 1
-    return reading
+    return parsed
 
 
-def _read(text: bytes) -> AnyLine:
+def _parse(text: bytes) -> AnyLine:
     line = decode_line(text)
     if b"\\u0000" in text:
-        # PostgreSQL holds every character but this one.
+        # PostgreSQL stores every character but this one.
         line = msgspec.convert(_without_nul(msgspec.to_builtins(line)), type(line))
     _check(line)
     return line
 
 
 def _check(line: AnyLine) -> None:
-    if not 0 <= line.at <= LATEST_AT:
-        raise ValueError(f"at={line.at!r} is no moment in unix seconds")
-    if isinstance(line, Points | Histogram) and abs(line.x) > LARGEST_X:
+    if not 0 <= line.at <= MAX_TIMESTAMP:
+        raise ValueError(f"at={line.at!r} is not a time in unix seconds")
+    if isinstance(line, Points | Histogram) and abs(line.x) > MAX_X:
         raise ValueError(f"x={line.x} is beyond 2**53")
     if isinstance(line, Points):
-        if len(line.source) > LONGEST_PART:
-            raise ValueError(f"source={line.source[:40]!r}… is longer than {LONGEST_PART} characters")
+        if len(line.source) > MAX_PART_LENGTH:
+            raise ValueError(f"source={line.source[:40]!r}… is longer than {MAX_PART_LENGTH} characters")
         for name in line.values:
             _check_name(name)
     if isinstance(line, TrajectoryLine):
@@ -84,15 +96,17 @@ def _check(line: AnyLine) -> None:
 
 def _check_tokens(line: TrajectoryLine) -> None:
     if len(line.token_ids) != len(line.logprobs):
-        raise ValueError(f"{len(line.token_ids)} token_ids and {len(line.logprobs)} logprobs; one for each")
+        raise ValueError(
+            f"{len(line.token_ids)} token_ids and {len(line.logprobs)} logprobs; there must be one for each"
+        )
     if line.token_ids and not 0 <= min(line.token_ids) <= max(line.token_ids) < 2**31:
         raise ValueError(f"token_ids from {min(line.token_ids)} to {max(line.token_ids)}: 0 to 2^31 - 1")
     versions, counts = line.policy_versions[0::2], line.policy_versions[1::2]
     if len(versions) != len(counts):
         raise ValueError(f"policy_versions has {len(line.policy_versions)} numbers; they come in pairs")
-    if versions and not ENVIRONMENT <= min(versions) <= max(versions) <= LARGEST_X:
+    if versions and not ENVIRONMENT <= min(versions) <= max(versions) <= MAX_X:
         raise ValueError(f"policy_versions from {min(versions)} to {max(versions)}: {ENVIRONMENT} to 2^53")
-    if counts and (min(counts) < 0 or sum(counts) > MOST_TOKENS):
+    if counts and (min(counts) < 0 or sum(counts) > MAX_TOKENS):
         raise ValueError(
             f"policy_versions counts {sum(counts)} tokens, {min(counts)} in one pair: 0 to 2^31 - 1"
         )
@@ -101,9 +115,9 @@ def _check_tokens(line: TrajectoryLine) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not 0 < len(name) <= LONGEST_NAME:
+    if not 0 < len(name) <= MAX_NAME_LENGTH:
         raise ValueError(
-            f"a name of {len(name)} characters ({name[:40]!r}…); 1 to {LONGEST_NAME} are allowed"
+            f"a name of {len(name)} characters ({name[:40]!r}…); 1 to {MAX_NAME_LENGTH} are allowed"
         )
 
 

@@ -12,7 +12,7 @@ from control_plane.core.api.errors import Problem
 
 # The database or a rule of runs refuses a line. Foreign keys are checked at the commit, so no error of theirs is here.
 # What was read at the limit of nesting may be beyond it when it is written.
-REFUSED = (DataError, IntegrityError, Problem, RecursionError)
+REJECTED = (DataError, IntegrityError, Problem, RecursionError)
 
 
 def busy(why: str) -> Problem:
@@ -21,21 +21,21 @@ def busy(why: str) -> Problem:
 
 
 @contextmanager
-def busy_while_held() -> Iterator[None]:
+def busy_if_locked() -> Iterator[None]:
     """Raises Problem 503 where somebody else holds what is to be written."""
     try:
         yield
     except OperationalError as error:
-        if not _is_held(error):
+        if not _is_lock_error(error):
             raise
         raise busy(str(error).partition("\n")[0]) from error
 
 
-def raise_if_of_all(error: Exception) -> None:
+def reraise_database_error(error: Exception) -> None:
     """An error of the database is no piece's own: the whole request fails, and its sender backs off."""
-    if isinstance(error, InterfaceError | OperationalError) and not _is_held(error):
+    if isinstance(error, InterfaceError | OperationalError) and not _is_lock_error(error):
         raise error
 
 
-def _is_held(error: Exception) -> bool:
+def _is_lock_error(error: Exception) -> bool:
     return isinstance(error.__cause__, DeadlockDetected | LockNotAvailable)

@@ -18,7 +18,7 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.query_params import refused
 from control_plane.runs.selectors import run_for
-from control_plane.telemetry.logs.log_search import LEVELS, LONGEST_PATTERN, Search, search
+from control_plane.telemetry.logs.log_search import LEVELS, MAX_PATTERN_LENGTH, Search, search
 from control_plane.telemetry.query import selectors
 from control_plane.telemetry.query.query_params import one_of, whole_number
 from control_plane.telemetry.query.serializers import FoundLinesSerializer
@@ -52,8 +52,8 @@ class LogSearchView(ApiView):
         """
         run = run_for(caller_of(request), run_id)
         text = request.query_params.get("q", "")
-        if len(text) > LONGEST_PATTERN:
-            raise refused("q", f"q has {len(text)} characters; {LONGEST_PATTERN} at most")
+        if len(text) > MAX_PATTERN_LENGTH:
+            raise refused("q", f"q has {len(text)} characters; {MAX_PATTERN_LENGTH} at most")
         return Response(
             search(
                 run,
@@ -92,7 +92,7 @@ class LogDownloadView(ApiView):
         if not job:
             raise refused("job", "job= is missing: a job's id, as GET /runs/{id}/logs lists them")
         incarnation = whole_number(request, "incarnation", lowest=0, highest=2**31 - 1)
-        name, pieces = selectors.log_pieces(run, job, incarnation=incarnation)
+        name, pieces = selectors.log_chunks(run, job, incarnation=incarnation)
         # Under ASGI a plain iterator would be read whole into memory first.
         body = _read_async(pieces) if isinstance(request._request, ASGIRequest) else pieces
         return StreamingHttpResponse(

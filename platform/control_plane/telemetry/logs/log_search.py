@@ -23,13 +23,13 @@ _LEVEL = re.compile(
     r"\b(DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b|^Traceback \(most recent|^\w+(?:Error|Exception):"
 )
 _SYNONYMS = {"WARN": "WARNING", "FATAL": "CRITICAL"}
-LEVEL_WITHIN = 200  # characters of a line in which its level is looked for
+LEVEL_SEARCH_LENGTH = 200  # characters of a line in which its level is looked for
 
-MOST_SCANNED = 64 * 1024 * 1024  # bytes of logs that one request searches
-MOST_LINES = 50_000  # that one request searches, however short they are
+MAX_SCANNED_BYTES = 64 * 1024 * 1024  # bytes of logs that one request searches
+MAX_SCANNED_LINES = 50_000  # that one request searches, however short they are
 REGEX_MILLISECONDS = 2000  # of the database, for one request's patterns
-LONGEST_PATTERN = 500
-LONGEST_LINE = 4000  # characters of a line that are shown and searched
+MAX_PATTERN_LENGTH = 500
+MAX_LINE_LENGTH = 4000  # characters of a line that are shown and searched
 BATCH = 2 * 1024 * 1024
 CHUNKS_BACK = 256
 
@@ -84,13 +84,13 @@ def search_lines(lines: Iterator[LogLine], wanted: Search) -> dict[str, Any]:
     found: list[LogLine] = []
     scanned = count = 0
     last: LogLine | None = None
-    budget = Budget(REGEX_MILLISECONDS)
+    budget = RegexBudget(REGEX_MILLISECONDS)
     for batch in _batches(lines):
         try:
             hits = matching(batch, wanted, budget)
-        except _TooSlow as slow:
+        except _RegexTimeout as slow:
             if last is None:
-                raise _bad_pattern(
+                raise _invalid_pattern(
                     "too_slow",
                     f"q={wanted.text!r} took longer than {REGEX_MILLISECONDS / 1000:g} s; make it simpler, or name "
                     "a job or a time",
@@ -103,7 +103,7 @@ def search_lines(lines: Iterator[LogLine], wanted: Search) -> dict[str, Any]:
         last = batch[-1]
         scanned += sum(len(line.text) + 1 for line in batch)
         count += len(batch)
-        if scanned >= MOST_SCANNED or count >= MOST_LINES:
+        if scanned >= MAX_SCANNED_BYTES or count >= MAX_SCANNED_LINES:
             return _page(found, last, scanned, has_more=True)
     return _page(found, last, scanned, has_more=False)
 
@@ -147,7 +147,7 @@ def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Generator[LogLine]:
                 yield _line(chunk, offset, within, text)
             offset += len(text) + 1
             within += len(text) + 1
-        if len(rest) > LONGEST_LINE * 4:
+        if len(rest) > MAX_LINE_LENGTH * 4:
             if wanted.after is None or (chunk.pk, within) > wanted.after:
                 yield _line(chunk, offset, within, rest)
         elif rest:
@@ -161,9 +161,9 @@ def lines_of(chunks: Iterable[LogChunk], wanted: Search) -> Generator[LogLine]:
 
 def _line(chunk: LogChunk, offset: int, within: int, data: bytes) -> LogLine:
     text = (
-        data[: LONGEST_LINE * 4]
+        data[: MAX_LINE_LENGTH * 4]
         .decode(errors="replace")
-        .rstrip("\r")[:LONGEST_LINE]
+        .rstrip("\r")[:MAX_LINE_LENGTH]
         .replace("\x00", "\ufffd")
     )
     return LogLine(chunk, offset, within, text)
@@ -171,7 +171,7 @@ def _line(chunk: LogChunk, offset: int, within: int, data: bytes) -> LogLine:
 
 def level_of(text: str) -> str:
     """The level a line says it has; a traceback is an error. Empty when it says none."""
-    found = _LEVEL.search(text[:LEVEL_WITHIN])
+    found = _LEVEL.search(text[:LEVEL_SEARCH_LENGTH])
     if found is None:
         return ""
     return _SYNONYMS.get(found[1], found[1]) if found[1] else "ERROR"
@@ -191,17 +191,17 @@ def _batches(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
 
 
 @dataclass
-class Budget:
+class RegexBudget:
     """Of one request: what its batches may still take of the database."""
 
     milliseconds: float
 
 
-class _TooSlow(Exception):
+class _RegexTimeout(Exception):
     """The budget is used up, and the batch was not searched."""
 
 
-def matching(lines: list[LogLine], wanted: Search, budget: Budget) -> list[LogLine]:
+def matching(lines: list[LogLine], wanted: Search, budget: RegexBudget) -> list[LogLine]:
     if wanted.level:
         worse = LEVELS[LEVELS.index(wanted.level) :]
         lines = [line for line in lines if line.level in worse]
@@ -211,7 +211,7 @@ def matching(lines: list[LogLine], wanted: Search, budget: Budget) -> list[LogLi
         text = wanted.text.lower()
         return [line for line in lines if text in line.text.lower()]
     if budget.milliseconds < 1:  # to the database, 0 is no limit
-        raise _TooSlow
+        raise _RegexTimeout
     # By the database: it can be told to give up on a pattern that takes for ever, which Python's cannot.
     began = monotonic()
     try:
@@ -225,15 +225,15 @@ def matching(lines: list[LogLine], wanted: Search, budget: Budget) -> list[LogLi
             )
             matching = [lines[n - 1] for (n,) in cursor.fetchall()]
     except DataError as error:
-        raise _bad_pattern("invalid", f"q={wanted.text!r} is no regular expression: {error}") from error
+        raise _invalid_pattern("invalid", f"q={wanted.text!r} is no regular expression: {error}") from error
     except OperationalError as error:
         if "statement timeout" not in str(error):
             raise
-        raise _TooSlow from error
+        raise _RegexTimeout from error
     budget.milliseconds -= (monotonic() - began) * 1000
     return matching
 
 
-def _bad_pattern(code: str, message: str) -> Exception:
+def _invalid_pattern(code: str, message: str) -> Exception:
     message = message.partition("\nCONTEXT")[0].strip()
     return unprocessable("invalid", message, [FieldError("/q", code, message)])

@@ -1,7 +1,7 @@
-"""How much of a job's output is kept: a token bucket per log, and a mark where something was left out.
+"""Limit how much of a job's output is stored: a token bucket per log, and a marker where output was dropped.
 
-A bucket rather than a cap on the last minute: after an outage an agent ships hours of output at once, and none of it
-was written too fast.
+A bucket rather than a limit per minute: after an outage an agent ships hours of output at once, and none of it was
+written too fast.
 """
 
 from __future__ import annotations
@@ -10,55 +10,53 @@ from dataclasses import dataclass
 from datetime import datetime
 
 KIB, MIB = 1024, 1024 * 1024
-PER_SECOND = 256 * KIB
-AT_FIRST = 32 * MIB
-MOST = 256 * MIB
+BYTES_PER_SECOND = 256 * KIB
+INITIAL_BYTES = 32 * MIB
+MAX_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
-class Allowance:
-    bytes: int
-    at: datetime
+class TokenBucket:
+    bytes: int  # that may be stored at once
+    at: datetime  # when that was so
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What becomes of a piece of output."""
-
-    data: bytes  # to store, marks included
-    dropped: (
-        int  # bytes left out in all since the last piece that was kept whole; 0: nothing is being left out
-    )
-    allowance: Allowance
+class Admission:
+    data: bytes  # to store, markers included
+    dropped: int  # bytes dropped since output was last stored whole; 0: none is being dropped
+    bucket: TokenBucket
 
 
-def keep(piece: bytes, *, allowance: Allowance | None, dropped: int, now: datetime) -> Kept:
-    """Cut `piece` down to what may be kept. `dropped` is the count of the stretch that is being left out, if one is.
+def admit(chunk: bytes, *, bucket: TokenBucket | None, dropped: int, now: datetime) -> Admission:
+    """Decide how much of `chunk` to store. `dropped` counts the current gap, if there is one.
 
-    A mark opens such a stretch and another one, with the count, closes it.
+    A marker begins a gap, and another one with the count ends it.
     """
-    room = _room(allowance, now)
-    # A stretch ends only when there is room for a good deal more: marks shall not take turns with single lines.
-    if len(piece) > room or (dropped and room < len(piece) + MIB):
-        kept = b"" if dropped else piece[: piece.rfind(b"\n", 0, room) + 1]
-        mark = b"" if dropped else _begins()
-        left_out = dropped + len(piece) - len(kept)
-        return Kept(kept + mark, left_out, Allowance(room - len(kept), now))
-    return Kept((_ended(dropped) if dropped else b"") + piece, 0, Allowance(room - len(piece), now))
+    room = _refill(bucket, now)
+    # A gap ends only when there is room for a good deal more: markers must not alternate with single lines.
+    if len(chunk) > room or (dropped and room < len(chunk) + MIB):
+        stored = b"" if dropped else chunk[: chunk.rfind(b"\n", 0, room) + 1]
+        marker = b"" if dropped else _begin_marker()
+        total = dropped + len(chunk) - len(stored)
+        return Admission(stored + marker, total, TokenBucket(room - len(stored), now))
+    marker = _end_marker(dropped) if dropped else b""
+    return Admission(marker + chunk, 0, TokenBucket(room - len(chunk), now))
 
 
-def _room(allowance: Allowance | None, now: datetime) -> int:
-    if allowance is None:
-        return AT_FIRST
-    return min(MOST, allowance.bytes + int(max(0.0, (now - allowance.at).total_seconds()) * PER_SECOND))
+def _refill(bucket: TokenBucket | None, now: datetime) -> int:
+    if bucket is None:
+        return INITIAL_BYTES
+    seconds = max(0.0, (now - bucket.at).total_seconds())
+    return min(MAX_BYTES, bucket.bytes + int(seconds * BYTES_PER_SECOND))
 
 
-def _begins() -> bytes:
+def _begin_marker() -> bytes:
     return (
-        f"[oolong] WARNING throttled: this job writes more than {PER_SECOND // KIB} KiB a second; "
+        f"[oolong] WARNING throttled: this job writes more than {BYTES_PER_SECOND // KIB} KiB a second; "
         "what follows is left out\n"
     ).encode()
 
 
-def _ended(dropped: int) -> bytes:
+def _end_marker(dropped: int) -> bytes:
     return f"[oolong] WARNING throttled: {dropped} bytes were left out here\n".encode()

@@ -1,11 +1,9 @@
-"""The doors to telemetry: agents ship bytes in, people and programs read series, samples and logs."""
+"""Read endpoints of telemetry: series, histograms, state, trajectories, alerts and logs."""
 
 from __future__ import annotations
 
 from typing import cast
 
-import msgspec
-from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework.request import Request
@@ -13,122 +11,37 @@ from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
-from control_plane.core.api.errors import Problem
-from control_plane.core.api.numbers import whole
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import refused
 from control_plane.core.api.rendering import QuickJSONRenderer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
-from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.alerts import alerts
-from control_plane.telemetry.ingest import batches, outbox
-from control_plane.telemetry.ingest.lines import LARGEST_X
+from control_plane.telemetry.ingest.lines import MAX_X
 from control_plane.telemetry.query import charts, selectors, trajectories
 from control_plane.telemetry.query.query_params import number, one_of, short_text, whole_number
 from control_plane.telemetry.query.serializers import (
     AlertSerializer,
-    DocumentsSerializer,
     HistogramsSerializer,
     LogFilesSerializer,
     LogSerializer,
-    MetricCatalogueSerializer,
+    MetricDefinitionsSerializer,
     MetricNamesSerializer,
     MetricsSerializer,
     StateSnapshotSerializer,
+    StateSnapshotsSerializer,
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
-from oolong.contracts.agent import BATCH_BYTES, BATCH_HEAD_BYTES, OutboxReply, TelemetryBatchReply
 
-OUTBOX_BYTES = 1024 * 1024
-AXES, STITCHES, AGAINST = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
-SAMPLED_BECAUSE = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
-RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
-OFFSET = OpenApiParameter(
-    "offset", OpenApiTypes.INT, required=True, description="of the body's first byte in the file"
-)
-
-
-class ShipView(ApiView):
-    """What both kinds of shipment share: raw bytes of a file from an offset on, by the node of the job."""
-
-    authentication_classes = [NodeAuthentication]
-    permission_classes = [IsNode]
-
-    def _body(self, request: Request, most: int) -> bytes:
-        # The length first: a body over it is refused before it is read.
-        length = request.headers.get("Content-Length", "0")
-        if (announced := whole(length)) is None or announced > most:
-            raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {most} at once")
-        return request._request.body
-
-
-class OutboxView(ShipView):
-    @extend_schema(
-        operation_id="ship_outbox",
-        parameters=[OFFSET],
-        request=RAW_BODY,
-        responses={200: OutboxReply, 409: OutboxReply},
-    )
-    def post(self, request: Request, job_id: str, file: str) -> Response:
-        """Append to a job's outbox file.
-
-        Whole lines of an outbox file from `offset` on. 409 with the expected offset when there would be a
-        gap.
-        """
-        selectors.require_job_of_node(node_of(request), job_id)
-        offset = whole_number(request, "offset", lowest=0)
-        body = self._body(request, OUTBOX_BYTES)
-        try:
-            reached = outbox.receive_outbox(job_id, file, offset=offset or 0, body=body)
-        except outbox.OffsetGap as gap:
-            return Response({"offset": gap.offset}, status=409)
-        return Response({"offset": reached})
-
-
-class ShipLogView(ShipView):
-    @extend_schema(
-        operation_id="ship_log",
-        parameters=[OFFSET],
-        request=RAW_BODY,
-        responses={200: OutboxReply, 409: OutboxReply},
-    )
-    def post(self, request: Request, job_id: str, incarnation: int) -> Response:
-        """Append to a job's log.
-
-        Bytes of the log from `offset` on. 409 with the expected offset when there would be a gap.
-        """
-        selectors.require_job_of_node(node_of(request), job_id)
-        offset = whole_number(request, "offset", lowest=0)
-        body = self._body(request, batches.LOG_BYTES)
-        try:
-            reached = outbox.receive_log(job_id, incarnation, offset=offset or 0, body=body)
-        except outbox.OffsetGap as gap:
-            return Response({"offset": gap.offset}, status=409)
-        return Response({"offset": reached})
-
-
-class ShipmentView(ShipView):
-    @extend_schema(
-        operation_id="ship_pieces", request=RAW_BODY, responses=TelemetryBatchReply,
-    )  # fmt: skip
-    def post(self, request: Request) -> HttpResponse:
-        """Append to several outbox files and logs at once.
-
-        The body is one line of JSON that names the pieces (`job_id`, `file`, `offset`, `bytes`), followed by
-        their bytes. Each piece has its own result in the answer.
-        """
-        body = self._body(request, BATCH_HEAD_BYTES + BATCH_BYTES)
-        pieces = batches.read_shipment(body)
-        reply = TelemetryBatchReply(pieces=batches.receive_shipment(node_of(request), pieces))
-        return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
+AXES, JOINS, X_AXES = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
+SAMPLE_REASONS = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
 
 
 class MetricDefinitionsView(ApiView):
     scopes = {"GET": None}
 
-    @extend_schema(operation_id="metric_definitions", responses=MetricCatalogueSerializer)
+    @extend_schema(operation_id="metric_definitions", responses=MetricDefinitionsSerializer)
     def get(self, request: Request) -> Response:
         """List metric definitions.
 
@@ -178,14 +91,14 @@ class MetricsView(ApiView):
             OpenApiParameter(
                 "join",
                 OpenApiTypes.STR,
-                enum=STITCHES,
+                enum=JOINS,
                 description="one line per name and source: attempts joined, or with lineage also the runs whose "
                 "checkpoints this one went on from; step axis only",
             ),
             OpenApiParameter(
                 "x_axis",
                 OpenApiTypes.STR,
-                enum=AGAINST,
+                enum=X_AXES,
                 description="where each point lies on another axis: policy version, tokens trained on, unix seconds",
             ),
         ],
@@ -197,7 +110,7 @@ class MetricsView(ApiView):
         Series of several metrics at once, downsampled to the resolution asked for.
         """
         run = run_for(caller_of(request), run_id)
-        return Response(charts.metrics(run, _wanted(request)))
+        return Response(charts.metrics(run, _chart_query(request)))
 
 
 class HistogramsView(ApiView):
@@ -236,7 +149,7 @@ class StatesView(ApiView):
                 "name", OpenApiTypes.STR, description="only this one; none where nobody wrote it"
             )
         ],
-        responses=DocumentsSerializer,
+        responses=StateSnapshotsSerializer,
     )
     def get(self, request: Request, run_id: str) -> Response:
         """List the state snapshots of a run.
@@ -244,7 +157,7 @@ class StatesView(ApiView):
         The newest snapshot of each kind, such as the ledger or the engines.
         """
         run = run_for(caller_of(request), run_id)
-        return Response({"data": selectors.documents(run, name=request.query_params.get("name"))})
+        return Response({"data": selectors.state_snapshots(run, name=request.query_params.get("name"))})
 
 
 class StateView(ApiView):
@@ -256,7 +169,7 @@ class StateView(ApiView):
 
         The newest snapshot of this name.
         """
-        return Response(selectors.document(run_for(caller_of(request), run_id), name))
+        return Response(selectors.state_snapshot(run_for(caller_of(request), run_id), name))
 
 
 class TrajectoriesView(ApiView):
@@ -279,7 +192,7 @@ class TrajectoriesView(ApiView):
             OpenApiParameter("attempt", OpenApiTypes.INT),
             OpenApiParameter("group", OpenApiTypes.STR, description="a group's id"),
             OpenApiParameter(
-                "because", OpenApiTypes.STR, enum=SAMPLED_BECAUSE, description="why it was sampled"
+                "because", OpenApiTypes.STR, enum=SAMPLE_REASONS, description="why it was sampled"
             ),
             OpenApiParameter(
                 "q", OpenApiTypes.STR, description="text in the prompt or the completion, case ignored"
@@ -302,11 +215,11 @@ class TrajectoriesView(ApiView):
             row=whole_number(request, "row", lowest=0),
             attempt=whole_number(request, "attempt", lowest=1, highest=2**31 - 1),
             group=request.query_params.get("group", ""),
-            because=one_of(request, "because", SAMPLED_BECAUSE),
+            because=one_of(request, "because", SAMPLE_REASONS),
             text=short_text(request, "q", most=500),
         )
         return Response(
-            paginate(trajectories.found(run, wanted), read_page(request), trajectories.trajectory_as_json)
+            paginate(trajectories.query(run, wanted), read_page(request), trajectories.trajectory_as_json)
         )
 
 
@@ -320,7 +233,7 @@ class TrajectoryView(ApiView):
 
         Token by token: text, log-probabilities, policy version and loss mask.
         """
-        return Response(trajectories.one(run_for(caller_of(request), run_id), trajectory_id))
+        return Response(trajectories.get(run_for(caller_of(request), run_id), trajectory_id))
 
 
 class AlertsView(ApiView):
@@ -375,17 +288,17 @@ class LogsView(ApiView):
         """
         run = run_for(caller_of(request), run_id)
         incarnation, offset = whole_number(request, "incarnation", lowest=0), whole_number(request, "offset")
-        limit = whole_number(request, "limit", lowest=1, highest=selectors.MOST_LOG_BYTES) or 65536
+        limit = whole_number(request, "limit", lowest=1, highest=selectors.MAX_LOG_BYTES) or 65536
         job = request.query_params.get("job", "")
         if not job:
             return Response({"data": selectors.logs(run)})
         return Response(selectors.log(run, job, incarnation=incarnation, offset=offset or 0, limit=limit))
 
 
-def _wanted(request: Request) -> charts.Wanted:
+def _chart_query(request: Request) -> charts.ChartQuery:
     axis = one_of(request, "axis", AXES) or "step"
-    join = one_of(request, "join", STITCHES)
-    x_axis = one_of(request, "x_axis", AGAINST)
+    join = one_of(request, "join", JOINS)
+    x_axis = one_of(request, "x_axis", X_AXES)
     if axis == "time" and (join or x_axis in ("version", "tokens")):
         name = "join" if join else "x_axis"
         raise refused(
@@ -393,21 +306,21 @@ def _wanted(request: Request) -> charts.Wanted:
             f"{name}={join or x_axis!r} is for axis=step: seconds begin anew with every attempt; "
             f"leave {name} out, or use x_axis=wall",
         )
-    x = {"lowest": -LARGEST_X, "highest": LARGEST_X}
+    x = {"lowest": -MAX_X, "highest": MAX_X}
     after, first, last = (whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
-    first = first if after is None else max(after + 1, -LARGEST_X if first is None else first)
+    first = first if after is None else max(after + 1, -MAX_X if first is None else first)
     if first is not None and last is not None and last < first - (after is not None):
         raise refused("to_x", f"to_x={last} lies before the range's begin at {first}")
-    return charts.Wanted(
+    return charts.ChartQuery(
         names=[name for name in request.query_params.get("names", "").split(",") if name],
         axis=axis,
-        first=-LARGEST_X if first is None else first,
-        last=LARGEST_X if last is None else last,
-        limit=whole_number(request, "limit", lowest=1, highest=charts.MOST_POINTS),
-        max_points=whole_number(request, "max_points", lowest=1, highest=charts.MOST_POINTS)
+        first=-MAX_X if first is None else first,
+        last=MAX_X if last is None else last,
+        limit=whole_number(request, "limit", lowest=1, highest=charts.MAX_POINTS),
+        max_points=whole_number(request, "max_points", lowest=1, highest=charts.MAX_POINTS)
         or charts.DEFAULT_POINTS,
         attempt=whole_number(request, "attempt", lowest=1, highest=2**31),
         source=request.query_params.get("source", ""),
-        join=cast(charts.Stitch, join),
-        x_axis=cast(charts.Against, x_axis),
+        join=cast(charts.Join, join),
+        x_axis=cast(charts.XAxis, x_axis),
     )

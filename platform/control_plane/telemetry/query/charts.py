@@ -17,27 +17,27 @@ from control_plane.telemetry.models import MetricSeries
 from control_plane.telemetry.query.series_read import (
     HIGHEST,
     LOWEST,
-    Extent,
     Line,
     Piece,
+    SeriesExtent,
     bucket_width,
-    extents,
     read_buckets,
     read_points,
+    series_extents,
 )
 from oolong.contracts.metrics import METRICS
 
 DEFAULT_POINTS = 2000  # a longer series is shown as at most so many buckets
-MOST_POINTS = 20_000
-MOST_ANCESTORS = 20
+MAX_POINTS = 20_000
+MAX_ANCESTORS = 20
 
-Stitch = Literal["", "attempts", "lineage"]
-Against = Literal["", "version", "tokens", "wall"]
+Join = Literal["", "attempts", "lineage"]
+XAxis = Literal["", "version", "tokens", "wall"]
 _REFERENCES = {"version": "policy/version", "tokens": "perf/trained_tokens"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ChartQuery:
     names: Sequence[str] = ()  # all when empty
     axis: str = "step"
     first: int = LOWEST
@@ -46,8 +46,8 @@ class Wanted:
     max_points: int = DEFAULT_POINTS
     attempt: int | None = None
     source: str = ""
-    join: Stitch = ""
-    x_axis: Against = ""
+    join: Join = ""
+    x_axis: XAxis = ""
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class Ancestor:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChartSegment:
     """A series of one attempt within a line of a chart. Its pieces are in its own steps."""
 
     series: MetricSeries
     piece: Piece
-    extent: Extent
+    extent: SeriesExtent
     offset: int = 0
 
 
-def metrics(run: Run, wanted: Wanted) -> dict[str, Any]:
+def metrics(run: Run, wanted: ChartQuery) -> dict[str, Any]:
     """Series of a run, each point once, ascending in x.
 
     With `limit` the first so many points of the range, as they were written. Without it a series of more than
@@ -98,10 +98,10 @@ def metrics(run: Run, wanted: Wanted) -> dict[str, Any]:
     shown = [
         (parts, line) for parts, line in zip(lines, _read(lines, wanted), strict=True) if line.x
     ]  # fmt: skip
-    on = _against(run, ancestors, wanted, [line for _, line in shown])
+    on = _x_axis_values(run, ancestors, wanted, [line for _, line in shown])
     return {
         "series": [
-            _as_json(parts, line, x_axis, stitched=bool(wanted.join))
+            _as_json(parts, line, x_axis, joined=bool(wanted.join))
             for (parts, line), x_axis in zip(shown, on, strict=True)
         ],
         "seq": seq,
@@ -113,7 +113,7 @@ def lineage(run: Run) -> list[Ancestor]:
     fork begins anew, so it is moved behind the step of its checkpoint."""
     found = [Ancestor(run.pk)]
     child = run
-    while len(found) <= MOST_ANCESTORS:
+    while len(found) <= MAX_ANCESTORS:
         begins_with: Checkpoint | None = child.resume_checkpoint or child.initial_checkpoint
         if begins_with is None:
             break
@@ -135,7 +135,9 @@ def without_restart(source: str) -> str:
 # --- lines of parts ---------------------------------------------------------------------------------------
 
 
-def _lines(rows: list[MetricSeries], ancestors: list[Ancestor], wanted: Wanted) -> list[list[Part]]:
+def _lines(
+    rows: list[MetricSeries], ancestors: list[Ancestor], wanted: ChartQuery
+) -> list[list[ChartSegment]]:
     """Which series make up which line, in the order of names; later attempts have their steps to themselves."""
     generation = {found.run_id: number for number, found in enumerate(ancestors)}
     rows.sort(
@@ -152,8 +154,8 @@ def _lines(rows: list[MetricSeries], ancestors: list[Ancestor], wanted: Wanted) 
         own = ancestors[generation[row.run_id]]
         first = max(wanted.first - own.offset, LOWEST)
         pieces[row.pk] = Piece(row.pk, first, min(wanted.last - own.offset, own.last), row.rolled_to)
-    found = extents(list(pieces.values()), most=wanted.max_points)
-    groups: defaultdict[tuple[str, ...], list[Part]] = defaultdict(list)
+    found = series_extents(list(pieces.values()), most=wanted.max_points)
+    groups: defaultdict[tuple[str, ...], list[ChartSegment]] = defaultdict(list)
     for row in rows:
         if extent := found.get(row.pk):
             key = (
@@ -162,28 +164,28 @@ def _lines(rows: list[MetricSeries], ancestors: list[Ancestor], wanted: Wanted) 
                 else (row.name, str(row.attempt.number), row.source)
             )
             offset = ancestors[generation[row.run_id]].offset
-            groups[key].append(Part(row, pieces[row.pk], extent, offset))
+            groups[key].append(ChartSegment(row, pieces[row.pk], extent, offset))
     if not wanted.join:
         return list(groups.values())
     return [_without_overlap(parts, most=wanted.max_points) for parts in groups.values()]
 
 
-def _without_overlap(parts: list[Part], *, most: int) -> list[Part]:
+def _without_overlap(parts: list[ChartSegment], *, most: int) -> list[ChartSegment]:
     ends = HIGHEST
-    cut: list[Part] = []
+    cut: list[ChartSegment] = []
     for part in reversed(parts):
         last = min(part.piece.last, ends - part.offset)
         if last < part.piece.last:
             part = replace(part, piece=replace(part.piece, last=last))
         cut.append(part)
         ends = min(ends, part.extent.first + part.offset - 1)
-    again = extents([part.piece for part in cut], most=most)
+    again = series_extents([part.piece for part in cut], most=most)
     return [
         replace(part, extent=again[part.series.pk]) for part in reversed(cut) if part.series.pk in again
     ]  # fmt: skip
 
 
-def _read(lines: list[list[Part]], wanted: Wanted) -> list[Line]:
+def _read(lines: list[list[ChartSegment]], wanted: ChartQuery) -> list[Line]:
     """Points of short lines, buckets of long ones; few statements for many lines."""
     single: list[Piece] = []
     by_width: defaultdict[int, list[Piece]] = defaultdict(list)
@@ -236,8 +238,8 @@ def _restart(source: str) -> int:
 # --- another horizontal axis ------------------------------------------------------------------------------
 
 
-def _against(
-    run: Run, ancestors: list[Ancestor], wanted: Wanted, lines: list[Line]
+def _x_axis_values(
+    run: Run, ancestors: list[Ancestor], wanted: ChartQuery, lines: list[Line]
 ) -> list[list[float | None] | None]:
     """For each line, where its points lie on the axis asked for: the policy version after the step, tokens trained
     on up to it, or unix seconds. Up to 20,000 steps exact; beyond, as of a bucket's end."""
@@ -245,9 +247,9 @@ def _against(
         return [None] * len(lines)
     if wanted.x_axis == "wall":
         return [list(line.at) for line in lines]
-    about = Wanted(
+    about = ChartQuery(
         names=[_REFERENCES[wanted.x_axis]], join=wanted.join or "attempts", last=wanted.last,
-        max_points=MOST_POINTS,
+        max_points=MAX_POINTS,
     )  # fmt: skip
     rows = MetricSeries.objects.filter(
         run_id__in=[found.run_id for found in ancestors], axis="step", name__in=about.names
@@ -275,7 +277,7 @@ def _at_or_before(xs: list[int], values: list[float | None], x: int) -> float | 
 
 
 def _as_json(
-    parts: list[Part], line: Line, x_axis: list[float | None] | None, *, stitched: bool
+    parts: list[ChartSegment], line: Line, x_axis: list[float | None] | None, *, joined: bool
 ) -> dict[str, Any]:
     newest = parts[-1].series
     name = newest.name
@@ -283,7 +285,7 @@ def _as_json(
         "name": name,
         "unit": METRICS[name].unit if name in METRICS else "",
         "axis": newest.axis,
-        "source": without_restart(newest.source) if stitched else newest.source,
+        "source": without_restart(newest.source) if joined else newest.source,
         "attempt": newest.attempt.number,
         "x": line.x,
         "value": line.value,
@@ -304,6 +306,6 @@ def _as_json(
             }
             for part in parts
         ]
-        if stitched
+        if joined
         else None,
     }

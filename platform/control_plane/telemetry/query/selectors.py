@@ -25,7 +25,7 @@ from control_plane.telemetry.models import (
 from oolong.contracts.lifecycle import JobState
 from oolong.contracts.metrics import METRICS, Metric
 
-MOST_LOG_BYTES = 1024 * 1024
+MAX_LOG_BYTES = 1024 * 1024
 
 
 def require_job_of_node(node: Node, job_id: str) -> None:
@@ -85,7 +85,7 @@ def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[
     ]
 
 
-def documents(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
+def state_snapshots(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
     """What the run's jobs keep overwriting, by name; with `name` only that one, or none."""
     rows = StateSnapshot.objects.filter(run=run).order_by("name")
     if name is not None:
@@ -93,7 +93,7 @@ def documents(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
     return [_snapshot_as_json(row) for row in rows]
 
 
-def document(run: Run, name: str) -> dict[str, Any]:
+def state_snapshot(run: Run, name: str) -> dict[str, Any]:
     row = or_not_found(StateSnapshot.objects.filter(run=run, name=name).first(), "document of this run", name)
     return _snapshot_as_json(row)
 
@@ -144,7 +144,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     offset = max(0, size + offset) if offset < 0 else offset
     data = _log_bytes(job, incarnation, offset, limit)
     if offset + len(data) < size:
-        data = _whole_characters(data)
+        data = _trim_partial_character(data)
     next_offset = offset + len(data)
     announced = job.outbox.get(log_file_name(incarnation), 0)
     return {
@@ -161,7 +161,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     }
 
 
-def log_pieces(run: Run, job_id: str, *, incarnation: int | None) -> tuple[str, Iterator[bytes]]:
+def log_chunks(run: Run, job_id: str, *, incarnation: int | None) -> tuple[str, Iterator[bytes]]:
     """A whole log: a name for the file, and its bytes piece by piece."""
     job = or_not_found(
         Job.objects.select_related("attempt").filter(attempt__run=run, pk=job_id).first(),
@@ -195,7 +195,7 @@ def _log_bytes(job: Job, incarnation: int, offset: int, limit: int) -> bytes:
     return bytes(data[offset - first : wanted])
 
 
-def _whole_characters(data: bytes) -> bytes:
+def _trim_partial_character(data: bytes) -> bytes:
     """Without a UTF-8 character that is cut at the end; at most three bytes shorter."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

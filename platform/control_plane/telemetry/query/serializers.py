@@ -20,7 +20,7 @@ class SeriesSerializer(serializers.Serializer[Any]):
     unit = serializers.CharField()
     axis = serializers.ChoiceField(choices=["step", "time"])
     source = serializers.CharField(help_text="job, restart in place and part of it: rollout-0#1/engine")
-    attempt = serializers.IntegerField(help_text="attempt number; the newest one's of a stitched line")
+    attempt = serializers.IntegerField(help_text="attempt number; the newest one's of a joined line")
     x = serializers.ListField(child=serializers.IntegerField(), help_text="of a bucket: its last point's")
     value = serializers.ListField(
         child=serializers.FloatField(allow_null=True),
@@ -47,7 +47,7 @@ class SeriesSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="with x_axis=: where each point lies on that axis",
     )
-    parts = SeriesPartSerializer(many=True, allow_null=True, help_text="of a stitched line, oldest first")
+    parts = SeriesPartSerializer(many=True, allow_null=True, help_text="of a joined line, oldest first")
 
 
 class MetricsSerializer(serializers.Serializer[Any]):
@@ -61,7 +61,7 @@ class MetricSerializer(serializers.Serializer[Any]):
     help = serializers.CharField()
 
 
-class MetricCatalogueSerializer(serializers.Serializer[Any]):
+class MetricDefinitionsSerializer(serializers.Serializer[Any]):
     data = MetricSerializer(many=True)
 
 
@@ -93,7 +93,7 @@ class StateSnapshotSerializer(serializers.Serializer[Any]):
     value = serializers.DictField()
 
 
-class DocumentsSerializer(serializers.Serializer[Any]):
+class StateSnapshotsSerializer(serializers.Serializer[Any]):
     data = StateSnapshotSerializer(many=True)
 
 

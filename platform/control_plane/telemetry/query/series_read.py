@@ -10,7 +10,7 @@ from django.db import connection
 from control_plane.telemetry.compaction.rollups import WIDTHS
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-POINTS_OF_CHUNK = 4096
+CHUNK_POINTS = 4096
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Extent:
+class SeriesExtent:
     first: int
     last: int
     points: int  # counted only as far as was asked
@@ -116,7 +116,7 @@ ORDER BY w.id, 2
 """
 
 
-def extents(pieces: Sequence[Piece], *, most: int) -> dict[int, Extent]:
+def series_extents(pieces: Sequence[Piece], *, most: int) -> dict[int, SeriesExtent]:
     """Where each series begins and ends within what is wanted, and how many points that is. Counting stops
     somewhere beyond `most`. A series without points is left out."""
     if not pieces:
@@ -124,7 +124,8 @@ def extents(pieces: Sequence[Piece], *, most: int) -> dict[int, Extent]:
     with connection.cursor() as cursor:
         cursor.execute(_EXTENTS, {**_columns(pieces), "most": most + 1})
         return {
-            identity: Extent(first, last, int(points)) for identity, first, last, points in cursor.fetchall()
+            identity: SeriesExtent(first, last, int(points))
+            for identity, first, last, points in cursor.fetchall()
         }
 
 
@@ -134,7 +135,7 @@ def read_points(pieces: Sequence[Piece], *, limit: int) -> dict[int, Line]:
     if not pieces:
         return lines
     with connection.cursor() as cursor:
-        chunks = limit // POINTS_OF_CHUNK + 2
+        chunks = limit // CHUNK_POINTS + 2
         cursor.execute(_POINTS, {**_columns(pieces), "limit": limit, "chunks": chunks})
         for identity, x, value, at in cursor.fetchall():
             line = lines[identity]

@@ -9,7 +9,7 @@ from django.db.models import F, Q, QuerySet
 
 from control_plane.core.api.errors import or_not_found
 from control_plane.runs.models import Run
-from control_plane.telemetry.compaction.trajectory_files import tokens_of
+from control_plane.telemetry.compaction.trajectory_files import read_tokens
 from control_plane.telemetry.models import TrajectorySample
 
 
@@ -27,7 +27,7 @@ class Filter:
     text: str = ""  # in the prompt or the completion, case ignored
 
 
-def found(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
+def query(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
     rows = TrajectorySample.objects.filter(run=run).select_related("attempt")
     conditions = {
         "step__gte": wanted.step_from, "step__lte": wanted.step_to, "reward__gte": wanted.reward_min,
@@ -43,14 +43,14 @@ def found(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
     return rows
 
 
-def one(run: Run, sample_id: str) -> dict[str, Any]:
+def get(run: Run, sample_id: str) -> dict[str, Any]:
     """The whole trajectory, with its tokens where the job told them."""
     rows = TrajectorySample.objects.select_related("attempt", "file").filter(run=run)
     is_number = sample_id.isascii() and sample_id.isdecimal() and len(sample_id) < 19
     sample = or_not_found(
         rows.filter(pk=int(sample_id)).first() if is_number else None, "trajectory of this run", sample_id
     )
-    tokens = tokens_of(sample)
+    tokens = read_tokens(sample)
     return {
         **trajectory_as_json(sample),
         "token_ids": tokens.token_ids if tokens else None,

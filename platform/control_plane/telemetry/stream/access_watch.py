@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
 
 
-class PowerWatch:
+class AccessWatch:
     def __init__(self) -> None:
         self._streams: dict[str, list[Callable[[], None]]] = {}  # by user
         self._task: asyncio.Task[None] | None = None
@@ -75,15 +75,15 @@ def _user_of(frame: Frame) -> str | None:
     return data.get("user") if frame.type == "event" else None
 
 
-_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, PowerWatch] = WeakKeyDictionary()
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, AccessWatch] = WeakKeyDictionary()
 
 
-def power_watch() -> PowerWatch:
+def access_watch() -> AccessWatch:
     """The one of the running event loop."""
-    return _watches.setdefault(asyncio.get_running_loop(), PowerWatch())
+    return _watches.setdefault(asyncio.get_running_loop(), AccessWatch())
 
 
-async def woken(event: asyncio.Event, seconds: float) -> bool:
+async def wait_for_wakeup(event: asyncio.Event, seconds: float) -> bool:
     """Whether the event came within the time; it is spent then."""
     try:
         async with asyncio.timeout(seconds):

@@ -25,13 +25,13 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.core.infra import clock, metrics
 from control_plane.core.stream.event_hub import Mailbox, hub
 from control_plane.core.stream.open_streams import OpenStream, TooManyStreams, stream_limits
-from control_plane.telemetry.stream.access_watch import power_watch, woken
+from control_plane.telemetry.stream.access_watch import access_watch, wait_for_wakeup
 from control_plane.telemetry.stream.credentials import (
     Credential,
     in_database,
-    is_own_origin,
+    is_same_origin,
     redeem,
-    seconds_left,
+    seconds_until_expiry,
 )
 from control_plane.telemetry.stream.topics import readable_topic
 
@@ -39,12 +39,12 @@ AUTHENTICATE_SECONDS = 10.0
 PING_SECONDS = 15.0
 RECHECK_SECONDS = 60.0
 SLOW_SECONDS = 30.0  # a frame that cannot be sent for so long ends the socket
-MOST_TOPICS = 64
-MOST_MESSAGES, MESSAGES_SECONDS = 200, 10.0
-LONGEST_MESSAGE = 16 * 1024
-LONGEST_REASON = 120  # bytes of ASCII; a close frame has room for 123
+MAX_TOPICS = 64
+MAX_MESSAGES, MESSAGES_SECONDS = 200, 10.0
+MAX_MESSAGE_LENGTH = 16 * 1024
+MAX_REASON_LENGTH = 120  # bytes of ASCII; a close frame has room for 123
 
-NOT_AUTHENTICATED, FOREIGN_ORIGIN, NO_SUCH_TOPIC, TOO_SLOW, TOO_MUCH = 4401, 4403, 4404, 4408, 4429
+NOT_AUTHENTICATED, FOREIGN_ORIGIN, TOPIC_NOT_FOUND, TOO_SLOW, LIMIT_EXCEEDED = 4401, 4403, 4404, 4408, 4429
 
 
 class Request(msgspec.Struct):
@@ -61,22 +61,22 @@ class StreamConsumer(AsyncWebsocketConsumer):
         self.topics: dict[str, str] = {}  # as the client names them -> as they are published
         self.credential: Credential | None = None
         self.woken = asyncio.Event()  # it has said who it is, or may have lost power since
-        self.stop_following: Callable[[], None] | None = None
+        self.stop_watching: Callable[[], None] | None = None
         self.stream: OpenStream | None = None
         self.ended = False
         self.tasks: list[asyncio.Task[None]] = []
-        self.heard: deque[float] = deque(maxlen=MOST_MESSAGES)
+        self.heard: deque[float] = deque(maxlen=MAX_MESSAGES)
         # Accepted even when it is refused at once: only then does the client see the close code.
         await self.accept()
         metrics.SOCKETS.inc()
         try:
             self.stream = stream_limits().open((self.scope.get("client") or ("", 0))[0])
         except TooManyStreams as refusal:
-            await self._end(TOO_MUCH, str(refusal))
+            await self._end(LIMIT_EXCEEDED, str(refusal))
             return
         session = self._session_cookie()
         if session:
-            if not is_own_origin(origin=self._header("origin"), host=self._header("host")):
+            if not is_same_origin(origin=self._header("origin"), host=self._header("host")):
                 await self._end(FOREIGN_ORIGIN)
                 return
             await self._authenticate(Credential(session=session, project=self._named_project()))
@@ -88,17 +88,17 @@ class StreamConsumer(AsyncWebsocketConsumer):
         if self.stream is not None:
             self.stream.close()
         hub().leave(self.mailbox)
-        self._stop_following()
+        self._stop_watching()
         for task in self.tasks:
             task.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         now = time.monotonic()
-        too_many = len(self.heard) == MOST_MESSAGES and now - self.heard[0] < MESSAGES_SECONDS
+        too_many = len(self.heard) == MAX_MESSAGES and now - self.heard[0] < MESSAGES_SECONDS
         self.heard.append(now)
         text = text_data or ""
-        if too_many or len(text) > LONGEST_MESSAGE:
-            await self._end(TOO_MUCH)
+        if too_many or len(text) > MAX_MESSAGE_LENGTH:
+            await self._end(LIMIT_EXCEEDED)
             return
         try:
             request = msgspec.json.decode(text, type=Request)
@@ -133,12 +133,12 @@ class StreamConsumer(AsyncWebsocketConsumer):
         try:
             self.stream.identify(caller.user.pk)
         except TooManyStreams as refusal:
-            await self._end(TOO_MUCH, str(refusal))
+            await self._end(LIMIT_EXCEEDED, str(refusal))
             return True
         self.credential = credential
-        self.lasts_until = time.monotonic() + seconds_left(caller, clock.now())
-        self._stop_following()
-        self.stop_following = power_watch().follow(caller.user.pk, self.woken.set)
+        self.lasts_until = time.monotonic() + seconds_until_expiry(caller, clock.now())
+        self._stop_watching()
+        self.stop_watching = access_watch().follow(caller.user.pk, self.woken.set)
         self.woken.set()
         self._notify("authenticated")
         return True
@@ -147,8 +147,8 @@ class StreamConsumer(AsyncWebsocketConsumer):
         if self.credential is None:
             await self._end(NOT_AUTHENTICATED)
             return
-        if len(self.topics) >= MOST_TOPICS and topic not in self.topics:
-            await self._end(TOO_MUCH)
+        if len(self.topics) >= MAX_TOPICS and topic not in self.topics:
+            await self._end(LIMIT_EXCEEDED)
             return
         published = await in_database(self._readable)(self.credential, topic)
         if isinstance(published, int):
@@ -163,7 +163,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
         caller = credential.caller()
         if caller is None:
             return NOT_AUTHENTICATED
-        return readable_topic(caller, topic) or NO_SUCH_TOPIC
+        return readable_topic(caller, topic) or TOPIC_NOT_FOUND
 
     # --- tasks of the socket ------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
 
     async def _watch(self) -> None:
         """Ends a socket that does not say who it is, or no longer may; pings the others."""
-        await woken(self.woken, AUTHENTICATE_SECONDS)
+        await wait_for_wakeup(self.woken, AUTHENTICATE_SECONDS)
         if self.credential is None:
             await self._end(NOT_AUTHENTICATED)
             return
@@ -188,38 +188,38 @@ class StreamConsumer(AsyncWebsocketConsumer):
         while True:
             self._notify("ping")
             quiet = min(PING_SECONDS, max(0.0, self.lasts_until - time.monotonic()))
-            told = await woken(self.woken, quiet)
+            told = await wait_for_wakeup(self.woken, quiet)
             now = time.monotonic()
             if told or now >= self.lasts_until or now - checked >= RECHECK_SECONDS:
                 checked = now
-                found = await in_database(self._still)(self.credential, list(self.topics))
+                found = await in_database(self._recheck)(self.credential, list(self.topics))
                 if isinstance(found, int):
                     await self._end(found)
                     return
-                self.lasts_until = now + seconds_left(found, clock.now())
+                self.lasts_until = now + seconds_until_expiry(found, clock.now())
 
     @staticmethod
-    def _still(credential: Credential, topics: list[str]) -> Caller | int:
+    def _recheck(credential: Credential, topics: list[str]) -> Caller | int:
         """Who this is now; the close code when it is nobody, or one of the topics is no longer theirs."""
         caller = credential.caller()
         if caller is None:
             return NOT_AUTHENTICATED
         if not all(readable_topic(caller, topic) for topic in topics):
-            return NO_SUCH_TOPIC
+            return TOPIC_NOT_FOUND
         return caller
 
     async def _end(self, code: int, reason: str = "") -> None:
         self.ended = True
         hub().leave(self.mailbox)
-        self._stop_following()
+        self._stop_watching()
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
-        await self.close(code, reason[:LONGEST_REASON] or None)
+        await self.close(code, reason[:MAX_REASON_LENGTH] or None)
 
-    def _stop_following(self) -> None:
-        if self.stop_following is not None:
-            self.stop_following()
+    def _stop_watching(self) -> None:
+        if self.stop_watching is not None:
+            self.stop_watching()
 
     def _notify(self, type: str, **data: Any) -> None:
         frame = {"topic": None, "seq": None, "type": type, "ts": clock.rfc3339(clock.now()), "data": data}

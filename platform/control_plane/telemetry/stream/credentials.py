@@ -22,13 +22,13 @@ from control_plane.accounts.models import User
 from control_plane.accounts.tokens.tickets import caller_of_ticket, take_ticket
 from control_plane.core.infra import clock
 
-LATE_SECONDS = 0.1
+EXPIRY_SLACK_SECONDS = 0.1
 
 # Any thread will do: on the usual single one, a thousand sockets that come back at once would queue up.
 in_database = partial(database_sync_to_async, thread_sensitive=False)
 
 
-def seconds_left(caller: Caller, now: datetime) -> float:
+def seconds_until_expiry(caller: Caller, now: datetime) -> float:
     """Until the caller's token ends by itself, or its secret before a rotation does; infinite for a session.
 
     A little late rather than early: who asks the database again then finds it ended.
@@ -40,9 +40,9 @@ def seconds_left(caller: Caller, now: datetime) -> float:
         ends.append((caller.token.expires_at - now).total_seconds())
     if caller.token.previous_until is not None:
         overlap = (caller.token.previous_until - now).total_seconds()
-        if overlap > -LATE_SECONDS:  # otherwise it is over, and this is the newer secret
+        if overlap > -EXPIRY_SLACK_SECONDS:  # otherwise it is over, and this is the newer secret
             ends.append(overlap)
-    return max(0.0, min(ends, default=inf)) + LATE_SECONDS
+    return max(0.0, min(ends, default=inf)) + EXPIRY_SLACK_SECONDS
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def redeem(text: str) -> Credential | None:
     return Credential(ticket=taken) if taken else None
 
 
-def is_own_origin(*, origin: str, host: str) -> bool:
+def is_same_origin(*, origin: str, host: str) -> bool:
     """May a page of this origin use the browser's cookies here? Browsers always send an origin with a WebSocket."""
     if not origin or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return False

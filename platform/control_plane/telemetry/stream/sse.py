@@ -27,13 +27,13 @@ from control_plane.core.stream import event_stream
 from control_plane.core.stream.event_hub import Mailbox, hub
 from control_plane.core.stream.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.runs.models import Run
-from control_plane.telemetry.stream.access_watch import power_watch
-from control_plane.telemetry.stream.credentials import Credential, in_database, redeem, seconds_left
+from control_plane.telemetry.stream.access_watch import access_watch
+from control_plane.telemetry.stream.credentials import Credential, in_database, redeem, seconds_until_expiry
 from control_plane.telemetry.stream.topics import readable_topic, run_of_topic
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
 KEEP_ALIVE_SECONDS = 15.0
-LONGEST_POLL = 60  # seconds
+MAX_POLL_SECONDS = 60  # seconds
 RECHECK_SECONDS = 60.0
 RETRY_SECONDS = 10  # for who has too many streams open
 
@@ -62,8 +62,8 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         )
     poll_text = request.GET.get("poll", "")
     poll = whole(poll_text)
-    if poll_text and not (poll and poll <= LONGEST_POLL):
-        message = f"poll={poll_text[:40]!r}: a whole number of seconds from 1 to {LONGEST_POLL}"
+    if poll_text and not (poll and poll <= MAX_POLL_SECONDS):
+        message = f"poll={poll_text[:40]!r}: a whole number of seconds from 1 to {MAX_POLL_SECONDS}"
         return problem_response(request, 422, "invalid", message)
     address = request.META.get("REMOTE_ADDR", "")
     try:
@@ -117,7 +117,7 @@ async def _events(
     run_id = run_of_topic(topic)
     checked = time.monotonic()
     ends_at = math.inf if poll is None else checked + poll
-    lasts_until = checked + seconds_left(caller, clock.now())
+    lasts_until = checked + seconds_until_expiry(caller, clock.now())
     told = True  # that the caller may have lost power: as here, between the look-up and the following
 
     def wake() -> None:
@@ -125,7 +125,7 @@ async def _events(
         told = True
         mailbox.filled.set()
 
-    stop_following = power_watch().follow(caller.user.pk, wake)
+    stop_watching = access_watch().follow(caller.user.pk, wake)
     final: int | None = None  # the last number there will be, once the run has ended
     status = ""
     first = True
@@ -169,10 +169,10 @@ async def _events(
                 again = await in_database(credential.caller)()
                 if again is None or await in_database(readable_topic)(again, topic) is None:
                     return
-                lasts_until = now + seconds_left(again, clock.now())
+                lasts_until = now + seconds_until_expiry(again, clock.now())
     finally:
         counted.close()
-        stop_following()
+        stop_watching()
         hub().leave(mailbox)
 
 

@@ -18,7 +18,7 @@ TOPICS: Mapping[str, str] = {
 
 def readable_topic(caller: Caller, topic: str) -> str | None:
     """The topic as `live.publish` names it; None when there is none such for this caller."""
-    form, run_id = _form_of(topic)
+    form, run_id = _pattern_of(topic)
     if TOPICS.get(form) not in caller.scopes:
         return None
     if topic == "runs":
@@ -30,10 +30,10 @@ def readable_topic(caller: Caller, topic: str) -> str | None:
 
 def run_of_topic(topic: str) -> str | None:
     """The run's id in `run:<id>` and `run:<id>:logs`."""
-    return _form_of(topic)[1]
+    return _pattern_of(topic)[1]
 
 
-def _form_of(topic: str) -> tuple[str, str | None]:
+def _pattern_of(topic: str) -> tuple[str, str | None]:
     match topic.split(":"):
         case ["run", run_id, *rest]:
             return ":".join(("run", "{run_id}", *rest)), run_id

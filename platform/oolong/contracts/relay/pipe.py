@@ -32,13 +32,13 @@ class Pipe:
         *,
         emit: Callable[[AnyFrame], None],
         ended: Callable[[], None],
-        most_received_bytes: int,
+        max_received_bytes: int,
     ) -> None:
         self.stream = stream
         self._emit = emit
         self._on_ended = ended
         self._sending = SendWindow()
-        self._receiving = ReceiveWindow(most_bytes=most_received_bytes)
+        self._receiving = ReceiveWindow(most_bytes=max_received_bytes)
         self._parts: deque[bytes] = deque()
         self._head: Head | None = None
         self._received_end = False
@@ -48,7 +48,7 @@ class Pipe:
         self._changed = asyncio.Event()
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Received and not yet read."""
         return sum(len(part) for part in self._parts)
 
@@ -84,7 +84,7 @@ class Pipe:
         if not self._parts:
             return None
         part = self._parts.popleft()
-        if not self._received_end and (granted := self._receiving.pass_on(len(part))):
+        if not self._received_end and (granted := self._receiving.consume(len(part))):
             self._emit(Credit(self.stream, granted))
         return part
 

@@ -76,7 +76,7 @@ class ReceiveWindow:
     def too_large(self) -> bool:
         return self.received_bytes > self.most_bytes
 
-    def pass_on(self, size: int) -> int:
+    def consume(self, size: int) -> int:
         """`size` bytes were read by whoever wanted them; the credit to grant now, 0 for not yet."""
         self.passed_on += size
         if self.passed_on < WINDOW_BYTES // 4:

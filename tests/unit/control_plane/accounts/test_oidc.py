@@ -22,7 +22,7 @@ from django.test import Client
 
 from control_plane.accounts.identity import oidc, services
 from control_plane.accounts.models import ApiToken, AuditEntry, Membership, Project, TeamMembership, User
-from control_plane.config import MissingSetting, Oidc, oidc_role
+from control_plane.config import InvalidSetting, Oidc, oidc_role
 
 KEY, OTHER_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 CLIENT, SECRET = "oolong", "the client's secret"
@@ -389,5 +389,5 @@ def test_pages_of_the_library_do_not_exist(provider: Provider, path: str) -> Non
 
 @pytest.mark.parametrize("text", ["", "ml", "ml=red", "=red:viewer", "ml=red:owner", "ml=:viewer"])
 def test_a_faulty_rule_for_roles_is_refused_at_the_start(text: str) -> None:
-    with pytest.raises(MissingSetting, match="OOLONG_OIDC_ROLES"):
+    with pytest.raises(InvalidSetting, match="OOLONG_OIDC_ROLES"):
         oidc_role(text)

@@ -49,7 +49,7 @@ def used(
 
 
 def ship(job: str, *lines: Any) -> None:
-    outbox.receive_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
+    outbox.ingest_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
 
 
 def test_seconds_of_slots_are_counted_by_phase_and_add_up(alice: Person, used: str) -> None:
@@ -68,7 +68,7 @@ def test_what_an_evaluator_did_is_no_generating(alice: Person, used: str) -> Non
     engine = Job.objects.get(kind=JobKind.ROLLOUT)
     Job.objects.filter(pk=engine.pk).update(evaluates="step-2-v2", working_seconds=0.0, waiting_seconds=0.0)
     busy = (Points(axis="time", x=x, values={"evaluator/busy_seconds": 15.0}) for x in (91, 96))
-    outbox.receive_outbox(engine.pk, "main-1.jsonl", offset=0, body=encode(*busy))
+    outbox.ingest_outbox(engine.pk, "main-1.jsonl", offset=0, body=encode(*busy))
     (row,) = alice.get("/pool/usage?by=run").json()["data"]
     assert (row["phases"]["generate"], row["phases"]["evaluate"]) == (0.0, 30.0)
     assert sum(row["phases"].values()) == pytest.approx(200.0, abs=0.01)
@@ -152,7 +152,7 @@ def test_the_command_shows_it_and_writes_csv(oolong: Callable[..., Done], used: 
 def test_lines_that_come_again_count_once(alice: Person, used: str) -> None:
     job = Job.objects.get(kind=JobKind.TRAINER)
     again = encode(*(Points(axis="step", x=x, values=STEP) for x in (1, 2)))
-    outbox.receive_outbox(job.pk, "main-0.jsonl", offset=0, body=again)
+    outbox.ingest_outbox(job.pk, "main-0.jsonl", offset=0, body=again)
     job.refresh_from_db()
     assert (job.working_seconds, job.waiting_seconds, job.syncing_seconds) == (40.0, 20.0, 10.0)
 

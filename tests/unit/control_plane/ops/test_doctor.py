@@ -32,7 +32,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7x\n-----END RSA PRIVATE
 @pytest.fixture
 def well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services answer; the tests of init ask the real ones."""
-    monkeypatch.setattr(collect_module, "examine_services", lambda: iter(()))
+    monkeypatch.setattr(collect_module, "check_dependencies", lambda: iter(()))
     monkeypatch.setattr(collect_module, "namespace_error", lambda: "")
 
 

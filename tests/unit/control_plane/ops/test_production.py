@@ -11,7 +11,7 @@ from django.contrib.auth.hashers import check_password
 from django.core.management import CommandError, call_command
 
 from control_plane.accounts.models import Membership, User
-from control_plane.config import MissingSetting, UnsafeSetting, database_settings, read_environment
+from control_plane.config import InvalidSetting, UnsafeSetting, database_settings, load_config
 from control_plane.ops import dependency_checks
 from control_plane.ops.management.commands import init_production
 
@@ -55,7 +55,7 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_good_settings_are_taken(environ: Any) -> None:
     environ()
-    found = read_environment()
+    found = load_config()
     assert found.production and found.secure_cookies
     assert database_settings(found.database_url)["OPTIONS"]["sslmode"] == "verify-full"  # type: ignore[index]
 
@@ -80,7 +80,7 @@ def test_good_settings_are_taken(environ: Any) -> None:
 def test_an_unsafe_setting_does_not_start(environ: Any, name: str, value: str, says: str) -> None:
     environ(**{name: value})
     with pytest.raises(UnsafeSetting, match=says) as refusal:
-        read_environment()
+        load_config()
     assert GOOD["SECRET_KEY"] not in str(refusal.value)
 
 
@@ -103,33 +103,33 @@ def test_a_value_that_a_setting_cannot_have_is_named_with_what_it_can(
 ) -> None:
     environ()
     monkeypatch.setenv(name, value)
-    with pytest.raises(MissingSetting, match=says) as refusal:
-        read_environment()
+    with pytest.raises(InvalidSetting, match=says) as refusal:
+        load_config()
     assert name in str(refusal.value) and value in str(refusal.value)
 
 
 def test_a_laptop_may_do_without(environ: Any) -> None:
     environ(OOLONG_ENV="", ALLOWED_HOSTS="", OOLONG_PUBLIC_URL="http://127.0.0.1:8400", SECRET_KEY="short")
-    assert not read_environment().production
+    assert not load_config().production
 
 
 def test_production_on_this_machine_alone_needs_no_tls(environ: Any) -> None:
     environ(OOLONG_PUBLIC_URL="http://127.0.0.1:8400")
-    assert not read_environment().secure_cookies
+    assert not load_config().secure_cookies
 
 
 def test_secrets_may_lie_in_files(environ: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     environ(DATABASE_URL="")
     (tmp_path / "url").write_text(GOOD["DATABASE_URL"] + "\n")
     monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "url"))
-    assert read_environment().database_url == GOOD["DATABASE_URL"]
+    assert load_config().database_url == GOOD["DATABASE_URL"]
     monkeypatch.setenv("DATABASE_URL", "postgresql://other")
-    with pytest.raises(MissingSetting, match="both DATABASE_URL and DATABASE_URL_FILE are set"):
-        read_environment()
+    with pytest.raises(InvalidSetting, match="both DATABASE_URL and DATABASE_URL_FILE are set"):
+        load_config()
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.setenv("DATABASE_URL_FILE", str(tmp_path / "none"))
-    with pytest.raises(MissingSetting, match="cannot be read: No such file"):
-        read_environment()
+    with pytest.raises(InvalidSetting, match="cannot be read: No such file"):
+        load_config()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_secrets_may_lie_in_files(environ: Any, monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(url: str, says: str) -> None:
-    with pytest.raises(MissingSetting, match=says) as refusal:
+    with pytest.raises(InvalidSetting, match=says) as refusal:
         database_settings(url)
     assert "hunter2" not in str(refusal.value)
 

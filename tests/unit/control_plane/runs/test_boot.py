@@ -23,7 +23,7 @@ def stage(run: Any, name: str) -> Any:
 def ship(run: Any, job_name: str, *lines: Any, offset: int = 0) -> int:
     job = Job.objects.get(attempt__run_id=run["id"], name=job_name)
     body = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-    return outbox.receive_outbox(job.pk, "main-0.jsonl", offset=offset, body=body)
+    return outbox.ingest_outbox(job.pk, "main-0.jsonl", offset=offset, body=body)
 
 
 def milestones(**at: float) -> StateSnapshot:

@@ -30,7 +30,7 @@ def tell() -> Callable[..., None]:
     def say(machine: Any, wanted: Any = TASK) -> None:
         job = machine.job("controller")
         body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": wanted}))
-        outbox.receive_outbox(job, "main-0.jsonl", offset=told[job], body=body)
+        outbox.ingest_outbox(job, "main-0.jsonl", offset=told[job], body=body)
         told[job] += len(body)
 
     return say
@@ -396,7 +396,7 @@ def test_only_a_controller_may_wish(alice: Any, node: Any, start: Any, tick: Any
     machine = node(slots=3)
     start(machine, **EVALUATED)
     body = encode(StateSnapshot(name="pipeline", value={"evaluator_wanted": TASK}))
-    outbox.receive_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
+    outbox.ingest_outbox(machine.job("trainer"), "main-0.jsonl", offset=0, body=body)
     tick()
     assert Attempt.objects.get().evaluator_wanted == ""
     assert held() == {"cpu-0", "cpu-1"}

@@ -44,8 +44,8 @@ def run(start: Callable[..., Any], node: Callable[..., SimulatedNode]) -> str:
         )
         for n in range(4)
     ]  # fmt: skip
-    outbox.receive_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
-    outbox.receive_log(job, 0, offset=0, body=b"INFO fine\nERROR broken pipe\nValueError: no\n")
+    outbox.ingest_outbox(job, "main-0.jsonl", offset=0, body=encode(*lines))
+    outbox.ingest_log(job, 0, offset=0, body=b"INFO fine\nERROR broken pipe\nValueError: no\n")
     return identity
 
 

@@ -7,7 +7,13 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from control_plane.telemetry.alerts.alert_rules import BY_STEP, BY_TIME, FROM_THE_START, RULES, judge
+from control_plane.telemetry.alerts.alert_rules import (
+    RULES,
+    START_METRICS,
+    STEP_METRICS,
+    TIME_METRICS,
+    evaluate,
+)
 from control_plane.telemetry.alerts.alert_window import Window
 from oolong.contracts.metrics import METRICS
 from oolong.contracts.run_spec import RunSpec
@@ -37,15 +43,15 @@ def window(steps: dict[str, list[float]] | None = None, **fields: object) -> Win
         "start": START,
         "times": TIMES,
         "seconds_since_step": 5.0,
-        "usual_step_seconds": 10.0,
+        "median_step_seconds": 10.0,
         **fields,
     }
     return Window(steps={**HEALTHY, **(steps or {})}, **values)  # type: ignore[arg-type]
 
 
 def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() -> None:
-    assert judge(window()) == {}
-    assert judge(Window()) == {}
+    assert evaluate(window()) == {}
+    assert evaluate(Window()) == {}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
     [
         ("entropy_collapse", window({"policy/entropy": [1.0] * 50 + [0.2] * 10}), "20% of its start"),
         ("entropy_jump", window({"policy/entropy": [0.5] * 55 + [1.2] * 5}), "from 0.5 to 1.2"),
-        ("weight_off", window({"importance_ratio/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
+        ("importance_ratio_bias", window({"importance_ratio/mean": [1.0] * 55 + [2.5] * 5}), "mean w is 2.5"),
         ("mismatch_drift", window({"mismatch/logprob_abs_mean": [1e-3] * 59 + [2e-2]}), "20.0 times the start"),
         (
             "mismatch_drift",
@@ -62,12 +68,12 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ),
         ("mismatch_large", window({"mismatch/logprob_abs_mean": [0.2] * 60}, start={}), "0.2 nats a token over 3"),
         (
-            "weight_spread",
+            "importance_ratio_variance",
             window({"importance_ratio/std": [0.2] * 55 + [1.5] * 5}),
             "1.5 around its mean over 5 steps (chi-sq",
         ),
         (
-            "few_effective",
+            "low_effective_sample_size",
             window({"importance_ratio/effective_sample_frac": [0.9] * 55 + [0.2] * 5}),
             "for 20% of its tokens",
         ),
@@ -78,11 +84,15 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
                 times={
                     "buffer/groups": [[64.0] * 30 + [8.0] * 20], "ledger/trained_groups": [[0.0, 8.0]],
                 },
-                buffer_places=64,
+                buffer_capacity=64,
             ),
             "64 finished groups, all that the gate allows, waited for the trainer 60%",
         ),
-        ("memory_grows", window({"memory/trainer_peak_bytes": [4e9 + n * 1e8 for n in range(60)]}), "from 4 to 9.9 GB"),
+        (
+            "memory_growth",
+            window({"memory/trainer_peak_bytes": [4e9 + n * 1e8 for n in range(60)]}),
+            "from 4 to 9.9 GB",
+        ),
         (
             "rollout_errors",
             window(times={"ledger/failed_groups": [[7.0, 17.0]], "ledger/trained_groups": [[400.0, 490.0]]}),
@@ -91,18 +101,18 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ("clipping", window({"policy/clip_high_frac": [0.3] * 60}), "35% of the loss tokens"),
         ("gradient_spike", window({"optim/grad_norm": [0.5] * 59 + [4.0]}), "is 4, usually 0.5"),
         ("nonfinite_steps", window({"optim/skipped_steps": [0.0] * 59 + [2.0]}), "2 train steps"),
-        ("no_signal", window({"group/zero_variance_frac": [0.9] * 60}), "90% of the groups"),
+        ("zero_advantage_groups", window({"group/zero_variance_frac": [0.9] * 60}), "90% of the groups"),
         ("reward_flat", window({"reward/mean": [0.4, 0.6] * 30}), "within its noise"),
         ("truncated", window({"response_length/truncated_frac": [0.1] * 50 + [0.3] * 10}), "30% of the completions"),
         ("trainer_idle", window({"idle/trainer_frac": [0.5] * 60}), "waited 50% of 10 steps"),
         ("rollout_idle", window(times={"idle/rollout_frac": [[0.5] * 12, [0.1] * 12]}), "idle 30%"),
-        ("over_bound", window({"staleness/exceeded_frac": [0.2] * 60}), "20% of what was trained on"),
+        ("staleness_exceeded", window({"staleness/exceeded_frac": [0.2] * 60}), "20% of what was trained on"),
         (
-            "over_bound",
-            window({"staleness/exceeded_frac": [0.0] * 59 + [0.01]}, bound_holds=True),
+            "staleness_exceeded",
+            window({"staleness/exceeded_frac": [0.0] * 59 + [0.01]}, enforces_bound=True),
             "on_straggler promises",
         ),
-        ("slow_sync", window({"time/publish_seconds": [2.0] * 60}), "20% of 10 steps"),
+        ("slow_weight_sync", window({"time/publish_seconds": [2.0] * 60}), "20% of 10 steps"),
         ("engine_restarts", window(times={"engine/restarts": [[1.0, 3.0], [0.0, 1.0]]}), "3 times in the last hour"),
         ("reward_errors", window(times={"reward/scored": [[90.0]], "reward/verifier_errors": [[10.0]]}), "10.0%"),
         ("stalled", window(seconds_since_step=700.0), "no train step for 12 minutes, usually one in 10 s"),
@@ -118,12 +128,12 @@ def test_a_healthy_run_has_no_alert_and_nor_has_one_of_which_nothing_is_known() 
         ),
         ("engine_boot", window(failed_boots=["rollout-0: out of memory"]), "rollout-0: out of memory"),
         ("gate_closed", window(times={"gate/stalled_seconds": [[115.0, 180.0]]}), "for 3 minutes no group"),
-        ("batch_untaken", window(times={"buffer/batch_unclaimed_seconds": [[600.0]]}), "finished for 10 minutes"),
+        ("batch_unclaimed", window(times={"buffer/batch_unclaimed_seconds": [[600.0]]}), "finished for 10 minutes"),
         ("weights_unloaded", window(times={"weight_sync/unloaded_seconds": [[360.0]]}), "for 6 minutes no engine"),
     ],
 )  # fmt: skip
 def test_a_rule_speaks_up_at_its_illness_and_alone(rule: str, ill: Window, says: str) -> None:
-    said = judge(ill)
+    said = evaluate(ill)
     assert set(said) == {rule}, said
     assert says in said[rule]
 
@@ -136,30 +146,30 @@ def test_every_rule_has_a_case_above_and_an_advice() -> None:
 
 
 def test_a_slow_run_is_not_stalled_within_five_of_its_usual_steps() -> None:
-    assert "stalled" not in judge(window(seconds_since_step=2900.0, usual_step_seconds=600.0))
-    assert "stalled" in judge(window(seconds_since_step=3100.0, usual_step_seconds=600.0))
+    assert "stalled" not in evaluate(window(seconds_since_step=2900.0, median_step_seconds=600.0))
+    assert "stalled" in evaluate(window(seconds_since_step=3100.0, median_step_seconds=600.0))
 
 
 def test_before_the_first_step_a_run_is_stalled_by_its_time_of_generation_and_not_by_that_of_its_boot() -> (
     None
 ):
     booting = Window(boot_stage="load the model into the engine", boot_seconds=590.0)
-    assert judge(booting) == {}
+    assert evaluate(booting) == {}
     generating = Window(boot_stage="train the first step", boot_seconds=5000.0, generating_seconds=1700.0)
-    assert judge(generating) == {}
-    slow = Window(boot_stage="collect the first batch", generating_seconds=4000.0, usual_step_seconds=1000.0)
-    assert judge(slow) == {}, "five of the run's usual steps have not passed"
+    assert evaluate(generating) == {}
+    slow = Window(boot_stage="collect the first batch", generating_seconds=4000.0, median_step_seconds=1000.0)
+    assert evaluate(slow) == {}, "five of the run's usual steps have not passed"
 
 
 def test_a_buffer_that_nobody_takes_from_is_no_slow_trainer() -> None:
     full = {"buffer/groups": [[64.0] * 50], "ledger/trained_groups": [[400.0] * 50]}
-    assert judge(window(times=full, buffer_places=64)) == {}
+    assert evaluate(window(times=full, buffer_capacity=64)) == {}
     untaken = full | {"buffer/batch_unclaimed_seconds": [[400.0]]}
-    assert set(judge(window(times=untaken, buffer_places=64))) == {"batch_untaken"}
+    assert set(evaluate(window(times=untaken, buffer_capacity=64))) == {"batch_unclaimed"}
 
 
 def test_a_reward_that_is_solved_is_not_flat() -> None:
-    assert judge(window({"reward/mean": [1.0] * 60, "group/all_correct_frac": [0.95] * 60})) == {}
+    assert evaluate(window({"reward/mean": [1.0] * 60, "group/all_correct_frac": [0.95] * 60})) == {}
 
 
 def test_the_fields_that_an_advice_names_exist() -> None:
@@ -179,18 +189,22 @@ def test_the_fields_that_an_advice_names_exist() -> None:
 
 def test_a_buffer_without_places_is_never_full_and_memory_that_rose_once_is_no_leak() -> None:
     times = {"buffer/groups": [[64.0] * 50]}
-    assert judge(window(times=times, buffer_places=0)) == judge(window(times=times, buffer_places=65)) == {}
+    assert (
+        evaluate(window(times=times, buffer_capacity=0))
+        == evaluate(window(times=times, buffer_capacity=65))
+        == {}
+    )
     once = {"memory/trainer_peak_bytes": [4e9] * 40 + [9e9] * 20}
-    assert judge(window(once)) == {}
+    assert evaluate(window(once)) == {}
 
 
 def test_a_total_that_begins_anew_counts_from_there() -> None:
     times = {"ledger/failed_groups": [[50.0, 1.0]], "ledger/trained_groups": [[900.0, 10.0, 110.0]]}
-    assert judge(window(times=times)) == {}
+    assert evaluate(window(times=times)) == {}
 
 
 def test_rules_look_only_at_metrics_that_are_in_the_catalogue() -> None:
-    assert set(BY_STEP) | set(BY_TIME) <= set(METRICS) and set(FROM_THE_START) <= set(BY_STEP)
+    assert set(STEP_METRICS) | set(TIME_METRICS) <= set(METRICS) and set(START_METRICS) <= set(STEP_METRICS)
 
 
 def _marks() -> list[pytest.MarkDecorator]:

@@ -32,7 +32,7 @@ def ship_steps(world: World, first: int, count: int, offset: int = 0, **values: 
     named = {name.replace("__", "/"): value for name, value in values.items()}
     lines = [Points(at=now, axis="step", x=x, values=named) for x in range(first, first + count)]
     body = encode(*lines)
-    return outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
+    return outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=body)
 
 
 def told(world: World) -> list[str]:
@@ -47,7 +47,7 @@ def test_an_alert_opens_once_and_closes_when_it_no_longer_holds(world: World) ->
     alerts.watch_runs(now=now)
     alerts.watch_runs(now=now + timedelta(seconds=10))
     alert = Alert.objects.get()
-    assert (alert.rule, alert.train_step, alert.closed_at) == ("weight_off", 12, None)
+    assert (alert.rule, alert.train_step, alert.closed_at) == ("importance_ratio_bias", 12, None)
     assert "mean w is 3" in alert.message
     ship_steps(world, 13, 6, offset, importance_ratio__mean=1.0, time__step_seconds=1.0)
     alerts.watch_runs(now=now + timedelta(seconds=20))
@@ -69,7 +69,7 @@ def test_a_full_buffer_is_measured_by_the_bound_that_holds_now(world: World) -> 
         )
         for n in range(40)
     ]
-    outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
+    outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
     alerts.watch_runs(now=now)
     assert not Alert.objects.exists(), "four versions ahead hold 32 groups"
     Run.objects.filter(pk=world.run.pk).update(live={"revision": 1, "max_staleness": 2})
@@ -135,7 +135,7 @@ def test_a_boot_that_takes_long_says_at_which_stage_it_is(world: World) -> None:
     ("metric", "rule"),
     [
         ("gate/stalled_seconds", "gate_closed"),
-        ("buffer/batch_unclaimed_seconds", "batch_untaken"),
+        ("buffer/batch_unclaimed_seconds", "batch_unclaimed"),
         ("weight_sync/unloaded_seconds", "weights_unloaded"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_standstill_opens_a_critical_alert_and_degrades_the_run_until_it_is_ov
 
     def ship(x: int, seconds: float, offset: int) -> int:
         line = Points(at=now.timestamp(), axis="time", x=x, values={metric: seconds})
-        return outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
+        return outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
 
     offset = ship(5, 400.0, 0)
     alerts.watch_runs(now=now)
@@ -161,7 +161,7 @@ def test_a_standstill_opens_a_critical_alert_and_degrades_the_run_until_it_is_ov
 def test_engines_that_fail_to_boot_degrade_the_run_until_one_serves(world: World) -> None:
     def ship(kind: str, message: str, offset: int) -> int:
         line = Note(at=clock.now().timestamp(), kind=kind, message=message)
-        return outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
+        return outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=offset, body=encode(line))
 
     log = "\n".join(f"loading shard {number}" for number in range(100))  # longer than an alert's message
     offset = ship(
@@ -189,7 +189,11 @@ def test_the_api_shows_them_with_advice_to_the_project_only(world: World) -> Non
         )
 
     (shown,) = get(world.token(), "?open=true").json()["data"]
-    assert (shown["rule"], shown["severity"], shown["closed_at"]) == ("weight_off", "warning", None)
+    assert (shown["rule"], shown["severity"], shown["closed_at"]) == (
+        "importance_ratio_bias",
+        "warning",
+        None,
+    )
     assert "max staleness" in shown["advice"]
     assert get(build_world("two").token()).status_code == 404
 

@@ -13,7 +13,7 @@ from control_plane.accounts.models import ApiToken, StreamTicket
 from control_plane.accounts.tokens.token_hashing import digest
 from control_plane.core.infra import clock
 from control_plane.core.stream.event_hub import hub
-from control_plane.telemetry.query import api
+from control_plane.telemetry.ingest import api as ingest_api
 from control_plane.telemetry.stream import sse
 from control_plane.telemetry.stream.credentials import Credential
 from oolong.contracts import telemetry as contract
@@ -85,7 +85,7 @@ def test_a_gap_is_answered_with_409_and_the_offset(world: World, client: Client)
 
 @pytest.mark.parametrize(
     ("offset", "size", "status"),
-    [("-1", 10, 422), ("many", 10, 422), ("0", api.OUTBOX_BYTES + 1, 413)],
+    [("-1", 10, 422), ("many", 10, 422), ("0", ingest_api.OUTBOX_BYTES + 1, 413)],
 )
 def test_a_malformed_shipment_is_refused(
     world: World, client: Client, offset: str, size: int, status: int

@@ -16,7 +16,7 @@ from control_plane.core.models import LiveTopic, StreamFrame
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.telemetry.ingest import batches, outbox
-from control_plane.telemetry.ingest.batches import Piece
+from control_plane.telemetry.ingest.chunks import Chunk, parse_batch
 from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from oolong.contracts import agent
 from oolong.contracts import telemetry as contract
@@ -29,8 +29,8 @@ PATH = "/api/v1/agent/telemetry"
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine leaves no piece for another time."""
-    monkeypatch.setattr(batches, "SECONDS_OF_SHIPMENT", 600.0)
+    """A slow machine leaves no chunk for another time."""
+    monkeypatch.setattr(batches, "BATCH_SECONDS", 600.0)
 
 
 def many_worlds(count: int) -> list[World]:
@@ -41,8 +41,8 @@ def many_worlds(count: int) -> list[World]:
     return worlds
 
 
-def ship(worlds: list[World], *pieces: Piece) -> list[agent.ChunkReply]:
-    return batches.receive_shipment(worlds[0].node, pieces)
+def ship(worlds: list[World], *chunks: Chunk) -> list[agent.ChunkReply]:
+    return batches.ingest_batch(worlds[0].node, chunks)
 
 
 def stored(offset: int) -> agent.ChunkReply:
@@ -60,40 +60,40 @@ def post(client: Client, world: World, body: bytes) -> Any:
     )  # fmt: skip
 
 
-def body_of(*pieces: Piece) -> bytes:
+def body_of(*chunks: Chunk) -> bytes:
     head = agent.TelemetryBatchHead(
         pieces=[
             agent.Piece(
-                job_id=piece.job_id,
-                file=piece.name,
-                offset=piece.offset,
-                bytes=len(piece.body),
-                skipped=piece.skipped,
+                job_id=chunk.job_id,
+                file=chunk.name,
+                offset=chunk.offset,
+                bytes=len(chunk.body),
+                skipped=chunk.skipped,
             )
-            for piece in pieces
+            for chunk in chunks
         ]
     )
-    return b"".join([msgspec.json.encode(head), b"\n", *(piece.body for piece in pieces)])
+    return b"".join([msgspec.json.encode(head), b"\n", *(chunk.body for chunk in chunks)])
 
 
 def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Client) -> None:
     one, two, stranger = build_world("one"), build_world("two"), build_world("stranger")
     Attempt.objects.filter(pk=two.attempt.pk).update(node=one.node)
     body = encode(step(1, reward_mean=0.25), step(2, reward_mean=0.5))
-    pieces = [
-        Piece(one.trainer.pk, FILE, 0, body),
-        Piece(one.rollout.pk, FILE, 7, body),
-        Piece(two.trainer.pk, FILE, 0, b"garbage\n" + body),
-        Piece(stranger.trainer.pk, FILE, 0, body),
-        Piece(two.rollout.pk, FILE, 0, b"half a line"),
-        Piece(two.rollout.pk, "output.log#0", 0, b"hello\n"),
-        Piece(two.rollout.pk, "output.log#x", 0, b"hello\n"),
-        Piece(two.rollout.pk, "n" * 121, 0, body),
-        Piece(two.rollout.pk, "a/b", 0, body),
-        Piece(two.rollout.pk, "", 0, body),
-        Piece(two.rollout.pk, "output.log#1", 0, b"x" * (batches.LOG_BYTES + 1)),
+    chunks = [
+        Chunk(one.trainer.pk, FILE, 0, body),
+        Chunk(one.rollout.pk, FILE, 7, body),
+        Chunk(two.trainer.pk, FILE, 0, b"garbage\n" + body),
+        Chunk(stranger.trainer.pk, FILE, 0, body),
+        Chunk(two.rollout.pk, FILE, 0, b"half a line"),
+        Chunk(two.rollout.pk, "output.log#0", 0, b"hello\n"),
+        Chunk(two.rollout.pk, "output.log#x", 0, b"hello\n"),
+        Chunk(two.rollout.pk, "n" * 121, 0, body),
+        Chunk(two.rollout.pk, "a/b", 0, body),
+        Chunk(two.rollout.pk, "", 0, body),
+        Chunk(two.rollout.pk, "output.log#1", 0, b"x" * (batches.MAX_LOG_CHUNK_BYTES + 1)),
     ]
-    answer = post(client, one, body_of(*pieces))
+    answer = post(client, one, body_of(*chunks))
     assert answer.status_code == 200
     replies = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
     assert [(reply.status, reply.offset, reply.code) for reply in replies] == [
@@ -119,14 +119,14 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
     skipped = agent.LONGEST_LINE + 1
     end = len(before) + skipped
     for _ in range(2):  # an agent ships at least once
-        pieces = [Piece(world.trainer.pk, FILE, 0, before), Piece(world.rollout.pk, FILE, 0, before)]
-        assert post(client, world, body_of(*pieces)).status_code == 200
-        answer = post(client, world, body_of(Piece(world.trainer.pk, FILE, len(before), b"", skipped)))
+        chunks = [Chunk(world.trainer.pk, FILE, 0, before), Chunk(world.rollout.pk, FILE, 0, before)]
+        assert post(client, world, body_of(*chunks)).status_code == 200
+        answer = post(client, world, body_of(Chunk(world.trainer.pk, FILE, len(before), b"", skipped)))
         [reply] = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
         assert (reply.status, reply.offset) == (200, end)
-    [reply] = ship([world], Piece(world.trainer.pk, FILE, end, after))
+    [reply] = ship([world], Chunk(world.trainer.pk, FILE, end, after))
     assert (reply.status, reply.offset) == (200, end + len(after))
-    [reply] = ship([world], Piece(world.rollout.pk, FILE, len(before) + 1, b"", skipped))
+    [reply] = ship([world], Chunk(world.rollout.pk, FILE, len(before) + 1, b"", skipped))
     assert (reply.status, reply.offset) == (409, len(before))
     file = OutboxFile.objects.get(job=world.trainer)
     assert (file.lines, file.bad_lines, file.offset) == (3, 1, end + len(after))
@@ -136,7 +136,7 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
 
 
 @pytest.mark.parametrize(
-    "piece",
+    "chunk",
     [
         agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=-1),
         agent.Piece(job_id="job", file=FILE, offset=0, bytes=1, skipped=1),
@@ -144,10 +144,10 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
         agent.Piece(job_id="job", file="output.log#0", offset=0, bytes=0, skipped=1),
     ],
 )
-def test_only_a_line_of_an_outbox_is_skipped(piece: agent.Piece) -> None:
-    body = msgspec.json.encode(agent.TelemetryBatchHead(pieces=[piece])) + b"\n" + b"x" * piece.bytes
+def test_only_a_line_of_an_outbox_is_skipped(chunk: agent.Piece) -> None:
+    body = msgspec.json.encode(agent.TelemetryBatchHead(pieces=[chunk])) + b"\n" + b"x" * chunk.bytes
     with pytest.raises(Problem, match=r"skipped stands|no number is negative"):
-        batches.read_shipment(body)
+        parse_batch(body)
 
 
 def test_many_runs_are_stored_by_as_many_statements_as_one(db: None) -> None:
@@ -156,10 +156,10 @@ def test_many_runs_are_stored_by_as_many_statements_as_one(db: None) -> None:
         step(1, reward_mean=0.25), contract.Progress(at=1.0, phase="train", done=1, total=2),
         contract.Histogram(at=1.0, name="staleness/consumed", x=1, counts={"0": 5}),
     )  # fmt: skip
-    pieces = [Piece(world.trainer.pk, FILE, 0, lines) for world in worlds]
-    assert ship(worlds, *pieces) == [stored(len(lines))] * 6
+    chunks = [Chunk(world.trainer.pk, FILE, 0, lines) for world in worlds]
+    assert ship(worlds, *chunks) == [stored(len(lines))] * 6
     body = encode(step(2, reward_mean=0.5, staleness_mean=1.0))
-    again = [Piece(piece.job_id, FILE, len(lines), body) for piece in pieces]
+    again = [Chunk(chunk.job_id, FILE, len(lines), body) for chunk in chunks]
     with CaptureQueriesContext(
         connection,
     ) as of_two:
@@ -186,14 +186,14 @@ def test_many_runs_are_stored_by_as_many_statements_as_one(db: None) -> None:
 def test_sent_again_or_overlapping_it_changes_nothing(db: None) -> None:
     worlds = many_worlds(3)
     first, second = encode(step(1)), encode(step(1), step(2))
-    ship(worlds, *(Piece(world.trainer.pk, FILE, 0, first) for world in worlds))
-    pieces = [
-        Piece(worlds[0].trainer.pk, FILE, 0, first),
-        Piece(worlds[1].trainer.pk, FILE, 0, second),
-        Piece(worlds[2].trainer.pk, FILE, 0, second),
+    ship(worlds, *(Chunk(world.trainer.pk, FILE, 0, first) for world in worlds))
+    chunks = [
+        Chunk(worlds[0].trainer.pk, FILE, 0, first),
+        Chunk(worlds[1].trainer.pk, FILE, 0, second),
+        Chunk(worlds[2].trainer.pk, FILE, 0, second),
     ]
     for _ in range(2):
-        assert ship(worlds, *pieces) == [stored(len(first)), stored(len(second)), stored(len(second))]
+        assert ship(worlds, *chunks) == [stored(len(first)), stored(len(second)), stored(len(second))]
     assert points_of(worlds[0]) == {(1, 0.1)}
     assert points_of(worlds[1]) == points_of(worlds[2]) == {(1, 0.1), (2, 0.2)}
     assert set(OutboxFile.objects.values_list("lines", "bad_lines", "conflicts")) == {(1, 0, 0), (2, 0, 0)}
@@ -219,12 +219,12 @@ def test_one_that_cannot_be_stored_with_the_others_is_stored_alone(
 ) -> None:
     worlds = many_worlds(3)
     first, second = encode(step(1, reward_mean=0.25)), encode(step(2, reward_mean=0.5))
-    ship(worlds, *(Piece(world.trainer.pk, FILE, 0, first) for world in worlds))
+    ship(worlds, *(Chunk(world.trainer.pk, FILE, 0, first) for world in worlds))
     bodies = [second, encode(line) + second, second]
     replies = ship(
         worlds,
         *(
-            Piece(world.trainer.pk, FILE, len(first), body)
+            Chunk(world.trainer.pk, FILE, len(first), body)
             for world, body in zip(worlds, bodies, strict=True)
         ),
     )
@@ -245,11 +245,11 @@ def test_an_error_with_one_piece_is_told_and_the_others_are_stored(
     def fail(*_: object, **__: object) -> int:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(batches.outbox, "receive_log", fail)
+    monkeypatch.setattr(batches.outbox, "ingest_log", fail)
     replies = ship(
         worlds,
-        Piece(worlds[0].trainer.pk, "output.log#0", 0, b"x"),
-        Piece(worlds[1].trainer.pk, FILE, 0, body),
+        Chunk(worlds[0].trainer.pk, "output.log#0", 0, b"x"),
+        Chunk(worlds[1].trainer.pk, FILE, 0, body),
     )
     assert (replies[0].status, replies[0].code) == (500, "internal_error")
     assert "no such luck" in replies[0].detail
@@ -259,7 +259,7 @@ def test_an_error_with_one_piece_is_told_and_the_others_are_stored(
 @pytest.mark.parametrize(
     "error", [OperationalError("the server closed the connection"), InterfaceError("closed")]
 )
-@pytest.mark.parametrize("place", ["store", "outbox.receive_log"])
+@pytest.mark.parametrize("place", ["persist", "outbox.ingest_log"])
 def test_an_error_of_the_database_is_one_of_the_whole_request(
     db: None, client: Client, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception
 ) -> None:
@@ -270,9 +270,9 @@ def test_an_error_of_the_database_is_one_of_the_whole_request(
 
     monkeypatch.setattr(f"control_plane.telemetry.ingest.batches.{place}", fail)
     client.raise_request_exception = False
-    pieces = [Piece(world.trainer.pk, FILE, 0, encode(step(1))) for world in worlds]
-    log = Piece(worlds[0].trainer.pk, "output.log#0", 0, b"x")
-    assert post(client, worlds[0], body_of(*pieces, log)).status_code == 500
+    chunks = [Chunk(world.trainer.pk, FILE, 0, encode(step(1))) for world in worlds]
+    log = Chunk(worlds[0].trainer.pk, "output.log#0", 0, b"x")
+    assert post(client, worlds[0], body_of(*chunks, log)).status_code == 500
 
 
 def test_what_is_left_after_the_time_of_a_shipment_comes_again(
@@ -280,10 +280,10 @@ def test_what_is_left_after_the_time_of_a_shipment_comes_again(
 ) -> None:
     worlds = many_worlds(2)
     body = encode(step(1))
-    monkeypatch.setattr(batches, "SECONDS_OF_SHIPMENT", 0.0)
-    pieces = [Piece(world.trainer.pk, FILE, 0, body) for world in worlds]
-    log = Piece(worlds[0].trainer.pk, "output.log#0", 0, b"x")
-    replies = ship(worlds, *pieces, log)
+    monkeypatch.setattr(batches, "BATCH_SECONDS", 0.0)
+    chunks = [Chunk(world.trainer.pk, FILE, 0, body) for world in worlds]
+    log = Chunk(worlds[0].trainer.pk, "output.log#0", 0, b"x")
+    replies = ship(worlds, *chunks, log)
     assert replies[:2] == [stored(len(body))] * 2
     assert (replies[2].status, replies[2].code) == (503, "busy")
     assert not OutboxFile.objects.filter(name="output.log#0").exists()
@@ -299,7 +299,7 @@ def test_a_piece_of_a_run_that_is_held_for_long_is_told_to_come_again(
 
     def send() -> None:
         try:
-            replies.extend(ship(worlds, *(Piece(world.trainer.pk, FILE, 0, body) for world in worlds)))
+            replies.extend(ship(worlds, *(Chunk(world.trainer.pk, FILE, 0, body) for world in worlds)))
         finally:
             connection.close()
 
@@ -322,7 +322,7 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
 
     def send() -> None:
         try:
-            replies.extend(ship(worlds, *(Piece(world.trainer.pk, FILE, 0, body) for world in worlds)))
+            replies.extend(ship(worlds, *(Chunk(world.trainer.pk, FILE, 0, body) for world in worlds)))
         finally:
             connection.close()
 
@@ -349,8 +349,8 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
         (b'{"pieces":[{"job_id":"j","file":"f\\u0000","offset":0,"bytes":0}]}\n', "NUL"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":3}]}\nab', "have 3 bytes, and 2 follow"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":1}]}\nab', "have 1 bytes, and 2 follow"),
-        (body_of(*[Piece("j", "f", 0, b"x")] * 2), "two pieces of the same file"),
-        (body_of(*[Piece("j", "f", 0, b"")] * (agent.BATCH_CHUNKS + 1)), "129 pieces; send at most 128"),
+        (body_of(*[Chunk("j", "f", 0, b"x")] * 2), "two pieces of the same file"),
+        (body_of(*[Chunk("j", "f", 0, b"")] * (agent.BATCH_CHUNKS + 1)), "129 pieces; send at most 128"),
     ],
 )
 def test_a_malformed_body_is_refused(db: None, client: Client, body: bytes, says: str) -> None:
@@ -361,8 +361,8 @@ def test_a_malformed_body_is_refused(db: None, client: Client, body: bytes, says
 
 def test_only_nodes_ship_and_not_more_than_fits(db: None, client: Client) -> None:
     world = build_world()
-    piece = Piece(world.trainer.pk, FILE, 0, b"\n" * (agent.BATCH_BYTES + agent.BATCH_HEAD_BYTES))
-    assert post(client, world, body_of(piece)).status_code == 413
+    chunk = Chunk(world.trainer.pk, FILE, 0, b"\n" * (agent.BATCH_BYTES + agent.BATCH_HEAD_BYTES))
+    assert post(client, world, body_of(chunk)).status_code == 413
     assert client.post(PATH).status_code == 401
     answer = client.post(PATH, headers={"Authorization": f"Bearer {world.token()}"})
     assert answer.status_code == 401

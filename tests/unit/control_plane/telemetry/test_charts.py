@@ -44,12 +44,12 @@ def series_of(world: World, *, first: int, last: int) -> MetricSeries:
 
 
 def chart(run: Run, **wanted: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = charts.metrics(run, charts.Wanted(**wanted))["series"]
+    found: list[dict[str, Any]] = charts.metrics(run, charts.ChartQuery(**wanted))["series"]
     return found
 
 
 def ship(job: Job, *lines: Points, file: str = "late-0.jsonl") -> None:
-    outbox.receive_outbox(job.pk, file, offset=0, body=encode(*lines))
+    outbox.ingest_outbox(job.pk, file, offset=0, body=encode(*lines))
 
 
 VIEWS: list[dict[str, Any]] = [
@@ -84,21 +84,21 @@ def test_a_chart_is_the_same_from_points_rollups_and_packed_points(world: World)
     assert views(world.run) == plain
 
     Run.objects.update(status="SUCCEEDED", ended_at=clock.now() - timedelta(hours=2))
-    assert point_chunks.pack_ended_runs(now=clock.now()) == 30_000
+    assert point_chunks.compact_ended_runs(now=clock.now()) == 30_000
     assert not MetricPoint.objects.exists() and MetricChunk.objects.count() == 8
     assert views(world.run) == plain
-    assert point_chunks.pack_ended_runs(now=clock.now()) == 0
+    assert point_chunks.compact_ended_runs(now=clock.now()) == 0
 
 
 def test_half_packed_series_read_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     series = series_of(world, first=0, last=24_999)
     plain = views(world.run)
     monkeypatch.setattr(point_chunks, "POINTS_AT_ONCE", 8192)
-    assert point_chunks.pack(series) == 8192
+    assert point_chunks.compact(series) == 8192
     assert (series.stored_as, MetricPoint.objects.count()) == ("mixed", 25_000 - 8192)
     assert views(world.run) == plain
     while series.stored_as != "chunks":
-        point_chunks.pack(series)
+        point_chunks.compact(series)
     assert views(world.run) == plain
 
 
@@ -106,16 +106,16 @@ def test_chunks_that_differ_leave_the_rows(world: World, monkeypatch: pytest.Mon
     series_of(world, first=0, last=99)
     Run.objects.update(status="FAILED", ended_at=clock.now() - timedelta(hours=2))
     monkeypatch.setattr(
-        point_chunks, "_PACK", point_chunks._PACK.replace("array_agg(value", "array_agg(value + 1")
+        point_chunks, "_COMPACT", point_chunks._COMPACT.replace("array_agg(value", "array_agg(value + 1")
     )
-    assert point_chunks.pack_ended_runs(now=clock.now()) == 0
+    assert point_chunks.compact_ended_runs(now=clock.now()) == 0
     assert MetricPoint.objects.count() == 100 and not MetricChunk.objects.exists()
 
 
 def test_a_run_that_has_only_just_ended_is_not_packed(world: World) -> None:
     series_of(world, first=0, last=9)
     Run.objects.update(status="SUCCEEDED", ended_at=clock.now() - timedelta(minutes=5))
-    assert point_chunks.pack_ended_runs(now=clock.now()) == 0
+    assert point_chunks.compact_ended_runs(now=clock.now()) == 0
 
 
 def test_a_late_point_is_in_the_chart_and_its_rollups_are_made_anew(world: World) -> None:
@@ -135,7 +135,7 @@ def test_a_late_point_is_in_the_chart_and_its_rollups_are_made_anew(world: World
 def test_a_late_point_of_a_packed_series_keeps_its_keys(world: World) -> None:
     series = series_of(world, first=0, last=5000)
     while series.stored_as != "chunks":
-        point_chunks.pack(series)
+        point_chunks.compact(series)
     ship(world.trainer, step(5, reward_mean=123.0), step(5001, reward_mean=1.0))
     series.refresh_from_db()
     assert (series.stored_as, series.conflicts, MetricPoint.objects.count()) == ("rows", 1, 5002)

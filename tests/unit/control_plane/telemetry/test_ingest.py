@@ -39,7 +39,7 @@ def world(db: None) -> World:
 
 
 def ship(job: Job, body: bytes, offset: int = 0, file: str = FILE) -> int:
-    return outbox.receive_outbox(job.pk, file, offset=offset, body=body)
+    return outbox.ingest_outbox(job.pk, file, offset=offset, body=body)
 
 
 def points_in_database() -> Counter[tuple[str, str, str, int, float]]:
@@ -129,7 +129,7 @@ def test_a_flood_of_bad_lines_leaves_a_few_events_and_the_count(world: World) ->
     ship(world.trainer, body)
     ship(world.trainer, body, offset=len(body))
     assert OutboxFile.objects.get().bad_lines == 200
-    assert RunEvent.objects.filter(kind="bad_outbox_line").count() == outbox.NOTED_BAD_LINES + 1
+    assert RunEvent.objects.filter(kind="bad_outbox_line").count() == outbox.MAX_REPORTED_BAD_LINES + 1
 
 
 def test_a_line_that_only_the_database_refuses_is_found_and_left_out(world: World) -> None:
@@ -248,11 +248,11 @@ def test_an_ended_attempt_is_still_listened_to(world: World) -> None:
 
 def test_a_log_arrives_once_in_order_and_is_announced(world: World) -> None:
     text = "1st line\n2nd line ✓\n".encode()
-    assert outbox.receive_log(world.trainer.pk, 0, offset=0, body=text[:5]) == 5
-    assert outbox.receive_log(world.trainer.pk, 0, offset=0, body=text) == len(text)
-    assert outbox.receive_log(world.trainer.pk, 0, offset=3, body=text[3:7]) == len(text)
+    assert outbox.ingest_log(world.trainer.pk, 0, offset=0, body=text[:5]) == 5
+    assert outbox.ingest_log(world.trainer.pk, 0, offset=0, body=text) == len(text)
+    assert outbox.ingest_log(world.trainer.pk, 0, offset=3, body=text[3:7]) == len(text)
     with pytest.raises(outbox.OffsetGap):
-        outbox.receive_log(world.trainer.pk, 0, offset=999, body=b"x")
+        outbox.ingest_log(world.trainer.pk, 0, offset=999, body=b"x")
     assert b"".join(LogChunk.objects.order_by("offset").values_list("data", flat=True)) == text
     pieces = [data for _, data in frames(f"run:{world.run.pk}:logs")]
     assert [(piece["offset"], piece["next_offset"]) for piece in pieces] == [(0, 5), (5, len(text))]
@@ -260,7 +260,7 @@ def test_a_log_arrives_once_in_order_and_is_announced(world: World) -> None:
 
 
 def test_a_big_piece_of_log_is_announced_without_its_text(world: World) -> None:
-    outbox.receive_log(world.trainer.pk, 0, offset=0, body=b"x" * 20_000)
+    outbox.ingest_log(world.trainer.pk, 0, offset=0, body=b"x" * 20_000)
     assert frames(f"run:{world.run.pk}:logs")[0][1]["text"] is None
 
 
@@ -347,7 +347,7 @@ def test_ingest_and_moves_of_the_run_never_wait_for_each_other_in_a_circle(
                 contract.StateSnapshot(at=float(x), name="pipeline", value={"x": x}),
             )
             offset = ship(job, body, offset)
-            outbox.receive_log(job.pk, 0, offset=x, body=b"x")
+            outbox.ingest_log(job.pk, 0, offset=x, body=b"x")
 
     def move_often(run_id: str) -> None:
         for n in range(25):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.telemetry.ingest.lines import read_lines
+from control_plane.telemetry.ingest.lines import parse_lines
 from oolong.contracts.telemetry import Note, Points
 from tests.unit.control_plane.telemetry.world import encode, step
 
@@ -10,10 +10,10 @@ GOOD = encode(step(1))
 
 
 def test_lines_carry_the_offset_of_their_first_byte() -> None:
-    reading = read_lines(GOOD + b"\n" + GOOD, offset=1000)
-    assert [read.offset for read in reading.good] == [1000, 1000 + len(GOOD) + 1]
-    assert all(isinstance(read.line, Points) for read in reading.good)
-    assert reading.bad == []
+    parsed = parse_lines(GOOD + b"\n" + GOOD, offset=1000)
+    assert [one.offset for one in parsed.good] == [1000, 1000 + len(GOOD) + 1]
+    assert all(isinstance(one.line, Points) for one in parsed.good)
+    assert parsed.bad == []
 
 
 @pytest.mark.parametrize(
@@ -35,17 +35,17 @@ def test_lines_carry_the_offset_of_their_first_byte() -> None:
     ],
 )
 def test_a_line_that_cannot_be_kept_is_bad_and_its_neighbours_are_good(text: bytes) -> None:
-    reading = read_lines(GOOD + text + b"\n" + GOOD, offset=0)
-    assert len(reading.good) == 2
-    assert [line.offset for line in reading.bad] == [len(GOOD)]
-    assert reading.bad[0].reason
+    parsed = parse_lines(GOOD + text + b"\n" + GOOD, offset=0)
+    assert len(parsed.good) == 2
+    assert [line.offset for line in parsed.bad] == [len(GOOD)]
+    assert parsed.bad[0].reason
 
 
 def test_a_carriage_return_does_not_end_a_line() -> None:
-    reading = read_lines(b'{"type":"note",\r"kind":"k","message":"m"}\n', offset=0)
-    assert [read.line for read in reading.good] == [Note(kind="k", message="m")]
+    parsed = parse_lines(b'{"type":"note",\r"kind":"k","message":"m"}\n', offset=0)
+    assert [one.line for one in parsed.good] == [Note(kind="k", message="m")]
 
 
 def test_nul_which_postgres_cannot_hold_is_replaced() -> None:
-    reading = read_lines(encode(Note(kind="k", message="a\x00b")), offset=0)
-    assert [read.line.message for read in reading.good] == ["a\ufffdb"]  # type: ignore[union-attr]
+    parsed = parse_lines(encode(Note(kind="k", message="a\x00b")), offset=0)
+    assert [one.line.message for one in parsed.good] == ["a\ufffdb"]  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from control_plane.core.infra import clock
 from control_plane.telemetry.ingest import outbox
 from control_plane.telemetry.logs import log_search, log_throttle
 from control_plane.telemetry.logs.log_search import Search, level_of
-from control_plane.telemetry.logs.log_throttle import MIB, Allowance, keep
+from control_plane.telemetry.logs.log_throttle import MIB, TokenBucket, admit
 from control_plane.telemetry.models import LogChunk, OutboxFile
 from control_plane.telemetry.query import selectors
 from tests.unit.control_plane.telemetry.world import World, build_world
@@ -39,7 +39,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def write(world: World, text: str, *, job: str = "trainer") -> None:
     row = getattr(world, job)
     file = OutboxFile.objects.filter(job=row, name=outbox.log_file_name(0)).first()
-    outbox.receive_log(row.pk, 0, offset=file.offset if file else 0, body=text.encode())
+    outbox.ingest_log(row.pk, 0, offset=file.offset if file else 0, body=text.encode())
 
 
 def read(world: World, offset: int = 0) -> dict[str, Any]:
@@ -50,26 +50,26 @@ def read(world: World, offset: int = 0) -> dict[str, Any]:
 
 
 def test_output_within_the_budget_is_kept_whole() -> None:
-    kept = keep(b"x" * 100, allowance=None, dropped=0, now=NOW)
-    assert (len(kept.data), kept.dropped, kept.allowance.bytes) == (100, 0, log_throttle.AT_FIRST - 100)
+    kept = admit(b"x" * 100, bucket=None, dropped=0, now=NOW)
+    assert (len(kept.data), kept.dropped, kept.bucket.bytes) == (100, 0, log_throttle.INITIAL_BYTES - 100)
 
 
 def test_a_budget_grows_with_time_up_to_a_bound() -> None:
-    empty = Allowance(0, NOW)
+    empty = TokenBucket(0, NOW)
     hour, second = NOW + timedelta(hours=1), NOW + timedelta(seconds=1)
-    assert keep(b"x", allowance=empty, dropped=0, now=hour).allowance.bytes == log_throttle.MOST - 1
-    assert keep(b"", allowance=empty, dropped=0, now=second).allowance.bytes == log_throttle.PER_SECOND
+    assert admit(b"x", bucket=empty, dropped=0, now=hour).bucket.bytes == log_throttle.MAX_BYTES - 1
+    assert admit(b"", bucket=empty, dropped=0, now=second).bucket.bytes == log_throttle.BYTES_PER_SECOND
 
 
 def test_beyond_the_budget_whole_lines_are_kept_and_the_rest_is_marked_once_and_counted() -> None:
-    first = keep(b"one\ntwo\nthree\n", allowance=Allowance(9, NOW), dropped=0, now=NOW)
+    first = admit(b"one\ntwo\nthree\n", bucket=TokenBucket(9, NOW), dropped=0, now=NOW)
     head, mark = first.data.split(b"two\n")
     assert (head, first.dropped) == (b"one\n", len(b"three\n"))
     assert mark.startswith(b"[oolong] WARNING throttled")
-    second = keep(b"four\n", allowance=first.allowance, dropped=first.dropped, now=NOW)
+    second = admit(b"four\n", bucket=first.bucket, dropped=first.dropped, now=NOW)
     assert (second.data, second.dropped) == (b"", len(b"three\nfour\n"))
     later = NOW + timedelta(seconds=10)
-    third = keep(b"five\n", allowance=second.allowance, dropped=second.dropped, now=later)
+    third = admit(b"five\n", bucket=second.bucket, dropped=second.dropped, now=later)
     assert (
         third.data == b"[oolong] WARNING throttled: 11 bytes were left out here\nfive\n"
         and third.dropped == 0
@@ -81,11 +81,11 @@ def test_a_throttled_log_reads_by_offset_with_its_marks(
 ) -> None:
     moment = clock.now()
     monkeypatch.setattr(clock, "now", lambda: moment)
-    monkeypatch.setattr(log_throttle, "AT_FIRST", 10)
+    monkeypatch.setattr(log_throttle, "INITIAL_BYTES", 10)
     write(world, "kept\n")
     write(world, "a long line that is left out\n")
     write(world, "another\n")
-    moment += timedelta(seconds=2 * MIB / log_throttle.PER_SECOND)
+    moment += timedelta(seconds=2 * MIB / log_throttle.BYTES_PER_SECOND)
     write(world, "again\n")
     whole = read(world)
     lines = whole["text"].splitlines()
@@ -154,7 +154,7 @@ def test_an_endless_line_is_in_one_page(world: World) -> None:
 def test_a_search_looks_at_so_much_and_says_where_to_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "MOST_SCANNED", 50)
+    monkeypatch.setattr(log_search, "MAX_SCANNED_BYTES", 50)
     monkeypatch.setattr(log_search, "BATCH", 200)
     write(world, "".join(f"line number {n}\n" for n in range(20)))
     page = log_search.search(world.run, Search(text="number 19"))
@@ -164,7 +164,7 @@ def test_a_search_looks_at_so_much_and_says_where_to_go_on(
 def test_a_search_stops_after_so_many_lines_and_continues_behind_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_search, "MOST_LINES", 4)
+    monkeypatch.setattr(log_search, "MAX_SCANNED_LINES", 4)
     monkeypatch.setattr(log_search, "BATCH", 200)  # two lines
     write(world, "\n" * 8 + "number 19\n")
     cursor = None

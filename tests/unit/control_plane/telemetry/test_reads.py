@@ -21,17 +21,17 @@ def world(db: None) -> World:
 
 
 def ship(world: World, *lines: contract.AnyLine) -> None:
-    outbox.receive_outbox(world.trainer.pk, FILE, offset=0, body=encode(*lines))
+    outbox.ingest_outbox(world.trainer.pk, FILE, offset=0, body=encode(*lines))
 
 
 def chart(world: World, *, run: Run | None = None, **wanted: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = charts.metrics(run or world.run, charts.Wanted(**wanted))["series"]
+    found: list[dict[str, Any]] = charts.metrics(run or world.run, charts.ChartQuery(**wanted))["series"]
     return found
 
 
 def test_a_short_series_is_given_point_by_point(world: World) -> None:
     ship(world, step(1, reward_mean=0.5), step(3, reward_mean=0.75, other=1.0))
-    found = charts.metrics(world.run, charts.Wanted(names=["reward/mean"]))
+    found = charts.metrics(world.run, charts.ChartQuery(names=["reward/mean"]))
     assert found == {
         "series": [
             {
@@ -89,7 +89,7 @@ def test_metric_names_tell_units_sources_and_conflicts(world: World) -> None:
             "conflicts": 1, "help": "mean staleness of the batch's trajectories at training",
         }
     ]  # fmt: skip
-    [series] = charts.metrics(world.run, charts.Wanted(names=["staleness/mean"]))["series"]
+    [series] = charts.metrics(world.run, charts.ChartQuery(names=["staleness/mean"]))["series"]
     assert series["unit"] == "versions"
 
 
@@ -101,7 +101,7 @@ def test_the_newest_histograms_come_in_ascending_order(world: World) -> None:
 
 def test_a_document_that_nobody_wrote_does_not_exist(world: World) -> None:
     with pytest.raises(Problem, match="pipeline"):
-        selectors.document(world.run, "pipeline")
+        selectors.state_snapshot(world.run, "pipeline")
 
 
 def read_log(world: World, offset: int, limit: int = 65536) -> dict[str, object]:
@@ -110,7 +110,7 @@ def read_log(world: World, offset: int, limit: int = 65536) -> dict[str, object]
 
 def test_a_log_is_read_by_offset_across_its_pieces(world: World) -> None:
     for n in range(10):
-        outbox.receive_log(world.trainer.pk, 0, offset=n * 10, body=b"%09d\n" % n)
+        outbox.ingest_log(world.trainer.pk, 0, offset=n * 10, body=b"%09d\n" % n)
     assert read_log(world, 0)["text"] == "".join(f"{n:09d}\n" for n in range(10))
     piece = read_log(world, 25, limit=20)
     assert (piece["offset"], piece["next_offset"], piece["text"]) == (25, 45, "0002\n000000003\n00000")
@@ -129,7 +129,7 @@ def test_a_log_is_read_by_offset_across_its_pieces(world: World) -> None:
 
 def test_a_piece_of_log_ends_at_a_whole_character(world: World) -> None:
     text = "ab✓cd✓"
-    outbox.receive_log(world.trainer.pk, 0, offset=0, body=text.encode())
+    outbox.ingest_log(world.trainer.pk, 0, offset=0, body=text.encode())
     read, offset = "", 0
     while offset < len(text.encode()):
         piece = read_log(world, offset, limit=4)
@@ -139,20 +139,20 @@ def test_a_piece_of_log_ends_at_a_whole_character(world: World) -> None:
 
 
 def test_the_end_of_a_log_is_known_once_the_job_has_exited_and_all_was_read(world: World) -> None:
-    outbox.receive_log(world.trainer.pk, 0, offset=0, body=b"bye\n")
+    outbox.ingest_log(world.trainer.pk, 0, offset=0, body=b"bye\n")
     assert read_log(world, 0)["end"] is False
     world.trainer.refresh_from_db()
     world.trainer.state, world.trainer.outbox = "exited", {"output.log#0": 8}
     world.trainer.save()
     assert read_log(world, 0)["end"] is False
-    outbox.receive_log(world.trainer.pk, 0, offset=4, body=b"now\n")
+    outbox.ingest_log(world.trainer.pk, 0, offset=4, body=b"now\n")
     assert read_log(world, 0)["end"] is True
     assert read_log(world, 0, limit=4)["end"] is False
 
 
 def test_the_newest_incarnation_is_shown_unless_another_one_is_named(world: World) -> None:
-    outbox.receive_log(world.rollout.pk, 0, offset=0, body=b"first\n")
-    outbox.receive_log(world.rollout.pk, 1, offset=0, body=b"second\n")
+    outbox.ingest_log(world.rollout.pk, 0, offset=0, body=b"first\n")
+    outbox.ingest_log(world.rollout.pk, 1, offset=0, body=b"second\n")
     newest = selectors.log(world.run, world.rollout.pk, incarnation=None, offset=0, limit=100)
     assert (newest["incarnation"], newest["text"]) == (1, "second\n")
     first = selectors.log(world.run, world.rollout.pk, incarnation=0, offset=0, limit=100)

@@ -29,7 +29,7 @@ from control_plane.core.infra import clock
 from control_plane.core.stream.event_hub import hub
 from control_plane.core.stream.open_streams import StreamLimits
 from control_plane.telemetry.stream import consumers, sse
-from control_plane.telemetry.stream.credentials import Credential, seconds_left
+from control_plane.telemetry.stream.credentials import Credential, seconds_until_expiry
 from control_plane.telemetry.stream.routing import websocket_urlpatterns
 from tests.support.waiting import eventually
 from tests.unit.control_plane.telemetry.streaming import apublish, points
@@ -273,10 +273,10 @@ async def test_an_expired_token_ends_the_socket_then(world: World, monkeypatch: 
     told: list[float] = []
 
     def in_a_moment(caller: Caller, now: datetime) -> float:
-        told.append(seconds_left(caller, now))
+        told.append(seconds_until_expiry(caller, now))
         return 0.05
 
-    monkeypatch.setattr(consumers, "seconds_left", in_a_moment)
+    monkeypatch.setattr(consumers, "seconds_until_expiry", in_a_moment)
     client = await Client().connect()
     text = await database_sync_to_async(world.token)()
     await database_sync_to_async(ApiToken.objects.update)(expires_at=clock.now() + timedelta(hours=1))
@@ -316,7 +316,7 @@ async def test_a_malformed_message_is_answered_and_a_flood_ends_the_socket(
     assert (await client.hear("error"))["data"]["code"] == "malformed"
     await client.say(op="dance")
     assert (await client.hear("error"))["data"]["code"] == "unknown_op"
-    for _ in range(consumers.MOST_MESSAGES + 1):
+    for _ in range(consumers.MAX_MESSAGES + 1):
         await client.say(op="pong")
     assert await client.close_code() == 4429
 

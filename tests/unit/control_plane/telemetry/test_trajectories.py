@@ -49,7 +49,7 @@ def line(n: int, **fields: Any) -> contract.TrajectoryLine:
 
 
 def ship(world: World, *lines: contract.AnyLine) -> None:
-    outbox.receive_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
+    outbox.ingest_outbox(world.trainer.pk, "main-0.jsonl", offset=0, body=encode(*lines))
 
 
 @pytest.fixture
@@ -71,21 +71,21 @@ def test_tokens_read_the_same_before_and_after_they_are_in_a_file(
         "generate_seconds": 1.5
     }
 
-    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert trajectory_files.write_pending_files(now=LATER) == 1
     assert not TrajectoryTokens.objects.exists()
     file = TrajectoryFile.objects.get()
     assert (file.samples, file.bytes) == (40, store.size_of(file.sha256))
     assert [ask(f"/{identity}").json() for identity in ids] == before
     with store.open_blob(file.sha256) as blob:
         assert pq.read_table(blob).column("completion")[3].as_py() == "says 3"
-    assert trajectory_files.write_waiting_files(now=LATER) == 0
+    assert trajectory_files.write_pending_files(now=LATER) == 0
 
 
 def test_a_few_wait_for_more_but_not_for_ever(world: World) -> None:
     ship(world, line(1))
     soon = datetime.fromtimestamp(AT, UTC) + timedelta(seconds=10)
-    assert trajectory_files.write_waiting_files(now=soon) == 0
-    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert trajectory_files.write_pending_files(now=soon) == 0
+    assert trajectory_files.write_pending_files(now=LATER) == 1
 
 
 def test_killed_between_file_and_rows_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +97,9 @@ def test_killed_between_file_and_rows_nothing_is_lost(world: World, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(store, "hold", killed)
         with pytest.raises(KeyboardInterrupt):
-            trajectory_files.write_waiting_files(now=LATER)
+            trajectory_files.write_pending_files(now=LATER)
     assert TrajectoryTokens.objects.count() == 2 and not TrajectoryFile.objects.exists()
-    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert trajectory_files.write_pending_files(now=LATER) == 1
 
 
 def test_a_run_whose_file_cannot_be_written_holds_up_no_other(
@@ -116,7 +116,7 @@ def test_a_run_whose_file_cannot_be_written_holds_up_no_other(
         plain(run_id, now=now)
 
     monkeypatch.setattr(trajectory_files, "_write_file", write)
-    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert trajectory_files.write_pending_files(now=LATER) == 1
     assert TrajectoryFile.objects.get().run_id != broken
     assert TrajectoryTokens.objects.get().sample.run_id == broken
 
@@ -181,7 +181,7 @@ def test_versions_that_do_not_tell_of_the_tokens_are_a_bad_line(
     ship(world, line(1, policy_versions=pairs), line(2))
     assert TrajectorySample.objects.get().step == 2 and OutboxFile.objects.get().bad_lines == 1
     assert says in RunEvent.objects.get(kind="bad_outbox_line").message
-    assert trajectory_files.write_waiting_files(now=LATER) == 1
+    assert trajectory_files.write_pending_files(now=LATER) == 1
 
 
 def test_so_many_tokens_that_none_are_told_are_still_counted_within_bounds(world: World) -> None:
@@ -201,7 +201,7 @@ def test_so_many_tokens_that_none_are_told_are_still_counted_within_bounds(world
 def test_versions_kept_before_they_were_checked_read_as_many_as_there_are_tokens(
     pairs: list[int], versions: list[int]
 ) -> None:
-    assert trajectory_files.per_token(pairs, 3) == versions
+    assert trajectory_files.expand_versions(pairs, 3) == versions
 
 
 # --- retention --------------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def test_logs_and_trajectories_of_old_runs_go_when_the_installation_says_so(
     world: World, settings: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
     ship(world, line(1))
-    outbox.receive_log(world.trainer.pk, 0, offset=0, body=b"text\n")
-    trajectory_files.write_waiting_files(now=LATER)
+    outbox.ingest_log(world.trainer.pk, 0, offset=0, body=b"text\n")
+    trajectory_files.write_pending_files(now=LATER)
     sha256 = TrajectoryFile.objects.get().sha256
     Run.objects.update(status="SUCCEEDED", ended_at=clock.now() - timedelta(days=31))
     assert retention.remove_old_telemetry(now=clock.now()) == 0

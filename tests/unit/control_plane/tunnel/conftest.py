@@ -28,7 +28,7 @@ def _a_process_may_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     from control_plane.tunnel import bus, tunnel_router
 
     monkeypatch.setattr(bus, "CALL_SECONDS", 60.0)
-    monkeypatch.setattr(tunnel_router, "DIRECTORY_SECONDS", 600)
+    monkeypatch.setattr(tunnel_router, "REGISTRATION_SECONDS", 600)
 
 
 @dataclass
@@ -108,10 +108,10 @@ class Site:
         return end
 
     async def until_connected(self, node_id: str, *, gone: bool = False) -> None:
-        from control_plane.tunnel.tunnel_router import exchange
+        from control_plane.tunnel.tunnel_router import tunnel_router
 
         await eventually(
-            lambda: (node_id in exchange().sockets) is not gone,
+            lambda: (node_id in tunnel_router().sockets) is not gone,
             f"{node_id} is {'gone' if gone else 'connected'}",
         )
 
@@ -139,7 +139,7 @@ async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
 
     from control_plane.core.stream.event_hub import hub
     from control_plane.tunnel.routing import websocket_urlpatterns
-    from control_plane.tunnel.tunnel_router import exchange
+    from control_plane.tunnel.tunnel_router import tunnel_router
     from tests.unit.control_plane.telemetry.world import build_world
 
     # As control_plane.asgi puts it together, without the pulse that this module starts.
@@ -155,7 +155,7 @@ async def site(transactional_db: None, valkey_url: str) -> AsyncIterator[Site]:
     port = server.servers[0].sockets[0].getsockname()[1]
     async with AsyncExitStack() as stack:
         yield Site(stack, world, port)
-    await exchange().close()
+    await tunnel_router().close()
     await hub().close()
     server.should_exit = True
     await serving

@@ -37,13 +37,13 @@ async def test_a_reconnect_hears_again_and_leaves_no_connection_behind(
 async def test_a_key_is_renewed_and_left_by_who_holds_it_alone(valkey_url: str) -> None:
     bus = Bus(valkey_url)
     try:
-        assert await bus.hold("test:hold", "older", seconds=600) == "older"
-        await bus.put("test:hold", "newer", seconds=600)
-        assert await bus.hold("test:hold", "older", seconds=600) == "newer"
-        await bus.leave("test:hold", "older")
-        assert await bus.get("test:hold") == "newer"
-        await bus.leave("test:hold", "newer")
-        assert await bus.hold("test:hold", "older", seconds=600) == "older"
-        await bus.leave("test:hold", "older")
+        assert await bus.renew("test:renew", "older", seconds=600) == "older"
+        await bus.put("test:renew", "newer", seconds=600)
+        assert await bus.renew("test:renew", "older", seconds=600) == "newer"
+        await bus.release("test:renew", "older")
+        assert await bus.get("test:renew") == "newer"
+        await bus.release("test:renew", "newer")
+        assert await bus.renew("test:renew", "older", seconds=600) == "older"
+        await bus.release("test:renew", "older")
     finally:
         await bus.close()

@@ -68,12 +68,12 @@ def test_whatever_the_order_of_sending_and_reading_a_window_bounds_what_is_held(
         else:
             part = min(size, held)
             held -= part
-            if granted := receiver.pass_on(part):
+            if granted := receiver.consume(part):
                 sender.grant(granted)
         assert 0 <= held <= WINDOW_BYTES
         assert sender.credit == receiver.open_bytes
     # And it never stands still: once all is read, there is room again.
-    if held and (granted := receiver.pass_on(held)):
+    if held and (granted := receiver.consume(held)):
         sender.grant(granted)
     assert sender.room() > 0
 
@@ -110,7 +110,7 @@ class Line:
                 "s",
                 emit=lambda frame, to=to: self.frames.append((to, frame)),  # type: ignore[misc]
                 ended=lambda name=name: self.ended.append(name),  # type: ignore[misc]
-                most_received_bytes=most_bytes,
+                max_received_bytes=most_bytes,
             )
             for name, to in (("near", "far"), ("far", "near"))
         )
@@ -149,7 +149,7 @@ def test_bytes_arrive_whole_and_in_order_however_slow_the_reader(parts: list[byt
         writing = asyncio.create_task(write())
         for _ in range(20):
             await asyncio.sleep(0)
-        assert line.far.held_bytes <= WINDOW_BYTES  # nobody has read yet
+        assert line.far.buffered_bytes <= WINDOW_BYTES  # nobody has read yet
         assert await read_all(line.far) == b"".join(content)
         line.far.write_end()
         await writing
@@ -166,12 +166,12 @@ async def test_a_writer_without_a_reader_waits_and_a_cancellation_wakes_it() -> 
     writing = asyncio.create_task(line.near.write(b"x" * 3 * WINDOW_BYTES))
     await asyncio.sleep(0)
     line.deliver()
-    assert not writing.done() and line.far.held_bytes == WINDOW_BYTES
+    assert not writing.done() and line.far.buffered_bytes == WINDOW_BYTES
     line.far.cancel("gone", "nobody reads")
     line.deliver()
     with pytest.raises(Cancelled, match="nobody reads"):
         await writing
-    assert line.far.held_bytes == 0 and sorted(line.ended) == ["far", "near"]
+    assert line.far.buffered_bytes == 0 and sorted(line.ended) == ["far", "near"]
     line.far.cancel("timeout")
     assert not line.frames  # a stream ends once
 

@@ -21,7 +21,7 @@ from control_plane.accounts.tokens import tokens
 from control_plane.core.infra import clock
 from control_plane.fleet.services import revoke
 from control_plane.tunnel import consumers, views
-from control_plane.tunnel.tunnel_router import exchange
+from control_plane.tunnel.tunnel_router import tunnel_router
 from oolong.contracts.relay.endpoints import ENDPOINTS
 from oolong.contracts.relay.frames import Data, Head, Open, decode, encode
 from oolong.contracts.relay.window import WINDOW_BYTES
@@ -67,7 +67,9 @@ async def test_a_request_reaches_the_job_and_its_answer_comes_back(site: Site) -
     assert not {"cookie", "x-forwarded-for"} & set(headers)
     assert answer.headers["Retry-After"] == "7" and "X-Inside" not in answer.headers
     assert answer.headers["X-Request-Id"]
-    await until(lambda: exchange().callers == {} and exchange().sockets[site.world.node.pk].routes == {})
+    await until(
+        lambda: tunnel_router().callers == {} and tunnel_router().sockets[site.world.node.pk].routes == {}
+    )
 
 
 async def test_parts_of_an_answer_arrive_as_the_job_writes_them(site: Site) -> None:
@@ -189,7 +191,9 @@ async def hang(request: web.Request) -> web.Response:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    await eventually(condition, lambda: f"callers {exchange().callers}, sockets {exchange().sockets}")
+    await eventually(
+        condition, lambda: f"callers {tunnel_router().callers}, sockets {tunnel_router().sockets}"
+    )
 
 
 async def test_a_node_that_goes_in_the_middle_ends_the_call_and_leaves_nothing(site: Site) -> None:
@@ -201,7 +205,7 @@ async def test_a_node_that_goes_in_the_middle_ends_the_call_and_leaves_nothing(s
     await end()
     answer = await calling
     assert (answer.status_code, answer.json()["code"]) == (502, "tunnel_lost")
-    await until(lambda: job.open_now == 0 and exchange().callers == {})
+    await until(lambda: job.open_now == 0 and tunnel_router().callers == {})
     await site.until_connected(site.world.node.pk, gone=True)
 
 
@@ -212,8 +216,8 @@ async def test_a_caller_who_hangs_up_ends_the_request_at_the_job(site: Site) -> 
     calling = asyncio.create_task(client.post(site.path("/0-a"), content=b"{}"))
     await until(lambda: job.open_now == 1)
     calling.cancel()
-    await until(lambda: job.open_now == 0 and exchange().callers == {})
-    await until(lambda: exchange().sockets[site.world.node.pk].routes == {})
+    await until(lambda: job.open_now == 0 and tunnel_router().callers == {})
+    await until(lambda: tunnel_router().sockets[site.world.node.pk].routes == {})
 
 
 async def test_an_event_stream_that_breaks_says_so_as_openai_clients_expect(site: Site) -> None:
@@ -290,11 +294,11 @@ async def test_a_reader_that_stops_reading_holds_no_more_than_a_window(site: Sit
     while standing != written:  # until nothing moves any more
         standing = written
         await asyncio.sleep(0.5)
-    held = sum(caller.pipe.held_bytes for caller in exchange().callers.values())
+    held = sum(caller.pipe.buffered_bytes for caller in tunnel_router().callers.values())
     assert held <= WINDOW_BYTES
     assert written < 16 * MIB  # what the kernel's and the servers' buffers on the way took, and no more
     writer.close()
-    await until(lambda: exchange().callers == {})
+    await until(lambda: tunnel_router().callers == {})
 
 
 async def test_a_socket_answers_only_streams_that_were_opened_on_it(site: Site) -> None:
@@ -312,7 +316,7 @@ async def test_a_socket_answers_only_streams_that_were_opened_on_it(site: Site) 
         await site.until_connected(other.node.pk)
         calling = asyncio.create_task((await site.client()).post(site.path("/0-a"), content=b"{}"))
         await until(lambda: job.open_now == 1)
-        (stream,) = exchange().callers
+        (stream,) = tunnel_router().callers
         await intruder.send(encode(Head(stream, 200, [])))
         await intruder.send(encode(Data(stream, 0, b"forged")))
         await asyncio.sleep(0.1)
@@ -344,7 +348,7 @@ async def test_the_socket_wants_a_node_credential_and_frames(site: Site) -> None
         await socket.send(message)
         with pytest.raises(ConnectionClosed) as closed:
             await socket.recv()
-        assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.NO_FRAME
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.BAD_FRAME
         await site.until_connected(site.world.node.pk, gone=True)
 
 
@@ -370,14 +374,14 @@ async def test_a_newer_socket_of_the_node_takes_over(site: Site) -> None:
     url = f"ws{site.url.removeprefix('http')}/ws/v1/tunnel"
     older = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     await site.until_connected(site.world.node.pk)
-    first = exchange().sockets[site.world.node.pk]
+    first = tunnel_router().sockets[site.world.node.pk]
     newer = await connect(url, additional_headers=headers, proxy=None, open_timeout=60)
     with pytest.raises(ConnectionClosed) as closed:
         await older.recv()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == consumers.REPLACED
-    await until(lambda: exchange().sockets.get(site.world.node.pk) not in (None, first))
-    pipe = await exchange().open(
-        site.world.node.pk, Open("a" * 32, "att", "sessions", "GET", "", []), most_response_bytes=1
+    await until(lambda: tunnel_router().sockets.get(site.world.node.pk) not in (None, first))
+    pipe = await tunnel_router().open(
+        site.world.node.pk, Open("a" * 32, "att", "sessions", "GET", "", []), max_response_bytes=1
     )
     frame = decode(await newer.recv())  # type: ignore[arg-type]
     assert isinstance(frame, Open) and frame.stream == pipe.stream

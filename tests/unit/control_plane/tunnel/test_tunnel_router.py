@@ -1,4 +1,4 @@
-"""Several web processes: the request reaches one, the node's socket another. Each Exchange stands for a process."""
+"""Several web processes: the request reaches one, the node's socket another. Each TunnelRouter stands for a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from control_plane.tunnel import tunnel_router as exchanges
 from control_plane.tunnel.bus import Bus
-from control_plane.tunnel.tunnel_router import Exchange, NodeAway, NodeSocket
+from control_plane.tunnel.tunnel_router import NodeConnection, NodeUnavailable, TunnelRouter
 from oolong.contracts.relay.frames import AnyFrame, Cancel, Data, End, Head, Open, decode, encode
 from oolong.contracts.relay.pipe import Cancelled, Pipe
 from tests.support.waiting import eventually
@@ -25,7 +25,7 @@ class Agent:
     def __init__(self) -> None:
         self.heard: asyncio.Queue[AnyFrame] = asyncio.Queue()
         self.ended = asyncio.Event()
-        self.socket = NodeSocket(
+        self.socket = NodeConnection(
             NODE, send=lambda message: self.heard.put_nowait(decode(message)), end=self.ended.set
         )
 
@@ -37,8 +37,8 @@ class Agent:
 
 
 @pytest_asyncio.fixture
-async def processes(valkey_url: str) -> AsyncIterator[list[Exchange]]:
-    made = [Exchange(Bus(valkey_url)) for _ in range(2)]
+async def processes(valkey_url: str) -> AsyncIterator[list[TunnelRouter]]:
+    made = [TunnelRouter(Bus(valkey_url)) for _ in range(2)]
     yield made
     for one in made:
         await one.close()
@@ -48,14 +48,14 @@ def opening() -> Open:
     return Open(secrets.token_hex(16), "att_1", "sessions", "POST", "", [])
 
 
-async def open_from(process: Exchange) -> Pipe:
-    return await process.open(NODE, opening(), most_response_bytes=2**30)
+async def open_from(process: TunnelRouter) -> Pipe:
+    return await process.open(NODE, opening(), max_response_bytes=2**30)
 
 
-async def test_a_stream_crosses_from_process_to_process_in_order(processes: list[Exchange]) -> None:
+async def test_a_stream_crosses_from_process_to_process_in_order(processes: list[TunnelRouter]) -> None:
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipe = await open_from(near)
     opened = await agent.hear(Open)
     content = bytes(range(256)) * 8192  # 2 MiB: many windows
@@ -67,7 +67,7 @@ async def test_a_stream_crosses_from_process_to_process_in_order(processes: list
             opened.stream,
             emit=lambda frame: holder.from_node(agent.socket, decode(encode(frame))),
             ended=over.set,
-            most_received_bytes=2**30,
+            max_received_bytes=2**30,
         )
 
         async def feed() -> None:
@@ -98,37 +98,37 @@ async def test_a_stream_crosses_from_process_to_process_in_order(processes: list
     )
 
 
-async def test_a_node_that_nobody_holds_is_away(processes: list[Exchange]) -> None:
+async def test_a_node_that_nobody_holds_is_away(processes: list[TunnelRouter]) -> None:
     near, holder = processes
-    with pytest.raises(NodeAway, match="not connected"):
+    with pytest.raises(NodeUnavailable, match="not connected"):
         await open_from(near)
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     await open_from(near)
-    await holder.detach(agent.socket)
-    with pytest.raises(NodeAway):
+    await holder.unregister(agent.socket)
+    with pytest.raises(NodeUnavailable):
         await open_from(near)
 
 
-async def test_the_end_of_the_socket_ends_streams_of_other_processes(processes: list[Exchange]) -> None:
+async def test_the_end_of_the_socket_ends_streams_of_other_processes(processes: list[TunnelRouter]) -> None:
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipe = await open_from(near)
     await agent.hear(Open)
-    await holder.detach(agent.socket)
+    await holder.unregister(agent.socket)
     with pytest.raises(Cancelled) as cancelled:
         await pipe.read_head()
     assert cancelled.value.code == "lost" and near.callers == {}
 
 
 async def test_a_killed_holder_is_noticed_although_it_says_nothing(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanges, "WATCH_SECONDS", 0.1)
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipe = await open_from(near)
     await agent.hear(Open)
     await holder._bus.close()  # as its death closes its connection to Valkey
@@ -136,17 +136,17 @@ async def test_a_killed_holder_is_noticed_although_it_says_nothing(
         async with asyncio.timeout(60):
             await pipe.read_head()
     assert cancelled.value.code == "lost" and near.callers == {}
-    with pytest.raises(NodeAway, match="just lost"):
+    with pytest.raises(NodeUnavailable, match="just lost"):
         await open_from(near)
 
 
 async def test_a_killed_caller_leaves_no_orphan_at_the_node(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanges, "WATCH_SECONDS", 0.1)
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     await open_from(near)
     await agent.hear(Open)
     await near._bus.close()
@@ -154,10 +154,10 @@ async def test_a_killed_caller_leaves_no_orphan_at_the_node(
     assert isinstance(cancel, Cancel) and cancel.code == "gone" and agent.socket.routes == {}
 
 
-async def test_an_answer_that_nobody_hears_is_cancelled_at_once(processes: list[Exchange]) -> None:
+async def test_an_answer_that_nobody_hears_is_cancelled_at_once(processes: list[TunnelRouter]) -> None:
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipe = await open_from(near)
     await agent.hear(Open)
     await near._bus.close()
@@ -167,29 +167,29 @@ async def test_an_answer_that_nobody_hears_is_cancelled_at_once(processes: list[
 
 
 async def test_a_node_that_dials_another_process_leaves_the_first(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanges, "RENEW_SECONDS", 3600.0)
     first, second = processes
     older, newer = Agent(), Agent()
-    await first.attach(older.socket)
-    await second.attach(newer.socket)
+    await first.register(older.socket)
+    await second.register(newer.socket)
     monkeypatch.setattr(exchanges, "RENEW_SECONDS", 0.1)
     for process in processes:  # from now on they look, and not while one of them is still being dialled
         process._tasks.append(asyncio.create_task(process._renew()))
     async with asyncio.timeout(60):
         await older.ended.wait()
     assert not newer.ended.is_set()
-    await first.detach(older.socket)  # must not take the entry of the newer one with it
+    await first.unregister(older.socket)  # must not take the entry of the newer one with it
     pipe = await open_from(first)
     assert (await newer.hear(Open)).stream == pipe.stream
 
 
 async def test_a_socket_is_renewed_only_once_the_entry_of_its_node_names_it(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = processes
-    await first.attach(Agent().socket)
+    await first.register(Agent().socket)
     asked, go_on = asyncio.Event(), asyncio.Event()
     put = second._bus.put
 
@@ -200,7 +200,7 @@ async def test_a_socket_is_renewed_only_once_the_entry_of_its_node_names_it(
 
     monkeypatch.setattr(second._bus, "put", late)
     newer = Agent().socket
-    attaching = asyncio.create_task(second.attach(newer))
+    attaching = asyncio.create_task(second.register(newer))
     await asked.wait()
     assert not second.sockets
     go_on.set()
@@ -208,23 +208,25 @@ async def test_a_socket_is_renewed_only_once_the_entry_of_its_node_names_it(
     assert second.sockets == {NODE: newer}
 
 
-async def test_a_process_sends_only_on_streams_of_its_own(processes: list[Exchange], valkey_url: str) -> None:
+async def test_a_process_sends_only_on_streams_of_its_own(
+    processes: list[TunnelRouter], valkey_url: str
+) -> None:
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
-    pipe = await holder.open(NODE, opening(), most_response_bytes=1)
+    await holder.register(agent.socket)
+    pipe = await holder.open(NODE, opening(), max_response_bytes=1)
     await agent.hear(Open)
     holder._on_socket(agent.socket, End(pipe.stream, 0), origin=near.process_id)
     assert agent.heard.empty() and agent.socket.routes[pipe.stream].ends == 0
 
 
 async def test_too_many_streams_to_one_node_are_refused_not_queued(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchanges, "MOST_STREAMS", 2)
+    monkeypatch.setattr(exchanges, "MAX_NODE_STREAMS", 2)
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipes = [await open_from(holder), await open_from(near), await open_from(near)]
     with pytest.raises(Cancelled) as cancelled:
         await pipes[2].read_head()
@@ -232,30 +234,30 @@ async def test_too_many_streams_to_one_node_are_refused_not_queued(
 
 
 async def test_a_project_has_its_share_of_streams_and_leaves_the_others_theirs(
-    processes: list[Exchange], monkeypatch: pytest.MonkeyPatch
+    processes: list[TunnelRouter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchanges, "MOST_STREAMS_OF_ONE", 2)
+    monkeypatch.setattr(exchanges, "MAX_OWNER_STREAMS", 2)
     _, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
 
     async def open_for(owner: str) -> Pipe:
-        return await holder.open(NODE, opening(), most_response_bytes=1, owner=owner)
+        return await holder.open(NODE, opening(), max_response_bytes=1, owner=owner)
 
     pipes = [await open_for("red"), await open_for("red")]
     with pytest.raises(exchanges.TooManyStreams):
-        holder.refuse_more_than_share("red")
-    holder.refuse_more_than_share("blue")
+        holder.require_stream_share("red")
+    holder.require_stream_share("blue")
     pipes[0].cancel("gone")
-    holder.refuse_more_than_share("red")
+    holder.require_stream_share("red")
 
 
 async def test_a_message_that_a_process_cannot_read_costs_no_other_stream(
-    processes: list[Exchange], valkey_url: str
+    processes: list[TunnelRouter], valkey_url: str
 ) -> None:
     near, holder = processes
     agent = Agent()
-    await holder.attach(agent.socket)
+    await holder.register(agent.socket)
     pipe = await open_from(near)
     await agent.hear(Open)
     stranger = Bus(valkey_url)
@@ -273,11 +275,11 @@ async def test_a_message_that_a_process_cannot_read_costs_no_other_stream(
 
 
 async def test_without_valkey_a_process_still_reaches_its_own_nodes() -> None:
-    alone = Exchange(Bus("redis://127.0.0.1:1/0"))
+    alone = TunnelRouter(Bus("redis://127.0.0.1:1/0"))
     agent = Agent()
-    await alone.attach(agent.socket)
+    await alone.register(agent.socket)
     pipe = await open_from(alone)
     assert (await agent.hear(Open)).stream == pipe.stream
-    with pytest.raises(NodeAway, match="Valkey"):
-        await alone.open("node_2", opening(), most_response_bytes=1)
+    with pytest.raises(NodeUnavailable, match="Valkey"):
+        await alone.open("node_2", opening(), max_response_bytes=1)
     await alone.close()

@@ -26,10 +26,10 @@ from control_plane.core.security.safe_http import AddressRefused, FetchFailed
 from control_plane.runs.models import Run
 from control_plane.telemetry.alerts import alerts
 from control_plane.webhooks import delivery, http, outbox, tasks
-from control_plane.webhooks.backoff import WAITS, wait_after
+from control_plane.webhooks.backoff import RETRY_DELAYS, retry_delay
 from control_plane.webhooks.event_types import EVENT_TYPES
 from control_plane.webhooks.models import Delivery, Webhook, WebhookEvent
-from control_plane.webhooks.url_policy import check
+from control_plane.webhooks.url_policy import resolve_target
 from tests.support.pages import block
 from tests.support.waiting import wait_until
 
@@ -167,19 +167,19 @@ def test_a_failure_is_tried_again_for_a_day_with_growing_waits_and_the_same_id(
         if pending is not None:
             assert deliver(clock) == 0, "not before its time"
             clock.now = pending.next_at
-    assert sent == len(receiver.got) == len(WAITS) + 1
+    assert sent == len(receiver.got) == len(RETRY_DELAYS) + 1
     assert timedelta(hours=18) < clock.now - began < timedelta(hours=30)
     assert len({request["headers"]["webhook-id"] for request in receiver.got}) == 1
     (shown,) = deliveries(alice, hook)
     assert (shown["state"], shown["message"]) == ("FAILED", "answered with status 503")
-    assert [row["number"] for row in shown["log"]] == list(range(1, len(WAITS) + 2))
+    assert [row["number"] for row in shown["log"]] == list(range(1, len(RETRY_DELAYS) + 2))
 
 
 def test_the_waits_are_some_24_hours_with_jitter_either_way() -> None:
-    assert timedelta(hours=23) < sum(WAITS, timedelta()) < timedelta(hours=25)
-    low, high = wait_after(1, random=0.0), wait_after(1, random=0.999)
-    assert low is not None and high is not None and low < WAITS[0] < high
-    assert wait_after(len(WAITS) + 1, random=0.5) is None
+    assert timedelta(hours=23) < sum(RETRY_DELAYS, timedelta()) < timedelta(hours=25)
+    low, high = retry_delay(1, random=0.0), retry_delay(1, random=0.999)
+    assert low is not None and high is not None and low < RETRY_DELAYS[0] < high
+    assert retry_delay(len(RETRY_DELAYS) + 1, random=0.5) is None
 
 
 def test_after_a_rotation_both_secrets_sign_for_a_day(
@@ -284,9 +284,9 @@ def test_a_claim_keeps_others_away_until_it_ends_and_a_late_answer_counts_for_no
     (mine,) = delivery._claim(clock.now)
     assert delivery._claim(clock.now) == []
     (theirs,) = delivery._claim(clock.forward(61))
-    delivery._note_answer(mine, delivery.Answer(500, 1), now=clock.now)
+    delivery._record_response(mine, delivery.DeliveryResponse(500, 1), now=clock.now)
     assert Delivery.objects.get().tries == 0
-    delivery._note_answer(theirs, delivery.Answer(200, 1), now=clock.now)
+    delivery._record_response(theirs, delivery.DeliveryResponse(200, 1), now=clock.now)
     assert Delivery.objects.get().state == "DELIVERED"
 
 
@@ -294,10 +294,10 @@ def test_a_slow_receiver_takes_no_more_than_its_share(
     alice: Any, hook: Any, receiver: Receiver, clock: Any
 ) -> None:
     other = make(alice, receiver, ["run.*"], name="other")
-    for _ in range(delivery.AT_ONCE):
+    for _ in range(delivery.MAX_IN_FLIGHT):
         alice.post(f"/webhooks/{hook['id']}/test")
     alice.post(f"/webhooks/{other['id']}/test")
-    assert deliver(clock) == delivery.PER_WEBHOOK + 1
+    assert deliver(clock) == delivery.MAX_PER_WEBHOOK + 1
 
 
 def test_a_backlog_of_one_webhook_does_not_starve_the_others(
@@ -309,12 +309,12 @@ def test_a_backlog_of_one_webhook_does_not_starve_the_others(
     for loud in (hook, *others[:4]):  # as many as fill a tick with their oldest
         Delivery.objects.bulk_create(
             Delivery(webhook_id=loud["id"], event=event, next_at=old, created_at=old)
-            for _ in range(delivery.AT_ONCE * 8 + 1)
+            for _ in range(delivery.MAX_IN_FLIGHT * 8 + 1)
         )
     alice.post(f"/webhooks/{others[4]['id']}/test")
     taken = [delivery.webhook_id for delivery in delivery._claim(clock.now)]
-    assert others[4]["id"] in taken and len(taken) == delivery.AT_ONCE
-    assert max(taken.count(loud["id"]) for loud in (hook, *others)) <= delivery.PER_WEBHOOK
+    assert others[4]["id"] in taken and len(taken) == delivery.MAX_IN_FLIGHT
+    assert max(taken.count(loud["id"]) for loud in (hook, *others)) <= delivery.MAX_PER_WEBHOOK
 
 
 @pytest.mark.parametrize(
@@ -345,14 +345,14 @@ def test_an_answer_that_cannot_be_noted_leaves_the_others(
     other = make(alice, receiver, ["run.*"], name="other")
     for each in (hook, other):
         alice.post(f"/webhooks/{each['id']}/test")
-    note = delivery._note_answer
+    note = delivery._record_response
 
     def noted(delivery: Delivery, answer: Any, **rest: Any) -> None:
         if delivery.webhook_id == hook["id"]:
             raise RuntimeError("no")
         note(delivery, answer, **rest)
 
-    monkeypatch.setattr(delivery, "_note_answer", noted)
+    monkeypatch.setattr(delivery, "_record_response", noted)
     deliver(clock)
     assert [deliveries(alice, each)[0]["state"] for each in (hook, other)] == ["PENDING", "DELIVERED"]
 
@@ -458,8 +458,8 @@ def test_alerts_nodes_and_checkpoints_are_told(
     assert promoted.status_code in (200, 201), promoted.content
     row = Run.objects.get()
     with transaction.atomic():
-        alerts._tell(row, {"stalled": "no step"}, now=clock.now)
-        alerts._tell(row, {}, now=clock.now)
+        alerts._update_alerts(row, {"stalled": "no step"}, now=clock.now)
+        alerts._update_alerts(row, {}, now=clock.now)
     for _ in range(7):
         tick(10)
     types = [row["event"]["type"] for row in deliveries(alice, hook)][::-1]
@@ -527,12 +527,12 @@ def test_what_no_webhook_can_become_is_refused_and_it_stays_as_it_was(
 def test_a_name_behind_which_one_address_is_private_is_refused() -> None:
     public, private = "93.184.216.34", "192.168.1.7"
     with pytest.raises(AddressRefused, match="not at a public address, nor in a network"):
-        check("https://twice.example/", resolve=lambda host, port: [public, private])
+        resolve_target("https://twice.example/", resolve=lambda host, port: [public, private])
     with pytest.raises(AddressRefused, match="xn--"):
-        check("https://bücher.example/", resolve=lambda host, port: [public])
+        resolve_target("https://bücher.example/", resolve=lambda host, port: [public])
     with pytest.raises(FetchFailed):
-        check("https://nobody.example/", resolve=lambda host, port: [])
-    target = check(
+        resolve_target("https://nobody.example/", resolve=lambda host, port: [])
+    target = resolve_target(
         "http://inside.example:9000/x", networks=["192.168.0.0/16"], resolve=lambda host, port: [private]
     )
     assert target.pinned_url == "http://192.168.1.7:9000/x" and target.host_header == "inside.example:9000"
@@ -567,8 +567,8 @@ def test_the_server_key_can_be_changed_under_the_secrets(
 def test_what_ended_long_ago_is_forgotten(alice: Any, hook: Any, receiver: Receiver, clock: Any) -> None:
     alice.post(f"/webhooks/{hook['id']}/test")
     deliver(clock)
-    assert delivery.forget_old(now=clock.forward(29 * 86400)) == 0
-    assert delivery.forget_old(now=clock.forward(2 * 86400)) > 0
+    assert delivery.prune_old(now=clock.forward(29 * 86400)) == 0
+    assert delivery.prune_old(now=clock.forward(2 * 86400)) > 0
     assert not WebhookEvent.objects.exists()
     assert connection.in_atomic_block
 

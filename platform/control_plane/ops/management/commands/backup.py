@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from control_plane.ops.backup.create import make_backup
+from control_plane.ops.backup.create import create_backup
 
 
 class Command(BaseCommand):
@@ -15,7 +15,7 @@ class Command(BaseCommand):
         parser.add_argument("folder", type=Path)
 
     def handle(self, *args: Any, folder: Path, **options: Any) -> None:
-        manifest = make_backup(folder, say=self.stdout.write)
+        manifest = create_backup(folder, say=self.stdout.write)
         size = manifest.database_bytes + sum(manifest.blobs.values())
         self.stdout.write(
             f"Backed up {len(manifest.blobs)} blob(s) and the database, {size} bytes, in {folder}. It holds the hashes "

@@ -14,7 +14,7 @@ from control_plane.accounts.identity.services import create_login_link, init_emb
 from control_plane.accounts.models import User
 from control_plane.core.infra import clock
 from control_plane.fleet.pools import default_pool
-from control_plane.ops.dependency_checks import examine_services
+from control_plane.ops.dependency_checks import check_dependencies
 
 LEAST_PASSWORD = 12
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, admin: str, password: bool, check_only: bool, **options: Any) -> None:
         faults = 0
-        for found in examine_services():
+        for found in check_dependencies():
             self.stdout.write(f"  {'ok   ' if found.well else 'FAULT'} {found.service}: {found.said}")
             faults += not found.well
         if faults:

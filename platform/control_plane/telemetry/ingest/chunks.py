@@ -1,0 +1,69 @@
+"""Parse the request body of a telemetry batch: one line of JSON that describes the chunks, then their bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from control_plane.core.api.query_params import refused
+from oolong.contracts.agent import BATCH_CHUNKS, BATCH_HEAD_BYTES, TelemetryBatchHead
+
+LOG_PREFIX = "output.log#"
+MAX_FILE_NAME_LENGTH = 120
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Bytes of a file that begin at byte `offset`."""
+
+    job_id: str
+    name: str  # "output.log#<incarnation>" for a log, otherwise an outbox file's
+    offset: int
+    body: bytes
+    skipped: int = 0  # length of a line that was too long to ship, in place of a body
+
+    @property
+    def file(self) -> tuple[str, str]:
+        return self.job_id, self.name
+
+    @property
+    def is_log(self) -> bool:
+        return self.name.startswith(LOG_PREFIX)
+
+    @property
+    def has_valid_name(self) -> bool:
+        return 0 < len(self.name) <= MAX_FILE_NAME_LENGTH and "/" not in self.name
+
+
+def parse_batch(body: bytes) -> list[Chunk]:
+    """See contracts.agent.TelemetryBatchHead. Raises Problem 422."""
+    line, newline, content = body.partition(b"\n")
+    if not newline or len(line) > BATCH_HEAD_BYTES:
+        size = min(len(line), BATCH_HEAD_BYTES + 1)
+        raise refused("pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON")
+    try:
+        heads = msgspec.json.decode(line, type=TelemetryBatchHead).pieces
+    except msgspec.DecodeError as error:
+        raise refused("pieces", f"the first line is not a TelemetryBatchHead: {error}") from error
+    if len(heads) > BATCH_CHUNKS:
+        raise refused("pieces", f"{len(heads)} pieces; send at most {BATCH_CHUNKS} at once")
+    chunks: list[Chunk] = []
+    begin = 0
+    for n, head in enumerate(heads):
+        if min(head.offset, head.bytes, head.skipped) < 0 or "\0" in head.job_id + head.file:
+            raise refused(f"pieces/{n}", f"{head}: no number is negative, and names have no NUL")
+        if head.skipped and (
+            head.bytes or head.file.startswith(LOG_PREFIX) or head.offset + head.skipped >= 2**63
+        ):
+            raise refused(
+                f"pieces/{n}", f"{head}: skipped stands for one line of an outbox, in place of bytes"
+            )
+        chunk = content[begin : begin + head.bytes]
+        chunks.append(Chunk(head.job_id, head.file, head.offset, chunk, head.skipped))
+        begin += head.bytes
+    if begin != len(content):
+        raise refused("pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line")
+    if len({chunk.file for chunk in chunks}) < len(chunks):
+        raise refused("pieces", "two pieces of the same file; send what follows with the next batch")
+    return chunks

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from rest_framework import serializers
+
+from control_plane.core.api.rendering import ResponseSerializer
+
+
+class OwnerSerializer(ResponseSerializer):
+    id = serializers.CharField()
+
+
+class ThingSerializer(ResponseSerializer):
+    name = serializers.CharField(source="title")
+    owner = OwnerSerializer(allow_null=True)
+    parts = OwnerSerializer(many=True)
+    counts = serializers.DictField(child=serializers.IntegerField())
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+def thing(**fields: Any) -> Any:
+    whole = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    values = {"title": "a", "owner": None, "parts": [], "counts": {}, "created_at": whole, "ended_at": None}
+    return SimpleNamespace(**{**values, **fields})
+
+
+def test_times_have_milliseconds_even_at_a_whole_second() -> None:
+    ended = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=UTC)
+    rendered = ThingSerializer.render(thing(ended_at=ended))
+    assert (rendered["created_at"], rendered["ended_at"]) == (
+        "2026-01-02T03:04:05.000Z",
+        "2026-01-02T03:04:05.678Z",
+    )
+    assert ThingSerializer.render(thing())["ended_at"] is None
+
+
+def test_nested_resources_render_from_rows_and_mappings() -> None:
+    rendered = ThingSerializer.render(
+        thing(owner=SimpleNamespace(id="usr_1"), parts=[{"id": "p1"}, {"id": "p2"}], counts={"train": 3})
+    )
+    assert rendered["name"] == "a"
+    assert rendered["owner"] == {"id": "usr_1"}
+    assert rendered["parts"] == [{"id": "p1"}, {"id": "p2"}]
+    assert rendered["counts"] == {"train": 3}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from django.contrib.auth.models import AbstractBaseUser, UserManager
 from django.db import models
@@ -8,7 +8,9 @@ from django.db import models
 from control_plane.accounts.audit.audit_entry import AuditEntry as AuditEntry
 from control_plane.accounts.secrets.project_secret import ProjectSecret as ProjectSecret
 from control_plane.accounts.tokens.stream_ticket import StreamTicket as StreamTicket
-from control_plane.core.infra import ids
+from control_plane.core.infra import clock, ids
+
+Level = Literal["project", "team"]  # of a role: in one project, or in all projects of the team
 
 
 class User(AbstractBaseUser):
@@ -27,6 +29,11 @@ class User(AbstractBaseUser):
     EMAIL_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects = UserManager()
+
+    @property
+    def display_name(self) -> str:
+        """The user name; of a service account the part before its project's id."""
+        return self.username.partition("@")[0] if self.service_of_id else self.username
 
 
 class Team(models.Model):
@@ -92,6 +99,18 @@ class Invitation(models.Model):
     accepted_at = models.DateTimeField(null=True)
     accepted_by = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
     revoked_at = models.DateTimeField(null=True)
+
+    @property
+    def level(self) -> Level:
+        return "team" if self.whole_team else "project"
+
+    @property
+    def status(self) -> str:
+        if self.accepted_at:
+            return "accepted"
+        if self.revoked_at:
+            return "revoked"
+        return "expired" if self.expires_at <= clock.now() else "open"
 
 
 class ApiToken(models.Model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet, Value
 
@@ -31,7 +30,6 @@ from control_plane.accounts.tokens.scopes import (
 )
 from control_plane.accounts.tokens.token_hashing import digest
 from control_plane.core.api.errors import or_not_found
-from control_plane.core.infra.clock import rfc3339
 
 
 @dataclass(frozen=True)
@@ -206,18 +204,3 @@ def audit_entries(caller: Caller) -> QuerySet[AuditEntry]:
 
 def secrets(caller: Caller) -> QuerySet[ProjectSecret]:
     return ProjectSecret.objects.filter(project=caller.project)
-
-
-def me(caller: Caller) -> dict[str, Any]:
-    return {
-        "user": {"id": caller.user.pk, "username": caller.user.username},
-        "team": {"id": caller.project.team_id, "name": caller.project.team.name},
-        "project": {"id": caller.project.pk, "name": caller.project.name},
-        "role": caller.role,
-        "scopes": sorted(caller.scopes),
-        "token": (
-            {"id": token.pk, "name": token.name, "expires_at": rfc3339(token.expires_at)}
-            if (token := caller.token) is not None
-            else None
-        ),
-    }

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -13,19 +11,19 @@ from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.assets import selectors, services
 from control_plane.assets.datasets import derivation
 from control_plane.assets.datasets.validation_services import create_version_of
-from control_plane.assets.show import dataset_as_json, upload_as_json, version_as_json
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.numbers import whole
 from control_plane.core.api.pagination import encode, foreign_cursor, paginate, read_page
 from control_plane.core.api.query_params import refused
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, SHA256, page_of
+from control_plane.core.api.schema import PAGE_PARAMETERS, SHA256, page_of
 from control_plane.core.infra import clock
 
 
-class UploadSerializer(serializers.Serializer[Any]):
+class UploadSerializer(ResponseSerializer):
     id = serializers.CharField()
     filename = serializers.CharField()
     purpose = serializers.CharField()
@@ -49,7 +47,7 @@ class MappingSerializer(StrictSerializer):
     )
 
 
-class VersionSerializer(serializers.Serializer[Any]):
+class VersionSerializer(ResponseSerializer):
     id = serializers.CharField()
     dataset = NamedSerializer()
     number = serializers.IntegerField()
@@ -66,16 +64,16 @@ class VersionSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class DatasetSerializer(serializers.Serializer[Any]):
+class DatasetSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField()
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
-    versions = VersionSerializer(many=True, help_text="newest first")
-    latest = VersionSerializer(allow_null=True)
+    versions = VersionSerializer(source="newest_versions", many=True, help_text="newest first")
+    latest = VersionSerializer(source="latest_version", allow_null=True)
     aliases = serializers.DictField(
-        child=serializers.IntegerField(), help_text="name → number of its version"
+        source="alias_numbers", child=serializers.IntegerField(), help_text="name → number of its version"
     )
 
 
@@ -94,18 +92,18 @@ class VersionCreateSerializer(StrictSerializer):
     )
 
 
-class ColumnSerializer(serializers.Serializer[Any]):
+class ColumnSerializer(ResponseSerializer):
     name = serializers.CharField()
     type = serializers.CharField(help_text="text, number, boolean, list, object; joined by 'or'")
     missing = serializers.IntegerField(help_text="previewed rows without a value")
 
 
-class MessageSerializer(serializers.Serializer[Any]):
+class MessageSerializer(ResponseSerializer):
     role = serializers.CharField()
     content = serializers.CharField()
 
 
-class RenderedSerializer(serializers.Serializer[Any]):
+class RenderedSerializer(ResponseSerializer):
     messages = MessageSerializer(many=True)
     answer = serializers.CharField()
     completion = serializers.CharField(allow_null=True)
@@ -114,29 +112,6 @@ class RenderedSerializer(serializers.Serializer[Any]):
 
 class CanonicalRowSerializer(RenderedSerializer):
     row = serializers.IntegerField()
-
-
-class CheckpointSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    run = NamedSerializer()
-    attempt_number = serializers.IntegerField()
-    step = serializers.IntegerField(help_text="policy version")
-    kind = serializers.ChoiceField(
-        choices=CHECKPOINT_KINDS,
-        help_text="training: its run goes on from it, others begin with its weights; weights: runs only begin with it",
-    )
-    sha256 = serializers.CharField(help_text="of its manifest")
-    tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")
-    bytes = serializers.IntegerField()
-    state = serializers.ChoiceField(choices=["LOCAL", "STORED", "DELETED"])
-    final = serializers.BooleanField()
-    metrics = serializers.DictField(child=serializers.FloatField(allow_null=True))
-    parent = serializers.CharField(allow_null=True)
-    aliases = serializers.ListField(child=serializers.CharField())
-    pinned = serializers.BooleanField(help_text="never freed by a policy")
-    created_at = serializers.DateTimeField()
-    stored_at = serializers.DateTimeField(allow_null=True)
-    deleted_at = serializers.DateTimeField(allow_null=True)
 
 
 def need_scope_of(caller: Caller, purpose: str) -> None:
@@ -177,7 +152,7 @@ class UploadsView(ApiView):
             purpose=purpose,
             sha256=request.headers.get("X-Content-SHA256"),
         )
-        return Response(upload_as_json(upload), status=201)
+        return Response(UploadSerializer.render(upload), status=201)
 
 
 class FetchSerializer(StrictSerializer):
@@ -200,7 +175,7 @@ class FetchUploadView(ApiView):
         form = FetchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         upload = services.fetch_upload(caller_of(request), **form.validated_data, now=clock.now())
-        return Response(upload_as_json(upload), status=201)
+        return Response(UploadSerializer.render(upload), status=201)
 
 
 class DatasetsView(ApiView):
@@ -219,7 +194,7 @@ class DatasetsView(ApiView):
         found = selectors.datasets(caller_of(request))
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
-        return Response(paginate(found, read_page(request), dataset_as_json))
+        return Response(paginate(found, read_page(request), DatasetSerializer.render))
 
     @extend_schema(
         operation_id="create_dataset", request=DatasetCreateSerializer, responses={201: DatasetSerializer}
@@ -233,7 +208,7 @@ class DatasetsView(ApiView):
         form = DatasetCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         dataset = services.create_dataset(caller_of(request), **form.validated_data)
-        return Response(dataset_as_json(dataset), status=201)
+        return Response(DatasetSerializer.render(dataset), status=201)
 
 
 class DatasetView(ApiView):
@@ -245,7 +220,7 @@ class DatasetView(ApiView):
 
         The dataset with its versions.
         """
-        return Response(dataset_as_json(selectors.dataset_for(caller_of(request), dataset_id)))
+        return Response(DatasetSerializer.render(selectors.dataset_for(caller_of(request), dataset_id)))
 
 
 class VersionsView(ApiView):
@@ -272,7 +247,7 @@ class VersionsView(ApiView):
         form.is_valid(raise_exception=True)
         validation = selectors.validation_for(caller, form.validated_data["validation_id"])
         version, created = create_version_of(caller, dataset, validation)
-        return Response(version_as_json(version), status=201 if created else 200)
+        return Response(VersionSerializer.render(version), status=201 if created else 200)
 
 
 class VersionView(ApiView):
@@ -284,7 +259,7 @@ class VersionView(ApiView):
 
         Its splits, rows, schema and statistics.
         """
-        return Response(version_as_json(selectors.version_for(caller_of(request), version_id)))
+        return Response(VersionSerializer.render(selectors.version_for(caller_of(request), version_id)))
 
 
 class ResolveVersionView(ApiView):
@@ -304,7 +279,7 @@ class ResolveVersionView(ApiView):
         """
         reference = request.query_params.get("ref", "")
         version = selectors.find_version(caller_of(request), reference)
-        return Response(version_as_json(or_not_found(version, "dataset version", reference)))
+        return Response(VersionSerializer.render(or_not_found(version, "dataset version", reference)))
 
 
 class RowsView(ApiView):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 
 from control_plane.accounts.models import Project, User
+from control_plane.assets.storage import multipart, store
 from control_plane.core.infra import ids
 
 
@@ -38,6 +41,18 @@ class UploadSession(models.Model):
     class Meta:
         indexes = [models.Index(fields=["project", "sha256"])]
 
+    @property
+    def part_bytes(self) -> int:
+        return multipart.size_for(self.bytes)
+
+    @property
+    def part_count(self) -> int:
+        return multipart.count(self.bytes)
+
+    @property
+    def received_parts(self) -> list[int]:
+        return [] if self.upload else store.received_parts(self.pk)
+
 
 class Dataset(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.dataset_id, editable=False)
@@ -49,6 +64,20 @@ class Dataset(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="dataset_name_in_project")]
+
+    @property
+    def newest_versions(self) -> list[DatasetVersion]:
+        """All versions, newest first."""
+        return sorted(self.versions.all(), key=lambda version: version.number, reverse=True)
+
+    @property
+    def latest_version(self) -> DatasetVersion | None:
+        return next(iter(self.newest_versions), None)
+
+    @property
+    def alias_numbers(self) -> dict[str, int]:
+        """Name → number of its version."""
+        return {alias.name: alias.version.number for alias in self.aliases.all()}
 
 
 class DatasetVersion(models.Model):
@@ -91,6 +120,10 @@ class DatasetAlias(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["dataset", "name"], name="alias_name_in_dataset")]
 
+    @property
+    def ref(self) -> str:
+        return f"{self.dataset.name}@{self.version.number}"
+
 
 class MeasurementState(models.TextChoices):
     QUEUED = "QUEUED"
@@ -121,6 +154,14 @@ class DatasetMeasurement(models.Model):
             models.UniqueConstraint(fields=["version", "model"], name="measured_once_per_tokenizer")
         ]
         indexes = [models.Index(fields=["state"])]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The result, or zeros until there is one."""
+        return {
+            "vocabulary": 0, "duplicates": 0, "conflicts": 0, "without_completion": 0, "prompts": {}, "completions": {},
+            **self.result,
+        }  # fmt: skip
 
 
 class ValidationState(models.TextChoices):
@@ -160,6 +201,16 @@ class DatasetValidation(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["state"])]
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """The result, or empty findings until there is one."""
+        empty: dict[str, Any] = {
+            "isolation": "", "files": [], "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False,
+            "errors": [], "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "conflicts": 0,
+            "first_conflicts": [], "leaks": {}, "prompt_characters": {}, "delimiter": "",
+        }  # fmt: skip
+        return {**empty, **self.result}
 
 
 class FetchUnderWay(models.Model):
@@ -211,6 +262,19 @@ class BaseModel(models.Model):
     @property
     def ref(self) -> str:
         return f"{self.name}@{self.number}" if self.number is not None else ""
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """The report of the check, or empty findings until there is one."""
+        empty: dict[str, Any] = {
+            "faults": [],
+            "files": [],
+            "tensors": None,
+            "dtypes": {},
+            "tokens": None,
+            "prompt": "",
+        }
+        return {**empty, **(self.report or {})}
 
 
 class CheckState(models.TextChoices):
@@ -277,6 +341,10 @@ class ModelImport(models.Model):
     class Meta:
         indexes = [models.Index(fields=["state"])]
 
+    @property
+    def imported_model(self) -> BaseModel | None:
+        return self.model if self.state == ImportState.DONE else None
+
 
 class Function(models.Model):
     """Source of users under a name: a reward, a workflow or a loss."""
@@ -291,6 +359,11 @@ class Function(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="function_name_in_project")]
+
+    @property
+    def newest_versions(self) -> list[FunctionVersion]:
+        """All versions, newest first."""
+        return sorted(self.versions.all(), key=lambda version: version.number, reverse=True)
 
 
 class FunctionVersion(models.Model):

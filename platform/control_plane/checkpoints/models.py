@@ -63,6 +63,14 @@ class Checkpoint(models.Model):
             )
         ]
 
+    @property
+    def run(self) -> dict[str, str]:
+        return {"id": self.run_id, "name": self.run_name}
+
+    @property
+    def alias_names(self) -> list[str]:
+        return sorted(alias.name for alias in self.aliases.all())
+
 
 class CheckpointAlias(models.Model):
     """A name that means one checkpoint at a time: best, prod."""

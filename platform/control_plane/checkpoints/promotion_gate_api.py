@@ -13,8 +13,8 @@ from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.checkpoints import promotion_gates, selectors
 from control_plane.checkpoints import registry as registry
 from control_plane.checkpoints.models import Checkpoint
-from control_plane.checkpoints.registry_api import ALIAS, REFERENCE, AliasSerializer
-from control_plane.checkpoints.show import alias_as_json
+from control_plane.checkpoints.registry_api import ALIAS, REFERENCE
+from control_plane.checkpoints.serializers import AliasSerializer
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.etags import conditional
@@ -101,7 +101,7 @@ class AliasView(ApiView):
             "checkpoint alias",
             alias,
         )
-        return Response(alias_as_json(found))
+        return Response(AliasSerializer.render(found))
 
     @extend_schema(
         operation_id="set_checkpoint_alias", request=AliasChangeSerializer, responses=AliasSerializer
@@ -126,7 +126,7 @@ class AliasView(ApiView):
         registry.set_alias(
             caller, alias, checkpoint, pass_gate=promotion_gates.pass_gate, now=clock.now(), **given
         )
-        return Response(alias_as_json(selectors.checkpoint_aliases(caller).get(name=alias)))
+        return Response(AliasSerializer.render(selectors.checkpoint_aliases(caller).get(name=alias)))
 
     @extend_schema(operation_id="delete_checkpoint_alias", responses={204: None})
     @conditional

@@ -15,7 +15,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
-from control_plane.assets.api import CheckpointSerializer
 from control_plane.assets.storage import store
 from control_plane.assets.storage.blob_response import blob_response
 from control_plane.checkpoints import registry as services
@@ -23,13 +22,14 @@ from control_plane.checkpoints import selectors
 from control_plane.checkpoints.checkpoint_files import files_of
 from control_plane.checkpoints.download_links import checkpoint_of_link, make_link
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
-from control_plane.checkpoints.show import alias_as_json, checkpoint_as_json
+from control_plane.checkpoints.serializers import AliasSerializer, CheckpointSerializer
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, conflict, or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import one_of
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
@@ -47,7 +47,7 @@ class CheckpointChangeSerializer(StrictSerializer):
     pinned = serializers.BooleanField()
 
 
-class StoredFileSerializer(serializers.Serializer[Any]):
+class StoredFileSerializer(ResponseSerializer):
     name = serializers.CharField()
     bytes = serializers.IntegerField()
     offset = serializers.IntegerField(
@@ -56,7 +56,7 @@ class StoredFileSerializer(serializers.Serializer[Any]):
     sha256 = serializers.CharField(help_text="by the checkpoint's manifest; empty for the manifest itself")
 
 
-class CheckpointFilesSerializer(serializers.Serializer[Any]):
+class CheckpointFilesSerializer(ResponseSerializer):
     id = serializers.CharField()
     tar_sha256 = serializers.CharField()
     bytes = serializers.IntegerField()
@@ -69,24 +69,12 @@ class LinkRequestSerializer(StrictSerializer):
     )
 
 
-class LinkSerializer(serializers.Serializer[Any]):
+class LinkSerializer(ResponseSerializer):
     url = serializers.CharField(help_text="fetches the tar without a token; takes Range")
     files_url = serializers.CharField(help_text="its files with offsets and sha256, without a token too")
     expires_at = serializers.DateTimeField(help_text="never after the token's with which it was made")
     sha256 = serializers.CharField()
     bytes = serializers.IntegerField()
-
-
-class AliasSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    checkpoint = CheckpointSerializer()
-    protected = serializers.BooleanField()
-    evidence = serializers.DictField(
-        allow_null=True,
-        help_text="how it passed the alias's gate when it was moved here; null without a gate",
-    )
-    updated_by = serializers.CharField()
-    updated_at = serializers.DateTimeField()
 
 
 class CheckpointsView(ApiView):
@@ -119,7 +107,7 @@ class CheckpointsView(ApiView):
             found = found.filter(kind=kind)
         if final := one_of(request, "final", ["true", "false"]):
             found = found.filter(final=final == "true")
-        return Response(paginate(found, read_page(request), checkpoint_as_json))
+        return Response(paginate(found, read_page(request), CheckpointSerializer.render))
 
 
 class ResolveCheckpointView(ApiView):
@@ -139,7 +127,7 @@ class ResolveCheckpointView(ApiView):
         found = or_not_found(
             selectors.find_checkpoint(caller_of(request), reference), "checkpoint", reference
         )
-        return Response(checkpoint_as_json(found))
+        return Response(CheckpointSerializer.render(found))
 
 
 class CheckpointView(ApiView):
@@ -151,7 +139,9 @@ class CheckpointView(ApiView):
 
         Its step, metrics, state, size and aliases.
         """
-        return Response(checkpoint_as_json(selectors.checkpoint_for(caller_of(request), checkpoint_id)))
+        return Response(
+            CheckpointSerializer.render(selectors.checkpoint_for(caller_of(request), checkpoint_id))
+        )
 
     @extend_schema(
         operation_id="change_checkpoint", request=CheckpointChangeSerializer, responses=CheckpointSerializer
@@ -165,7 +155,7 @@ class CheckpointView(ApiView):
         checkpoint = selectors.checkpoint_for(caller_of(request), checkpoint_id)
         form = CheckpointChangeSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        return Response(checkpoint_as_json(services.pin(checkpoint, form.validated_data["pinned"])))
+        return Response(CheckpointSerializer.render(services.pin(checkpoint, form.validated_data["pinned"])))
 
 
 class CheckpointDownloadView(ApiView):
@@ -273,7 +263,9 @@ class AliasesView(ApiView):
         The named checkpoints of the project, such as `prod`.
         """
         found = selectors.checkpoint_aliases(caller_of(request))
-        return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
+        return Response(
+            paginate(found, read_page(request), AliasSerializer.render, key="name", newest_first=False)
+        )
 
 
 def need_stored(checkpoint: Checkpoint) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from control_plane.checkpoints.models import Checkpoint, CheckpointKind, CheckpointState
+from control_plane.checkpoints.serializers import CheckpointSerializer
 from control_plane.core.stream import event_stream
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness
@@ -22,7 +23,6 @@ from control_plane.runs.events import announce_run, move_run, note, run_in_brief
 from control_plane.runs.locking import each_locked
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
-from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.termination import (
     ask_stop,
     begin_pause,
@@ -74,7 +74,7 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
     """A checkpoint reached the store: tell the run, which is locked."""
     message = f"checkpoint of step {checkpoint.step} stored"
     note(run, "checkpoint_stored", message, at=now, attempt_number=checkpoint.attempt_number)
-    event_stream.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+    event_stream.publish(f"run:{run.pk}", "checkpoint", CheckpointSerializer.render(checkpoint))
     stored = {
         "id": checkpoint.pk,
         "step": checkpoint.step,

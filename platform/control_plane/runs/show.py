@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from control_plane.checkpoints.models import Checkpoint
-from control_plane.checkpoints.show import checkpoint_as_json
 from control_plane.core.infra.clock import rfc3339
 from control_plane.core.stream import event_stream
 from control_plane.runs.boot import boot_as_json
@@ -148,6 +147,3 @@ def model_as_json(run: Run) -> dict[str, Any]:
         "kind": "checkpoint", "id": checkpoint.pk,
         "name": f"{checkpoint.run_name} step {checkpoint.step}",
     }  # fmt: skip
-
-
-__all__ = ["checkpoint_as_json"]

@@ -12,12 +12,12 @@ from django.db import connection
 
 from control_plane.checkpoints import registry as catalog
 from control_plane.checkpoints.models import Checkpoint
+from control_plane.checkpoints.serializers import CheckpointSerializer
 from control_plane.core.stream import event_stream
 from control_plane.experiments.models import RewardTest
 from control_plane.runs.evaluation import evaluation_metrics
 from control_plane.runs.events import note
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.show import checkpoint_as_json
 from control_plane.runs.slot_usage import spent_by
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import BOOT_MILESTONES, is_task_id
@@ -144,7 +144,7 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
     if created:
         message = f"checkpoint of step {line.step} committed on the node"
         note(run, "checkpoint_local", message, at=_moment(line.at), attempt_number=attempt.number)
-        event_stream.publish(f"run:{run.pk}", "checkpoint", checkpoint_as_json(checkpoint))
+        event_stream.publish(f"run:{run.pk}", "checkpoint", CheckpointSerializer.render(checkpoint))
     elif line.final and not checkpoint.final:
         checkpoint.final, checkpoint.kind = True, catalog.kind_of(run.kind, final=True)
         checkpoint.save(update_fields=["final", "kind"])

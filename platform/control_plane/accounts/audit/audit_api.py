@@ -24,53 +24,38 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, unprocessable
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import plain_cell, read_moment
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra.clock import rfc3339
 
 
-class AuditActorSerializer(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="user, service_account, node, system or anonymous")
-    id = serializers.CharField()
-    name = serializers.CharField()
+class AuditActorSerializer(ResponseSerializer):
+    kind = serializers.CharField(
+        source="actor_kind", help_text="user, service_account, node, system or anonymous"
+    )
+    id = serializers.CharField(source="actor_id")
+    name = serializers.CharField(source="actor_name")
     token_id = serializers.CharField(help_text="of the token that was used; empty for a browser session")
 
 
-class AuditTargetSerializer(serializers.Serializer[Any]):
-    kind = serializers.CharField()
-    id = serializers.CharField()
-    name = serializers.CharField()
+class AuditTargetSerializer(ResponseSerializer):
+    kind = serializers.CharField(source="target_kind")
+    id = serializers.CharField(source="target_id")
+    name = serializers.CharField(source="target_name")
 
 
-class AuditEntrySerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
+class AuditEntrySerializer(ResponseSerializer):
+    id = serializers.CharField(source="entry_id")
     at = serializers.DateTimeField()
     action = serializers.CharField()
-    actor = AuditActorSerializer()
+    actor = AuditActorSerializer(source="*")
     address = serializers.CharField()
     request_id = serializers.CharField()
-    target = AuditTargetSerializer()
+    target = AuditTargetSerializer(source="*")
     message = serializers.CharField()
     data = serializers.DictField()
     number = serializers.IntegerField(allow_null=True, help_text="place in the project's chain, once sealed")
     sha256 = serializers.CharField(help_text="over the link before and this entry; empty until sealed")
-
-
-def entry_as_json(entry: AuditEntry) -> dict[str, Any]:
-    return {
-        "id": f"aud_{entry.pk:012d}",
-        "at": rfc3339(entry.at),
-        "action": entry.action,
-        "actor": {
-            "kind": entry.actor_kind, "id": entry.actor_id, "name": entry.actor_name, "token_id": entry.token_id,
-        },
-        "address": entry.address,
-        "request_id": entry.request_id,
-        "target": {"kind": entry.target_kind, "id": entry.target_id, "name": entry.target_name},
-        "message": entry.message,
-        "data": entry.data,
-        "number": entry.number,
-        "sha256": entry.sha256,
-    }  # fmt: skip
 
 
 FILTERS = [
@@ -112,7 +97,7 @@ class AuditView(ApiView):
 
         Who did what in the project, newest first. Filter by action, actor, target and time.
         """
-        return Response(paginate(filtered(request), read_page(request), entry_as_json))
+        return Response(paginate(filtered(request), read_page(request), AuditEntrySerializer.render))
 
 
 COLUMNS = (
@@ -172,7 +157,7 @@ def _csv(entries: Iterator[AuditEntry]) -> Iterator[str]:
     for entry in entries:
         said = {
             **vars(entry),
-            "id": f"aud_{entry.pk:012d}",
+            "id": entry.entry_id,
             "at": rfc3339(entry.at),
             "data": json.dumps(entry.data),
         }

@@ -36,3 +36,15 @@ class AuditEntry(models.Model):
             models.Index(fields=["project", "actor_id", "id"]),
             models.Index(fields=["id"], condition=models.Q(number=None), name="audit_not_sealed"),
         ]
+
+    @property
+    def entry_id(self) -> str:
+        return f"aud_{self.pk:012d}"
+
+    @property
+    def project_event_id(self) -> str:
+        return f"pevt_{self.pk:012d}"
+
+    @property
+    def project_event_kind(self) -> str:
+        return self.action.removeprefix("project.")

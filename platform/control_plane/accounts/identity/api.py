@@ -18,43 +18,42 @@ from control_plane.accounts import selectors
 from control_plane.accounts.identity import services
 from control_plane.accounts.identity.authentication import SESSION_PROJECT, session_caller
 from control_plane.accounts.identity.caller import caller_of
-from control_plane.accounts.models import AuditEntry, Project
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import secret_text
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
 NAME_WORDS = "letters, digits, spaces and . _ -, a letter or a digit first"
 
 
-class NamedSerializer(serializers.Serializer[Any]):
+class NamedSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
 
 
-class MeUserSerializer(serializers.Serializer[Any]):
+class MeUserSerializer(ResponseSerializer):
     id = serializers.CharField()
     username = serializers.CharField()
 
 
-class MeTokenSerializer(serializers.Serializer[Any]):
+class MeTokenSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     expires_at = serializers.DateTimeField(allow_null=True, help_text="null: never")
 
 
-class MeSerializer(serializers.Serializer[Any]):
+class MeSerializer(ResponseSerializer):
     user = MeUserSerializer()
-    team = NamedSerializer()
+    team = NamedSerializer(source="project.team")
     project = NamedSerializer()
     role = serializers.CharField()
-    scopes = serializers.ListField(child=serializers.CharField())
+    scopes = serializers.ListField(child=serializers.CharField(), source="sorted_scopes")
     token = MeTokenSerializer(allow_null=True, help_text="the token of this request; null: a session")
 
 
@@ -63,11 +62,11 @@ class LoginSerializer(StrictSerializer):
     password = secret_text(max_length=1024, trim_whitespace=False)
 
 
-class CsrfSerializer(serializers.Serializer[Any]):
+class CsrfSerializer(ResponseSerializer):
     csrf_token = serializers.CharField()
 
 
-class ProjectSerializer(serializers.Serializer[Any]):
+class ProjectSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     team = NamedSerializer()
@@ -81,34 +80,18 @@ class ProjectChangeSerializer(StrictSerializer):
     tested_rewards = serializers.BooleanField(required=False)
 
 
-class ProjectEventSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
+class ProjectEventSerializer(ResponseSerializer):
+    id = serializers.CharField(source="project_event_id")
     at = serializers.DateTimeField()
-    actor = serializers.CharField()
-    kind = serializers.CharField()
+    actor = serializers.CharField(source="actor_name")
+    kind = serializers.CharField(source="project_event_kind")
     message = serializers.CharField()
     data = serializers.DictField()
 
 
-class HealthSerializer(serializers.Serializer[Any]):
+class HealthSerializer(ResponseSerializer):
     db = serializers.CharField(help_text="ok, or what is wrong")
     broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
-
-
-def project_as_json(project: Project) -> dict[str, Any]:
-    return {
-        "id": project.pk,
-        "name": project.name,
-        "team": {"id": project.team_id, "name": project.team.name},
-        "tested_rewards": project.tested_rewards,
-    }
-
-
-def project_event_as_json(entry: AuditEntry) -> dict[str, Any]:
-    return {
-        "id": f"pevt_{entry.pk:012d}", "at": rfc3339(entry.at), "actor": entry.actor_name,
-        "kind": entry.action.removeprefix("project."), "message": entry.message, "data": entry.data,
-    }  # fmt: skip
 
 
 class MeView(ApiView):
@@ -120,7 +103,7 @@ class MeView(ApiView):
 
         The user, project, role and scopes of the credential of this request.
         """
-        return Response(selectors.me(caller_of(request)))
+        return Response(MeSerializer.render(caller_of(request)))
 
 
 class ProjectView(ApiView):
@@ -134,7 +117,7 @@ class ProjectView(ApiView):
 
         The project of the caller's token or session.
         """
-        return Response(project_as_json(selectors.project(caller_of(request))))
+        return Response(ProjectSerializer.render(selectors.project(caller_of(request))))
 
     @extend_schema(
         operation_id="change_project", request=ProjectChangeSerializer, responses=ProjectSerializer
@@ -150,7 +133,7 @@ class ProjectView(ApiView):
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
         services.change_project(caller, **form.validated_data, now=clock.now())
-        return Response(project_as_json(selectors.project(caller)))
+        return Response(ProjectSerializer.render(selectors.project(caller)))
 
 
 class ProjectEventsView(ApiView):
@@ -167,7 +150,7 @@ class ProjectEventsView(ApiView):
         Changes of the project that every reader sees, newest first.
         """
         found = selectors.project_events(caller_of(request))
-        return Response(paginate(found, read_page(request), project_event_as_json))
+        return Response(paginate(found, read_page(request), ProjectEventSerializer.render))
 
 
 class SessionView(ApiView):
@@ -192,7 +175,7 @@ class SessionView(ApiView):
         caller = session_caller(user, request._request.session)
         if caller is None:
             raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
-        return Response(selectors.me(caller))
+        return Response(MeSerializer.render(caller))
 
     @extend_schema(operation_id="log_out", responses={204: None})
     @method_decorator(csrf_protect)
@@ -230,15 +213,15 @@ class SessionProjectView(ApiView):
         named = form.validated_data["project"]
         caller = or_not_found(selectors.caller_of_user(caller_of(request).user, named), "project", named)
         request._request.session[SESSION_PROJECT] = named
-        return Response(selectors.me(caller))
+        return Response(MeSerializer.render(caller))
 
 
-class OidcButtonSerializer(serializers.Serializer[Any]):
+class OidcButtonSerializer(ResponseSerializer):
     name = serializers.CharField(help_text="what the button says")
     url = serializers.CharField(help_text="where it leads")
 
 
-class SessionMethodsSerializer(serializers.Serializer[Any]):
+class SessionMethodsSerializer(ResponseSerializer):
     password = serializers.BooleanField()
     oidc = OidcButtonSerializer(allow_null=True)
 

@@ -18,6 +18,10 @@ class Caller:
     scopes: frozenset[str]
     token: ApiToken | None = None  # None: a browser session
 
+    @property
+    def sorted_scopes(self) -> list[str]:
+        return sorted(self.scopes)
+
 
 def caller_of(request: Request) -> Caller:
     if not isinstance(request.auth, Caller):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -9,16 +7,15 @@ from rest_framework.response import Response
 
 from control_plane.accounts import selectors
 from control_plane.accounts.identity.caller import caller_of
-from control_plane.accounts.models import ProjectSecret
 from control_plane.accounts.secrets import secret_services
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import secret_text
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 from oolong.contracts.lifecycle import JobKind
 
 
@@ -37,7 +34,7 @@ class SecretSetSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class SecretSerializer(serializers.Serializer[Any]):
+class SecretSerializer(ResponseSerializer):
     name = serializers.CharField()
     hosts = serializers.ListField(child=serializers.CharField())
     jobs = serializers.ListField(child=serializers.CharField())
@@ -45,14 +42,6 @@ class SecretSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
-
-
-def secret_as_json(row: ProjectSecret) -> dict[str, Any]:
-    return {
-        "name": row.name, "hosts": row.hosts, "jobs": row.jobs, "fingerprint": row.fingerprint,
-        "created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at),
-        "last_used_at": rfc3339(row.last_used_at),
-    }  # fmt: skip
 
 
 class SecretsView(ApiView):
@@ -67,7 +56,9 @@ class SecretsView(ApiView):
         Names, hosts and fingerprints of the project's secrets; never the values.
         """
         found = selectors.secrets(caller_of(request))
-        return Response(paginate(found, read_page(request), secret_as_json, key="name", newest_first=False))
+        return Response(
+            paginate(found, read_page(request), SecretSerializer.render, key="name", newest_first=False)
+        )
 
     @extend_schema(
         operation_id="set_secret", request=SecretSetSerializer,
@@ -83,7 +74,7 @@ class SecretsView(ApiView):
         form = SecretSetSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         row, created = secret_services.set_secret(caller_of(request), **form.validated_data, now=clock.now())
-        return Response(secret_as_json(row), status=201 if created else 200)
+        return Response(SecretSerializer.render(row), status=201 if created else 200)
 
 
 class SecretView(ApiView):

@@ -15,17 +15,17 @@ from control_plane.accounts.identity import services
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.authentication import CallerSessionAuthentication, TokenAuthentication
 from control_plane.accounts.identity.caller import Caller, caller_of
-from control_plane.accounts.models import Invitation, User
+from control_plane.accounts.models import User
 from control_plane.accounts.teams import invitations
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, Problem, unprocessable
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
 from control_plane.core.api.validation_messages import secret_text
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 from control_plane.core.security.request_context import note_caller
 
 LEVELS = ["project", "team"]
@@ -40,16 +40,16 @@ class InvitationCreateSerializer(StrictSerializer):
     days = serializers.IntegerField(min_value=1, max_value=30, default=7, help_text="it is good for")
 
 
-class InvitationSerializer(serializers.Serializer[Any]):
+class InvitationSerializer(ResponseSerializer):
     id = serializers.CharField()
     level = serializers.ChoiceField(choices=LEVELS)
     role = serializers.ChoiceField(choices=ROLES)
     note = serializers.CharField()
     status = serializers.ChoiceField(choices=INVITATION_STATUSES)
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
-    accepted_by = serializers.CharField(allow_null=True)
+    accepted_by = serializers.CharField(source="accepted_by.username", allow_null=True)
 
 
 class CreatedInvitationSerializer(InvitationSerializer):
@@ -71,48 +71,22 @@ class AcceptSerializer(SecretSerializer):
     )
 
 
-class InvitedSerializer(serializers.Serializer[Any]):
+class InvitedSerializer(ResponseSerializer):
     """What an invitation is into."""
 
-    team = NamedSerializer()
+    team = NamedSerializer(source="project.team")
     project = NamedSerializer()
     level = serializers.ChoiceField(choices=LEVELS)
     role = serializers.ChoiceField(choices=ROLES)
-    invited_by = serializers.CharField()
+    invited_by = serializers.CharField(source="created_by.username")
     expires_at = serializers.DateTimeField()
 
 
 class AcceptedSerializer(InvitedSerializer):
+    """What an invitation is into."""
+
     username = serializers.CharField()
     token = serializers.CharField(allow_null=True, help_text="shown this once")
-
-
-def invitation_as_json(row: Invitation) -> dict[str, Any]:
-    late = row.expires_at <= clock.now()
-    status = "accepted" if row.accepted_at else "revoked" if row.revoked_at else "expired" if late else "open"
-    return {
-        "id": row.pk,
-        "level": invitations.level_of(row),
-        "role": row.role,
-        "note": row.note,
-        "status": status,
-        "created_by": row.created_by.username,
-        "created_at": rfc3339(row.created_at),
-        "expires_at": rfc3339(row.expires_at),
-        "accepted_by": row.accepted_by.username if row.accepted_by else None,
-    }
-
-
-def invited_as_json(row: Invitation) -> dict[str, Any]:
-    project = row.project
-    return {
-        "team": {"id": project.team_id, "name": project.team.name},
-        "project": {"id": project.pk, "name": project.name},
-        "level": invitations.level_of(row),
-        "role": row.role,
-        "invited_by": row.created_by.username,
-        "expires_at": rfc3339(row.expires_at),
-    }
 
 
 class InvitationsView(ApiView):
@@ -127,7 +101,7 @@ class InvitationsView(ApiView):
         Invitations to the project and its team, newest first.
         """
         found = selectors.invitations(caller_of(request))
-        return Response(paginate(found, read_page(request), invitation_as_json))
+        return Response(paginate(found, read_page(request), InvitationSerializer.render))
 
     @extend_schema(
         operation_id="create_invitation",
@@ -147,7 +121,7 @@ class InvitationsView(ApiView):
             caller_of(request), asked["level"], role=asked["role"], note=asked["note"],
             life=timedelta(days=asked["days"]), now=clock.now(),
         )  # fmt: skip
-        return Response({**invitation_as_json(row), "link": link}, status=201)
+        return Response({**InvitationSerializer.render(row), "link": link}, status=201)
 
 
 class InvitationView(ApiView):
@@ -180,7 +154,9 @@ class InvitationLookupView(ApiView):
         """
         form = SecretSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        return Response(invited_as_json(invitations.find(form.validated_data["secret"], now=clock.now())))
+        return Response(
+            InvitedSerializer.render(invitations.find(form.validated_data["secret"], now=clock.now()))
+        )
 
 
 class InvitationAcceptView(ApiView):
@@ -213,7 +189,7 @@ class InvitationAcceptView(ApiView):
                 user=user, project=row.project, name=name, scopes=scopes,
                 expires_at=services.earliest(now + services.TOKEN_LIFE, services.end_of(caller) if caller else None),
             )  # fmt: skip
-        return Response({**invited_as_json(row), "username": user.username, "token": text})
+        return Response({**InvitedSerializer.render(row), "username": user.username, "token": text})
 
 
 def _who(request: Request) -> tuple[User | None, Caller | None]:

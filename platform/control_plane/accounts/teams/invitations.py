@@ -11,15 +11,11 @@ from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.access_events import announce_power_change
 from control_plane.accounts.identity.caller import Caller
-from control_plane.accounts.models import Invitation, User
-from control_plane.accounts.teams.membership import MANAGE, Level, join, need_to_manage, refuse_role_above
+from control_plane.accounts.models import Invitation, Level, User
+from control_plane.accounts.teams.membership import MANAGE, join, need_to_manage, refuse_role_above
 from control_plane.accounts.tokens.token_hashing import INVITATION_PREFIX, digest, new_secret
 from control_plane.core.api.errors import Problem, conflict, not_found
 from control_plane.core.security.request_context import note_caller
-
-
-def level_of(invitation: Invitation) -> Level:
-    return "team" if invitation.whole_team else "project"
 
 
 def invite(
@@ -62,7 +58,7 @@ def find(secret: str, *, now: datetime) -> Invitation:
     )
     # It is worth what its maker may do today.
     maker = selectors.caller_in(row.created_by, row.project) if row else None
-    if row is None or maker is None or MANAGE[level_of(row)] not in maker.scopes:
+    if row is None or maker is None or MANAGE[row.level] not in maker.scopes:
         raise _spent()
     return row
 
@@ -76,11 +72,11 @@ def accept(secret: str, user: User, *, now: datetime) -> Invitation:
         taken = Invitation.objects.filter(pk=row.pk, accepted_at=None, revoked_at=None)
         if not taken.update(accepted_at=now, accepted_by=user):
             raise _spent()
-        role = join(user, row.project, level_of(row), row.role)
+        role = join(user, row.project, row.level, row.role)
         audit_log.record(
             "project.member", target=("project", row.project_id, row.project.name), at=now, project=row.project_id,
             message=f"{user.username} joined as {role} by invitation",
-            data={"user": user.pk, "after": role, "level": level_of(row), "invitation": row.pk},
+            data={"user": user.pk, "after": role, "level": row.level, "invitation": row.pk},
         )  # fmt: skip
         announce_power_change([user.pk])
     return row

@@ -11,20 +11,20 @@ from rest_framework.response import Response
 
 from control_plane.accounts import selectors
 from control_plane.accounts.identity.caller import Caller, caller_of
-from control_plane.accounts.selectors import Member
+from control_plane.accounts.models import Level
 from control_plane.accounts.teams import membership
-from control_plane.accounts.teams.membership import Level
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import whole_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import ROLES, page_of
 from control_plane.core.infra import clock
 
 
-class MemberSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField(help_text="of the user")
-    username = serializers.CharField()
+class MemberSerializer(ResponseSerializer):
+    id = serializers.CharField(source="user.pk", help_text="of the user")
+    username = serializers.CharField(source="user.username")
     role = serializers.ChoiceField(choices=ROLES, help_text="the higher of the two, which counts")
     project_role = serializers.ChoiceField(choices=ROLES, allow_null=True)
     team_role = serializers.ChoiceField(choices=ROLES, allow_null=True)
@@ -39,15 +39,10 @@ class RoleSerializer(StrictSerializer):
     role = serializers.ChoiceField(choices=ROLES)
 
 
-def member_as_json(member: Member) -> dict[str, Any]:
-    return {
-        "id": member.user.pk, "username": member.user.username, "role": member.role,
-        "project_role": member.project_role, "team_role": member.team_role,
-    }  # fmt: skip
-
-
 def _shown(caller: Caller, user_id: str) -> dict[str, Any]:
-    return next(member_as_json(member) for member in selectors.members(caller) if member.user.pk == user_id)
+    return next(
+        MemberSerializer.render(member) for member in selectors.members(caller) if member.user.pk == user_id
+    )
 
 
 class _MembersView(ApiView):
@@ -87,7 +82,7 @@ class MembersView(_MembersView):
         Everybody with a role here, also by a role in the team.
         """
         return Response(
-            whole_page([member_as_json(found) for found in selectors.members(caller_of(request))])
+            whole_page([MemberSerializer.render(found) for found in selectors.members(caller_of(request))])
         )
 
     @extend_schema(operation_id="add_member", request=MemberAddSerializer, responses={201: MemberSerializer})
@@ -132,7 +127,7 @@ class TeamMembersView(_MembersView):
         Those with a role in the whole team.
         """
         found = selectors.team_members(caller_of(request))
-        return Response(whole_page([member_as_json(member) for member in found]))
+        return Response(whole_page([MemberSerializer.render(member) for member in found]))
 
     @extend_schema(
         operation_id="add_team_member", request=MemberAddSerializer, responses={201: MemberSerializer}

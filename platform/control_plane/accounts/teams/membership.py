@@ -6,7 +6,6 @@ All of them hold the team's row, so that two admins who demote each other at onc
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 from django.db import transaction
 from django.db.models import Q
@@ -17,6 +16,7 @@ from control_plane.accounts.identity.access_events import announce_power_change
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
+    Level,
     Membership,
     Project,
     Role,
@@ -27,7 +27,6 @@ from control_plane.accounts.models import (
 from control_plane.accounts.tokens.scopes import RANK, ROLE_SCOPES
 from control_plane.core.api.errors import FieldError, Problem, conflict, not_found, unprocessable
 
-Level = Literal["project", "team"]
 MANAGE: dict[Level, str] = {"project": "members:admin", "team": "team:admin"}
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -15,15 +13,15 @@ from control_plane.accounts.tokens import tokens
 from control_plane.accounts.tokens.token_api import (
     CreatedTokenSerializer,
     TokenCreateSerializer,
-    token_as_json,
+    TokenSerializer,
 )
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, ROLES, page_of
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 
 
 class ServiceAccountCreateSerializer(StrictSerializer):
@@ -31,23 +29,12 @@ class ServiceAccountCreateSerializer(StrictSerializer):
     role = serializers.ChoiceField(choices=ROLES)
 
 
-class ServiceAccountSerializer(serializers.Serializer[Any]):
+class ServiceAccountSerializer(ResponseSerializer):
     id = serializers.CharField()
-    name = serializers.CharField()
+    name = serializers.CharField(source="display_name")
     role = serializers.ChoiceField(choices=ROLES)
-    tokens = serializers.IntegerField(help_text="how many are live")
-    created_at = serializers.DateTimeField()
-
-
-def service_account_as_json(user: Any) -> dict[str, Any]:
-    """Of a row as `selectors.service_accounts` gives it."""
-    return {
-        "id": user.pk,
-        "name": service_accounts.name_of(user),
-        "role": user.role,
-        "tokens": user.live_tokens,
-        "created_at": rfc3339(user.date_joined),
-    }
+    tokens = serializers.IntegerField(source="live_tokens", help_text="how many are live")
+    created_at = serializers.DateTimeField(source="date_joined")
 
 
 class ServiceAccountsView(ApiView):
@@ -64,7 +51,7 @@ class ServiceAccountsView(ApiView):
         Accounts of pipelines, with their role.
         """
         found = selectors.service_accounts(caller_of(request))
-        return Response(paginate(found, read_page(request), service_account_as_json))
+        return Response(paginate(found, read_page(request), ServiceAccountSerializer.render))
 
     @extend_schema(
         operation_id="create_service_account",
@@ -81,7 +68,9 @@ class ServiceAccountsView(ApiView):
         form.is_valid(raise_exception=True)
         caller = caller_of(request)
         made = service_accounts.create(caller, **form.validated_data, now=clock.now())
-        return Response(service_account_as_json(selectors.service_account(caller, made.pk)), status=201)
+        return Response(
+            ServiceAccountSerializer.render(selectors.service_account(caller, made.pk)), status=201
+        )
 
 
 class ServiceAccountView(ApiView):
@@ -101,7 +90,9 @@ class ServiceAccountView(ApiView):
         form.is_valid(raise_exception=True)
         role = form.validated_data["role"]
         service_accounts.set_role(caller, service_account_id, role, now=clock.now())
-        return Response(service_account_as_json(selectors.service_account(caller, service_account_id)))
+        return Response(
+            ServiceAccountSerializer.render(selectors.service_account(caller, service_account_id))
+        )
 
     @extend_schema(operation_id="remove_service_account", responses={204: None})
     def delete(self, request: Request, service_account_id: str) -> Response:
@@ -132,4 +123,4 @@ class ServiceAccountTokensView(ApiView):
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         token, text = tokens.issue_token(caller, owner, **form.validated_data, now=clock.now())
-        return Response({**token_as_json(token), "token": text}, status=201)
+        return Response({**TokenSerializer.render(token), "token": text}, status=201)

@@ -58,10 +58,6 @@ def remove(caller: Caller, identity: str, *, now: datetime) -> None:
         announce_power_change([user.pk])
 
 
-def name_of(user: User) -> str:
-    return user.username.partition("@")[0]
-
-
 def _record(what: str, user: User, *, now: datetime, role: str | None) -> None:
-    target = ("service_account", user.pk, name_of(user))
+    target = ("service_account", user.pk, user.display_name)
     audit_log.record(f"service_account.{what}", target=target, at=now, data={"role": role})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +12,8 @@ from control_plane.accounts.identity.api import (
     NAME_WORDS,
     NamedSerializer,
     ProjectSerializer,
-    project_as_json,
 )
 from control_plane.accounts.identity.caller import caller_of
-from control_plane.accounts.models import Team
 from control_plane.accounts.teams import teams
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.etags import conditional
@@ -40,10 +36,6 @@ class CreatedTeamSerializer(NamedSerializer):
     project = NamedSerializer(help_text="its first project")
 
 
-def team_as_json(team: Team) -> dict[str, Any]:
-    return {"id": team.pk, "name": team.name}
-
-
 def _name_of(request: Request) -> str:
     form = NameSerializer(data=request.data)
     form.is_valid(raise_exception=True)
@@ -60,7 +52,9 @@ class TeamsView(ApiView):
 
         The caller's teams; all teams for administrators of the installation.
         """
-        return Response(paginate(selectors.teams(caller_of(request)), read_page(request), team_as_json))
+        return Response(
+            paginate(selectors.teams(caller_of(request)), read_page(request), TeamSerializer.render)
+        )
 
     @extend_schema(operation_id="create_team", request=NameSerializer, responses={201: CreatedTeamSerializer})
     @idempotent
@@ -70,8 +64,9 @@ class TeamsView(ApiView):
         A team with a first project. You are its admin until you have invited others and leave.
         """
         team, project = teams.create_team(caller_of(request), name=_name_of(request), now=clock.now())
-        first = {"id": project.pk, "name": project.name}
-        return Response({**team_as_json(team), "project": first}, status=201)
+        return Response(
+            {**TeamSerializer.render(team), "project": NamedSerializer.render(project)}, status=201
+        )
 
 
 class TeamView(ApiView):
@@ -83,7 +78,7 @@ class TeamView(ApiView):
 
         The team of the caller's project.
         """
-        return Response(team_as_json(caller_of(request).project.team))
+        return Response(TeamSerializer.render(caller_of(request).project.team))
 
     @extend_schema(operation_id="rename_team", request=NameSerializer, responses=TeamSerializer)
     @conditional
@@ -93,7 +88,7 @@ class TeamView(ApiView):
         The new name must be free.
         """
         team = teams.rename_team(caller_of(request), _name_of(request), now=clock.now())
-        return Response(team_as_json(team))
+        return Response(TeamSerializer.render(team))
 
 
 class ProjectsView(ApiView):
@@ -108,7 +103,7 @@ class ProjectsView(ApiView):
         Projects in which the caller has a role; with a token, those of its team.
         """
         found = selectors.projects(caller_of(request))
-        return Response(paginate(found, read_page(request), project_as_json))
+        return Response(paginate(found, read_page(request), ProjectSerializer.render))
 
     @extend_schema(operation_id="create_project", request=NameSerializer, responses={201: ProjectSerializer})
     @idempotent
@@ -118,4 +113,4 @@ class ProjectsView(ApiView):
         In the caller's team.
         """
         project = teams.create_project(caller_of(request), name=_name_of(request), now=clock.now())
-        return Response(project_as_json(project), status=201)
+        return Response(ProjectSerializer.render(project), status=201)

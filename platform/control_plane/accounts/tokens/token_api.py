@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from control_plane.accounts import selectors
 from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.accounts.identity.services import TOKEN_LIFE
-from control_plane.accounts.models import ApiToken
 from control_plane.accounts.tokens import tokens
 from control_plane.accounts.tokens.scopes import SCOPE_PATTERN
 from control_plane.core.api.base_view import ApiView
@@ -20,10 +19,10 @@ from control_plane.core.api.errors import Problem
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import one_of
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 
 MOST_OVERLAP_SECONDS = 7 * 24 * 3600
 IN_PROJECT = OpenApiParameter(
@@ -54,7 +53,7 @@ class TokenCreateSerializer(StrictSerializer):
         return {"expires_at": clock.now() + TOKEN_LIFE, **attrs}
 
 
-class TokenSerializer(serializers.Serializer[Any]):
+class TokenSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     prefix = serializers.CharField(help_text="its first characters")
@@ -62,7 +61,7 @@ class TokenSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="to the minute")
-    owner = serializers.CharField(help_text="name of the user or service account")
+    owner = serializers.CharField(source="user.display_name", help_text="name of the user or service account")
     previous_until = serializers.DateTimeField(
         allow_null=True, help_text="until then the secret before the last rotation goes on"
     )
@@ -77,20 +76,6 @@ class TokenRotateSerializer(StrictSerializer):
         min_value=0, max_value=MOST_OVERLAP_SECONDS, default=3600,
         help_text="how long the old secret goes on; 0 ends it at once",
     )  # fmt: skip
-
-
-def token_as_json(token: ApiToken) -> dict[str, Any]:
-    return {
-        "id": token.pk,
-        "name": token.name,
-        "prefix": token.prefix,
-        "scopes": token.scopes,
-        "created_at": rfc3339(token.created_at),
-        "expires_at": rfc3339(token.expires_at),
-        "last_used_at": rfc3339(token.last_used_at),
-        "owner": token.user.username.partition("@")[0] if token.user.service_of_id else token.user.username,
-        "previous_until": rfc3339(token.previous_until),
-    }
 
 
 class TokensView(ApiView):
@@ -116,7 +101,7 @@ class TokensView(ApiView):
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
         found = selectors.tokens(caller, everybodys=everybodys)
-        return Response(paginate(found, read_page(request), token_as_json))
+        return Response(paginate(found, read_page(request), TokenSerializer.render))
 
     @extend_schema(
         operation_id="create_token",
@@ -134,7 +119,7 @@ class TokensView(ApiView):
         form = TokenCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         token, text = tokens.issue_token(caller, caller.user, **form.validated_data, now=clock.now())
-        return Response({**token_as_json(token), "token": text}, status=201)
+        return Response({**TokenSerializer.render(token), "token": text}, status=201)
 
 
 class TokenView(ApiView):
@@ -169,4 +154,4 @@ class TokenRotateView(ApiView):
         form.is_valid(raise_exception=True)
         overlap = timedelta(seconds=form.validated_data["overlap_seconds"])
         token, text = tokens.rotate_token(_caller(request), token_id, overlap=overlap, now=clock.now())
-        return Response({**token_as_json(token), "token": text})
+        return Response({**TokenSerializer.render(token), "token": text})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,15 +11,13 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.base_models import import_services as services
 from control_plane.assets.base_models.model_api import ModelSerializer
-from control_plane.assets.models import ImportState, ModelImport
-from control_plane.assets.show import model_as_json
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 
 
 class ImportCreateSerializer(StrictSerializer):
@@ -41,7 +37,7 @@ class ImportCreateSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class ModelImportSerializer(serializers.Serializer[Any]):
+class ModelImportSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     hub = serializers.CharField()
@@ -53,23 +49,9 @@ class ModelImportSerializer(serializers.Serializer[Any]):
     node_id = serializers.CharField()
     bytes_done = serializers.IntegerField()
     bytes_total = serializers.IntegerField(help_text="0 until its list of files is known")
-    model = ModelSerializer(allow_null=True)
+    model = ModelSerializer(source="imported_model", allow_null=True)
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-
-
-def import_as_json(asked: ModelImport) -> dict[str, Any]:
-    plain = (
-        "name", "hub", "hub_model", "revision", "commit", "message", "node_id", "bytes_done", "bytes_total",
-    )  # fmt: skip
-    return {
-        "id": asked.pk,
-        **{name: getattr(asked, name) for name in plain},
-        "state": str(asked.state),
-        "model": model_as_json(asked.model) if asked.model and asked.state == ImportState.DONE else None,
-        "created_at": rfc3339(asked.created_at),
-        "ended_at": rfc3339(asked.ended_at),
-    }
 
 
 class ModelImportsView(ApiView):
@@ -86,7 +68,9 @@ class ModelImportsView(ApiView):
         Imports of the project, newest first.
         """
         return Response(
-            paginate(selectors.model_imports(caller_of(request)), read_page(request), import_as_json)
+            paginate(
+                selectors.model_imports(caller_of(request)), read_page(request), ModelImportSerializer.render
+            )
         )
 
     @extend_schema(
@@ -108,7 +92,7 @@ class ModelImportsView(ApiView):
         form.is_valid(raise_exception=True)
         given = dict(form.validated_data)
         made, created = services.ask_import(caller_of(request), hub_model=given.pop("model"), **given)
-        return Response(import_as_json(made), status=202 if created else 200)
+        return Response(ModelImportSerializer.render(made), status=202 if created else 200)
 
 
 class ModelImportView(ApiView):
@@ -120,7 +104,9 @@ class ModelImportView(ApiView):
 
         Its state, progress and, when it failed, why.
         """
-        return Response(import_as_json(selectors.model_import_for(caller_of(request), import_id)))
+        return Response(
+            ModelImportSerializer.render(selectors.model_import_for(caller_of(request), import_id))
+        )
 
     @extend_schema(operation_id="cancel_model_import", responses={200: ModelImportSerializer})
     def delete(self, request: Request, import_id: str) -> Response:
@@ -129,4 +115,4 @@ class ModelImportView(ApiView):
         What was fetched is deleted. A finished import cannot be canceled.
         """
         asked = selectors.model_import_for(caller_of(request), import_id)
-        return Response(import_as_json(services.cancel_import(asked, now=clock.now())))
+        return Response(ModelImportSerializer.render(services.cancel_import(asked, now=clock.now())))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,12 +11,12 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.base_models import model_services as services
 from control_plane.assets.models import ModelState
-from control_plane.assets.show import model_as_json
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.long_poll import WAIT_PARAMETERS
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
 
@@ -35,13 +33,13 @@ class ModelCreateSerializer(StrictSerializer):
     one_of = ("upload_id", "path")
 
 
-class ModelFileSerializer(serializers.Serializer[Any]):
+class ModelFileSerializer(ResponseSerializer):
     name = serializers.CharField()
     bytes = serializers.IntegerField()
     sha256 = serializers.CharField()
 
 
-class ModelSerializer(serializers.Serializer[Any]):
+class ModelSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     number = serializers.IntegerField(allow_null=True, help_text="of the version; null until READY")
@@ -49,10 +47,10 @@ class ModelSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=ModelState.values)
     message = serializers.CharField(help_text="why INVALID")
     errors = FieldErrorSerializer(  # type: ignore[assignment]  # a field, as in every answer with faults
-        many=True, help_text="every fault, by file or tensor"
+        source="findings.faults", many=True, help_text="every fault, by file or tensor"
     )
     same_as = serializers.CharField(
-        allow_null=True, help_text="of a DUPLICATE: the version with the same files"
+        source="same_as_id", allow_null=True, help_text="of a DUPLICATE: the version with the same files"
     )
     source = serializers.CharField(help_text="upload, path or hub")  # type: ignore[assignment]
     origin = serializers.CharField(help_text="of a hub: its address, the model and the commit")
@@ -63,11 +61,17 @@ class ModelSerializer(serializers.Serializer[Any]):
     bytes = serializers.IntegerField()
     config = serializers.DictField()
     manifest_sha256 = serializers.CharField(help_text="of the names and hashes of its files")
-    files = ModelFileSerializer(many=True)
-    tensors = serializers.IntegerField(allow_null=True)
-    dtypes = serializers.DictField(child=serializers.IntegerField(), help_text="parameters by dtype")
-    tokens = serializers.IntegerField(allow_null=True, help_text="ids of the tokenizer")
-    prompt = serializers.CharField(help_text="what its chat template makes of a small conversation")
+    files = ModelFileSerializer(source="findings.files", many=True)
+    tensors = serializers.IntegerField(source="findings.tensors", allow_null=True)
+    dtypes = serializers.DictField(
+        source="findings.dtypes", child=serializers.IntegerField(), help_text="parameters by dtype"
+    )
+    tokens = serializers.IntegerField(
+        source="findings.tokens", allow_null=True, help_text="ids of the tokenizer"
+    )
+    prompt = serializers.CharField(
+        source="findings.prompt", help_text="what its chat template makes of a small conversation"
+    )
     created_at = serializers.DateTimeField()
 
 
@@ -87,7 +91,7 @@ class ModelsView(ApiView):
         found = selectors.models(caller_of(request)).exclude(state=ModelState.DUPLICATE)
         if name := request.query_params.get("name"):
             found = found.filter(name=name)
-        return Response(paginate(found, read_page(request), model_as_json))
+        return Response(paginate(found, read_page(request), ModelSerializer.render))
 
     @extend_schema(
         operation_id="register_model",
@@ -115,7 +119,7 @@ class ModelsView(ApiView):
         else:
             upload = selectors.upload_for(caller, form.validated_data["upload_id"])
             model, created = services.register_upload(caller, name=name, upload=upload)
-        return Response(model_as_json(model), status=201 if created else 200)
+        return Response(ModelSerializer.render(model), status=201 if created else 200)
 
 
 class ModelView(ApiView):
@@ -127,7 +131,7 @@ class ModelView(ApiView):
 
         Its state, files, configuration and the errors of its check.
         """
-        return Response(model_as_json(selectors.model_for(caller_of(request), model_id)))
+        return Response(ModelSerializer.render(selectors.model_for(caller_of(request), model_id)))
 
     @extend_schema(operation_id="remove_model", responses={204: None})
     def delete(self, request: Request, model_id: str) -> Response:
@@ -156,4 +160,4 @@ class ResolveModelView(ApiView):
         """
         reference = request.query_params.get("ref", "")
         model = selectors.find_model(caller_of(request), reference)
-        return Response(model_as_json(or_not_found(model, "model", reference)))
+        return Response(ModelSerializer.render(or_not_found(model, "model", reference)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -15,16 +14,15 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.datasets import dataset_aliases
 from control_plane.assets.datasets.measurement_services import ask_measurement
-from control_plane.assets.models import DatasetAlias, DatasetMeasurement
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import refused
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 
 ALIAS = name_field(
     r"^(?!latest$)[A-Za-z][A-Za-z0-9_.-]*$",
@@ -44,23 +42,23 @@ class DatasetAliasChangeSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class DatasetAliasSerializer(serializers.Serializer[Any]):
+class DatasetAliasSerializer(ResponseSerializer):
     dataset = NamedSerializer()
     name = serializers.CharField()
     version_id = serializers.CharField()
-    number = serializers.IntegerField()
+    number = serializers.IntegerField(source="version.number")
     ref = serializers.CharField(help_text="name@3")
-    updated_by = serializers.CharField()
+    updated_by = serializers.CharField(source="updated_by.username")
     updated_at = serializers.DateTimeField()
 
 
-class LengthBinSerializer(serializers.Serializer[Any]):
+class LengthBinSerializer(ResponseSerializer):
     above = serializers.IntegerField(help_text="tokens, exclusive")
     up_to = serializers.IntegerField(help_text="tokens, inclusive")
     rows = serializers.IntegerField()
 
 
-class LengthsSerializer(serializers.Serializer[Any]):
+class LengthsSerializer(ResponseSerializer):
     rows = serializers.IntegerField()
     mean = serializers.FloatField()
     smallest = serializers.IntegerField()
@@ -71,26 +69,51 @@ class LengthsSerializer(serializers.Serializer[Any]):
     share_over = serializers.FloatField(allow_null=True, help_text="of the rows, longer than ?over=")
     histogram = LengthBinSerializer(many=True)
 
+    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
+        """Of token_statistics.job.Lengths; the context may say `over`."""
+        counts: list[tuple[int, int]] = instance["counts"]
+        over: int | None = self.context.get("over")
+        longer = None if over is None else sum(count for length, count in counts if length > over)
+        share = None if longer is None else longer / instance["rows"]
+        histogram = _histogram(counts, largest=instance["largest"])
+        return super().to_representation({**instance, "share_over": share, "histogram": histogram})
 
-class MeasurementSerializer(serializers.Serializer[Any]):
+
+def _histogram(counts: list[tuple[int, int]], *, largest: int) -> list[dict[str, int]]:
+    width = max(1, -(-largest // BINS))
+    bins = [
+        {"above": first - 1 if first == 0 else first, "up_to": first + width, "rows": 0}
+        for first in range(0, max(1, largest), width)
+    ]
+    for length, count in counts:
+        bins[max(0, (length - 1) // width)]["rows"] += count
+    return bins
+
+
+class MeasurementSerializer(ResponseSerializer):
     id = serializers.CharField()
     state = serializers.ChoiceField(choices=["QUEUED", "RUNNING", "DONE", "FAILED"])
     message = serializers.CharField(help_text="why FAILED")
     version_id = serializers.CharField()
     model = NamedSerializer()
-    bytes = serializers.IntegerField(help_text="of the version's rows")
+    bytes = serializers.IntegerField(source="version.bytes", help_text="of the version's rows")
     bytes_seen = serializers.IntegerField(help_text="counted of them so far")
-    vocabulary = serializers.IntegerField()
-    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
-    conflicts = serializers.IntegerField(
-        help_text="rows whose prompt an earlier row had, with another answer"
+    vocabulary = serializers.IntegerField(source="figures.vocabulary")
+    duplicates = serializers.IntegerField(
+        source="figures.duplicates", help_text="rows whose prompt and answer an earlier row had"
     )
-    without_completion = serializers.IntegerField(help_text="rows without a demonstration")
+    conflicts = serializers.IntegerField(
+        source="figures.conflicts", help_text="rows whose prompt an earlier row had, with another answer"
+    )
+    without_completion = serializers.IntegerField(
+        source="figures.without_completion", help_text="rows without a demonstration"
+    )
     prompts = serializers.DictField(
+        source="figures.prompts",
         child=LengthsSerializer(),
         help_text="by split: tokens of all messages, without what a chat template adds",
     )
-    completions = serializers.DictField(child=LengthsSerializer())
+    completions = serializers.DictField(source="figures.completions", child=LengthsSerializer())
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
@@ -99,55 +122,6 @@ class MeasurementCreateSerializer(StrictSerializer):
     model = serializers.CharField(
         max_length=250, help_text="a stored base model, by id or name: its tokenizer"
     )
-
-
-def alias_as_json(alias: DatasetAlias) -> dict[str, Any]:
-    return {
-        "dataset": {"id": alias.dataset_id, "name": alias.dataset.name},
-        "name": alias.name,
-        "version_id": alias.version_id,
-        "number": alias.version.number,
-        "ref": f"{alias.dataset.name}@{alias.version.number}",
-        "updated_by": alias.updated_by.username,
-        "updated_at": rfc3339(alias.updated_at),
-    }
-
-
-def measurement_as_json(found: DatasetMeasurement, *, over: int | None) -> dict[str, Any]:
-    result = found.result
-    return {
-        "id": found.pk,
-        "state": str(found.state),
-        "message": found.message,
-        "version_id": found.version_id,
-        "model": {"id": found.model_id, "name": found.model.name},
-        "bytes": found.version.bytes,
-        "bytes_seen": found.bytes_seen,
-        **{
-            name: result.get(name, 0)
-            for name in ("vocabulary", "duplicates", "conflicts", "without_completion")
-        },
-        **{
-            kind: {split: _lengths(one, over) for split, one in result.get(kind, {}).items()}
-            for kind in ("prompts", "completions")
-        },
-        "created_at": rfc3339(found.created_at),
-        "ended_at": rfc3339(found.ended_at),
-    }
-
-
-def _lengths(found: dict[str, Any], over: int | None) -> dict[str, Any]:
-    counts: list[tuple[int, int]] = found["counts"]
-    width = max(1, -(-found["largest"] // BINS))
-    histogram = [
-        {"above": first - 1 if first == 0 else first, "up_to": first + width, "rows": 0}
-        for first in range(0, max(1, found["largest"]), width)
-    ]
-    for length, count in counts:
-        histogram[max(0, (length - 1) // width)]["rows"] += count
-    longer = None if over is None else sum(count for length, count in counts if length > over) / found["rows"]
-    figures = {name: value for name, value in found.items() if name != "counts"}
-    return {**figures, "share_over": longer, "histogram": histogram}
 
 
 class DatasetAliasesView(ApiView):
@@ -165,7 +139,9 @@ class DatasetAliasesView(ApiView):
         """
         dataset = selectors.dataset_for(caller_of(request), dataset_id)
         found = dataset.aliases.select_related("dataset", "version", "updated_by")
-        return Response(paginate(found, read_page(request), alias_as_json, key="name", newest_first=False))
+        return Response(
+            paginate(found, read_page(request), DatasetAliasSerializer.render, key="name", newest_first=False)
+        )
 
 
 class DatasetAliasView(ApiView):
@@ -195,7 +171,7 @@ class DatasetAliasView(ApiView):
         made = dataset_aliases.set_alias(
             caller, dataset, dataset_alias, version, expected=form.validated_data["expected"], now=clock.now()
         )
-        return Response(alias_as_json(made))
+        return Response(DatasetAliasSerializer.render(made))
 
     @extend_schema(operation_id="delete_dataset_alias", responses={204: None})
     def delete(self, request: Request, dataset_id: str, dataset_alias: str) -> Response:
@@ -232,7 +208,11 @@ class MeasurementsView(ApiView):
             raise refused("over", f"over={text[:40]!r}: a number of tokens")
         over = int(text) if text else None
         found = version.measurements.select_related("model", "version")
-        return Response(paginate(found, read_page(request), partial(measurement_as_json, over=over)))
+        return Response(
+            paginate(
+                found, read_page(request), MeasurementSerializer(context={"over": over}).to_representation
+            )
+        )
 
     @extend_schema(
         operation_id="measure_dataset_version",
@@ -256,4 +236,4 @@ class MeasurementsView(ApiView):
             selectors.find_model(caller, form.validated_data["model"]), "model", form.validated_data["model"]
         )
         found, created = ask_measurement(caller, version, model)
-        return Response(measurement_as_json(found, over=None), status=202 if created else 200)
+        return Response(MeasurementSerializer.render(found), status=202 if created else 200)

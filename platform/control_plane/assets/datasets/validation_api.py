@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
@@ -22,9 +20,9 @@ from control_plane.core.api.errors import Problem
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.long_poll import WAIT_PARAMETERS
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
-from control_plane.core.infra.clock import rfc3339
 
 STATES = ["QUEUED", "RUNNING", "VALID", "INVALID", "FAILED"]
 
@@ -55,75 +53,71 @@ class ValidationCreateSerializer(StrictSerializer):
     )
 
 
-class ConflictSerializer(serializers.Serializer[Any]):
+class ConflictSerializer(ResponseSerializer):
     row = serializers.CharField(help_text="where it is: 'line 7', 'row 7' of a Parquet file")
     earlier = serializers.CharField(help_text="where the row with the same prompt and another answer is")
 
 
-class DatasetValidationSerializer(serializers.Serializer[Any]):
+class DatasetValidationSerializer(ResponseSerializer):
     id = serializers.CharField()
     state = serializers.ChoiceField(choices=STATES)
     message = serializers.CharField(help_text="why not VALID")
     upload_id = serializers.CharField()
-    filename = serializers.CharField()
+    filename = serializers.CharField(source="upload.filename")
     format = serializers.CharField()
     compression = serializers.CharField()
     config = serializers.CharField()
     files = serializers.ListField(
-        child=serializers.DictField(), help_text="of a dataset directory: name, split, first_row"
+        source="findings.files",
+        child=serializers.DictField(),
+        help_text="of a dataset directory: name, split, first_row",
     )
     mapping = MappingSerializer(allow_null=True)
-    isolation = serializers.CharField(help_text="where the file was decoded: sandbox, or process (text only)")
-    bytes = serializers.IntegerField(help_text="size of the upload")
+    isolation = serializers.CharField(
+        source="findings.isolation", help_text="where the file was decoded: sandbox, or process (text only)"
+    )
+    bytes = serializers.IntegerField(source="upload.bytes", help_text="size of the upload")
     bytes_seen = serializers.IntegerField(help_text="read of it so far")
     rows_seen = serializers.IntegerField(help_text="rows checked so far")
-    delimiter = serializers.CharField(help_text="of CSV: what separates the cells, as its first line has it")
-    rows = serializers.IntegerField(help_text="rows decoded")
-    faults = serializers.IntegerField(help_text="lines of the report")
-    faults_by_code = serializers.DictField(child=serializers.IntegerField())
-    faults_cut = serializers.BooleanField(help_text="it stopped at so many faults; there may be more")
-    errors = FieldErrorSerializer(many=True, help_text="the first of them; the report has all")
-    columns = ColumnSerializer(many=True)
-    sample = serializers.ListField(child=serializers.DictField(), help_text="first rows as they came")
-    rendered = RenderedSerializer(many=True, help_text="first rows as the policy would see them")
-    splits = serializers.DictField(child=serializers.IntegerField())
-    duplicates = serializers.IntegerField(help_text="rows whose prompt and answer an earlier row had")
-    conflicts = serializers.IntegerField(
-        help_text="rows whose prompt an earlier row had, with another answer"
+    delimiter = serializers.CharField(
+        source="findings.delimiter", help_text="of CSV: what separates the cells, as its first line has it"
     )
-    first_conflicts = ConflictSerializer(many=True, help_text="at most 20 of them")
+    rows = serializers.IntegerField(source="findings.rows", help_text="rows decoded")
+    faults = serializers.IntegerField(source="findings.faults", help_text="lines of the report")
+    faults_by_code = serializers.DictField(source="findings.faults_by_code", child=serializers.IntegerField())
+    faults_cut = serializers.BooleanField(
+        source="findings.faults_cut", help_text="it stopped at so many faults; there may be more"
+    )
+    errors = FieldErrorSerializer(
+        source="findings.errors", many=True, help_text="the first of them; the report has all"
+    )
+    columns = ColumnSerializer(source="findings.columns", many=True)
+    sample = serializers.ListField(
+        source="findings.sample", child=serializers.DictField(), help_text="first rows as they came"
+    )
+    rendered = RenderedSerializer(
+        source="findings.rendered", many=True, help_text="first rows as the policy would see them"
+    )
+    splits = serializers.DictField(source="findings.splits", child=serializers.IntegerField())
+    duplicates = serializers.IntegerField(
+        source="findings.duplicates", help_text="rows whose prompt and answer an earlier row had"
+    )
+    conflicts = serializers.IntegerField(
+        source="findings.conflicts", help_text="rows whose prompt an earlier row had, with another answer"
+    )
+    first_conflicts = ConflictSerializer(
+        source="findings.first_conflicts", many=True, help_text="at most 20 of them"
+    )
     leaks = serializers.DictField(
+        source="findings.leaks",
         child=serializers.IntegerField(),
         help_text="'eval in train': rows whose prompt was in another split before",
     )
-    prompt_characters = serializers.DictField(child=serializers.FloatField(), help_text="min, mean, max")
+    prompt_characters = serializers.DictField(
+        source="findings.prompt_characters", child=serializers.FloatField(), help_text="min, mean, max"
+    )
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-
-
-def validation_as_json(validation: DatasetValidation) -> dict[str, Any]:
-    empty: dict[str, Any] = {
-        "isolation": "", "files": [], "rows": 0, "faults": 0, "faults_by_code": {}, "faults_cut": False, "errors": [],
-        "columns": [], "sample": [], "rendered": [], "splits": {}, "duplicates": 0, "conflicts": 0,
-        "first_conflicts": [], "leaks": {}, "prompt_characters": {}, "delimiter": "",
-    }  # fmt: skip
-    return {
-        "id": validation.pk,
-        "state": str(validation.state),
-        "message": validation.message,
-        "upload_id": validation.upload_id,
-        "filename": validation.upload.filename,
-        "format": validation.format,
-        "compression": validation.compression,
-        "config": validation.config,
-        "mapping": validation.mapping,
-        "bytes": validation.upload.bytes,
-        "bytes_seen": validation.bytes_seen,
-        "rows_seen": validation.rows_seen,
-        **{name: validation.result.get(name, value) for name, value in empty.items()},
-        "created_at": rfc3339(validation.created_at),
-        "ended_at": rfc3339(validation.ended_at),
-    }
 
 
 class ValidationsView(ApiView):
@@ -140,7 +134,7 @@ class ValidationsView(ApiView):
         Validations of the project, newest first.
         """
         found = selectors.validations(caller_of(request))
-        return Response(paginate(found, read_page(request), validation_as_json))
+        return Response(paginate(found, read_page(request), DatasetValidationSerializer.render))
 
     @extend_schema(
         operation_id="create_dataset_validation",
@@ -161,7 +155,7 @@ class ValidationsView(ApiView):
         upload = selectors.upload_for(caller, given.pop("upload_id"))
         mapping = given.pop("mapping")
         validation = services.ask_validation(caller, upload, dict(mapping) if mapping else None, **given)
-        return Response(validation_as_json(validation), status=202)
+        return Response(DatasetValidationSerializer.render(validation), status=202)
 
 
 class ValidationView(ApiView):
@@ -177,7 +171,9 @@ class ValidationView(ApiView):
 
         Its progress, the errors by kind, a preview of the rows and the statistics.
         """
-        return Response(validation_as_json(selectors.validation_for(caller_of(request), validation_id)))
+        return Response(
+            DatasetValidationSerializer.render(selectors.validation_for(caller_of(request), validation_id))
+        )
 
 
 class ValidationReportView(ApiView):

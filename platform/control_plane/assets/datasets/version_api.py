@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,11 +11,11 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.api import CanonicalRowSerializer, VersionSerializer
 from control_plane.assets.datasets import derivation
-from control_plane.assets.show import version_as_json
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.query_params import refused
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 
 
@@ -30,7 +28,7 @@ class SplitSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class DifferenceSerializer(serializers.Serializer[Any]):
+class DifferenceSerializer(ResponseSerializer):
     identical = serializers.BooleanField()
     added = serializers.IntegerField(help_text="prompts that only the newer one has")
     removed = serializers.IntegerField()
@@ -42,7 +40,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
     splits = serializers.DictField(child=serializers.DictField(child=serializers.IntegerField()))
 
 
-class LeaksSerializer(serializers.Serializer[Any]):
+class LeaksSerializer(ResponseSerializer):
     leaks = serializers.DictField(
         child=serializers.IntegerField(), help_text="'eval, train': prompts in both"
     )
@@ -73,7 +71,7 @@ class SplitView(ApiView):
         form = SplitSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         version, created = derivation.derive_version(caller, parent, **form.validated_data)
-        return Response(version_as_json(version), status=201 if created else 200)
+        return Response(VersionSerializer.render(version), status=201 if created else 200)
 
 
 class DifferenceView(ApiView):

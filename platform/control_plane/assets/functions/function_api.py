@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -15,13 +13,13 @@ from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.functions import function_services as services
-from control_plane.assets.show import function_as_json, function_version_as_json
 from control_plane.assets.storage import store
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import one_of
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
 from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
@@ -42,28 +40,28 @@ class FunctionUploadSerializer(StrictSerializer):
     description = serializers.CharField(required=False, allow_blank=True, default="", max_length=10_000)
 
 
-class FunctionVersionSerializer(serializers.Serializer[Any]):
+class FunctionVersionSerializer(ResponseSerializer):
     id = serializers.CharField()
     function = NamedSerializer()
-    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
+    kind = serializers.ChoiceField(source="function.kind", choices=SOURCE_KINDS)
     number = serializers.IntegerField()
     ref = serializers.CharField(help_text="name@3")
     sha256 = serializers.CharField(help_text="of the file")
     bytes = serializers.IntegerField()
     options = serializers.ListField(child=serializers.CharField(), help_text="options that a spec may give")
     any_option = serializers.BooleanField(help_text="it takes any option")
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
 
 
-class FunctionSerializer(serializers.Serializer[Any]):
+class FunctionSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=SOURCE_KINDS)
     description = serializers.CharField()
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
-    versions = FunctionVersionSerializer(many=True, help_text="newest first")
+    versions = FunctionVersionSerializer(source="newest_versions", many=True, help_text="newest first")
 
 
 class FunctionsView(ApiView):
@@ -82,7 +80,7 @@ class FunctionsView(ApiView):
         found = selectors.functions(caller_of(request))
         if kind := one_of(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
-        return Response(paginate(found, read_page(request), function_as_json))
+        return Response(paginate(found, read_page(request), FunctionSerializer.render))
 
     @extend_schema(
         operation_id="upload_function",
@@ -103,7 +101,7 @@ class FunctionsView(ApiView):
         form.is_valid(raise_exception=True)
         given = {**form.validated_data, "kind": SourceKind(form.validated_data["kind"])}
         version, created = services.upload_function(caller_of(request), **given)
-        return Response(function_version_as_json(version), status=201 if created else 200)
+        return Response(FunctionVersionSerializer.render(version), status=201 if created else 200)
 
 
 class FunctionView(ApiView):
@@ -115,7 +113,7 @@ class FunctionView(ApiView):
 
         The function with its versions, signature and description.
         """
-        return Response(function_as_json(selectors.function_for(caller_of(request), function_id)))
+        return Response(FunctionSerializer.render(selectors.function_for(caller_of(request), function_id)))
 
 
 class ResolveFunctionView(ApiView):
@@ -135,7 +133,7 @@ class ResolveFunctionView(ApiView):
         version = or_not_found(
             selectors.find_function_version(caller_of(request), reference), "function version", reference
         )
-        return Response(function_version_as_json(version))
+        return Response(FunctionVersionSerializer.render(version))
 
 
 class FunctionSourceView(ApiView):

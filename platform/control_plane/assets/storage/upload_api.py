@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,14 +11,13 @@ from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.assets import selectors
 from control_plane.assets.api import BINARY, UploadSerializer, need_scope_of
 from control_plane.assets.models import UploadSession
-from control_plane.assets.show import upload_as_json
-from control_plane.assets.storage import multipart, store
+from control_plane.assets.storage import multipart
 from control_plane.assets.storage import upload_services as services
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, bodyless
 from control_plane.core.api.schema import PART_SHA256
-from control_plane.core.infra.clock import rfc3339
 
 
 class SessionBeginSerializer(StrictSerializer):
@@ -39,7 +36,7 @@ class SessionBeginSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class UploadSessionSerializer(serializers.Serializer[Any]):
+class UploadSessionSerializer(ResponseSerializer):
     id = serializers.CharField()
     filename = serializers.CharField()
     purpose = serializers.CharField()
@@ -49,20 +46,6 @@ class UploadSessionSerializer(serializers.Serializer[Any]):
     received_parts = serializers.ListField(child=serializers.IntegerField())
     upload = UploadSerializer(allow_null=True, help_text="what it became, once complete")
     created_at = serializers.DateTimeField()
-
-
-def session_as_json(session: UploadSession) -> dict[str, Any]:
-    return {
-        "id": session.pk,
-        "filename": session.filename,
-        "purpose": session.purpose,
-        "bytes": session.bytes,
-        "part_bytes": multipart.size_for(session.bytes),
-        "part_count": multipart.count(session.bytes),
-        "received_parts": [] if session.upload else store.received_parts(session.pk),
-        "upload": upload_as_json(session.upload) if session.upload else None,
-        "created_at": rfc3339(session.created_at),
-    }
 
 
 def _own(request: Request, session_id: str) -> tuple[Caller, UploadSession]:
@@ -97,7 +80,7 @@ class UploadSessionsView(ApiView):
         form.is_valid(raise_exception=True)
         need_scope_of(caller, form.validated_data["purpose"])
         session, created = services.begin_session(caller, **form.validated_data)
-        return Response(session_as_json(session), status=201 if created else 200)
+        return Response(UploadSessionSerializer.render(session), status=201 if created else 200)
 
 
 class UploadSessionView(ApiView):
@@ -109,7 +92,7 @@ class UploadSessionView(ApiView):
 
         Which parts have arrived, and which are missing.
         """
-        return Response(session_as_json(_own(request, session_id)[1]))
+        return Response(UploadSessionSerializer.render(_own(request, session_id)[1]))
 
     @extend_schema(operation_id="abort_upload_session", responses={204: None})
     def delete(self, request: Request, session_id: str) -> Response:
@@ -138,7 +121,7 @@ class UploadSessionPartView(ApiView):
         _, session = _own(request, session_id)
         data = request._request.read(multipart.size_for(session.bytes) + 1)
         services.put_part(session, number, data, sha256=request.headers.get("X-Part-SHA256"))
-        return Response(session_as_json(session))
+        return Response(UploadSessionSerializer.render(session))
 
 
 class UploadSessionCompleteView(ApiView):
@@ -152,4 +135,4 @@ class UploadSessionCompleteView(ApiView):
         Joins the parts and compares the result with the announced SHA-256.
         """
         _, session = _own(request, session_id)
-        return Response(upload_as_json(services.complete_session(session)))
+        return Response(UploadSerializer.render(services.complete_session(session)))

@@ -151,11 +151,9 @@ class ProblemAwareSchema(AutoSchema):
     def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:
         schema = super()._map_serializer(serializer, direction, bypass_extensions)
         form = force_instance(serializer)
-        if not isinstance(form, StrictSerializer):
-            return schema
         if not type(form).__doc__:
-            schema.pop("description", None)  # that of StrictSerializer
-        return {**schema, **form.rules()}
+            schema.pop("description", None)  # that of the base class
+        return {**schema, **form.rules()} if isinstance(form, StrictSerializer) else schema
 
     def get_tags(self) -> list[str]:
         return [self.view.__module__.split(".")[1]]

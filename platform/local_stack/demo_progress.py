@@ -12,12 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from local_stack.demo_summary import failed_checks, reward_gain
+from oolong.cli.run_output import active_stage
 from oolong.client import Client
 from oolong.client.models import Run
 
 ENDED = ("SUCCEEDED", "STOPPED", "FAILED")
 POLL_SECONDS = 1.0
 LINE_SECONDS = 10.0
+BOOT = "boot"  # the phase of jobs that load; the run's checklist says more
 
 
 class RunProgress:
@@ -58,14 +60,18 @@ class RunProgress:
             if task is None:
                 task = self.progress.add_task(run.progress.phase.replace("_", " "), total=None, news="")
                 self.tasks[run.progress.phase] = task
+            booting = run.progress.phase == BOOT
             self.progress.update(
-                task, completed=run.progress.done, total=run.progress.total or None, news=news
-            )
+                task, completed=0 if booting else run.progress.done,
+                total=None if booting else run.progress.total or None, news=news,
+            )  # fmt: skip
         if not self.console.is_terminal:
             self._line(run, news)
 
     def _line(self, run: Run, news: str) -> None:
-        phase = f"{run.progress.phase} {run.progress.done}/{run.progress.total} " if run.progress else ""
+        phase = ""
+        if run.progress is not None and run.progress.phase != BOOT:
+            phase = f"{run.progress.phase} {run.progress.done}/{run.progress.total} "
         line = f"  {run.status.lower()}  {phase}{news}"
         now = time.monotonic()
         if line != self.last_line and (now - self.last_line_at >= LINE_SECONDS or run.status in ENDED):
@@ -74,7 +80,7 @@ class RunProgress:
 
 
 def describe(run: Run) -> str:
-    """Current reward and staleness, or the reason why the run is queued."""
+    """Current reward and staleness, or what the run waits for: slots, or a stage of its boot."""
     if run.status == "QUEUED":
         return run.pending_reason
     parts = []
@@ -83,6 +89,11 @@ def describe(run: Run) -> str:
         parts.append(f"reward {run.reward_mean:.2f} {'█' * filled}{'░' * (20 - filled)}")
     if run.kind == "rl" and run.staleness_mean is not None:
         parts.append(f"staleness {run.staleness_mean:.1f}")
+    if not parts and (run.progress is None or run.progress.phase == BOOT):
+        stage = active_stage(run)
+        if stage is None:
+            return ""
+        return f"boot: {stage.title.lower()}" + (f" ({stage.detail})" if stage.detail else "")
     if not parts and run.progress is not None:
         parts.append(run.progress.message)
     return "  ".join(parts)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from local_stack.demo_progress import summary_text
+from local_stack.demo_progress import RunProgress, summary_text
 from local_stack.demo_summary import failed_checks, reward_gain, summarize
 from oolong.client import Client
+from oolong.client.models import Run
 from tests.support.scripted_api import TOKEN, Answer, ScriptedApi, page, run
 
 LEDGER = {
@@ -45,6 +48,13 @@ RECORDS = {
     },
     "rollout-0": {"idle": {"rollout": 0.2}, "engine_paused_frac": 0.01, "mean_seconds": {"load": 0.1, "paused": 0.2}},
     "rollout-1": {"idle": {"rollout": 0.4}, "engine_paused_frac": 0.03, "mean_seconds": {"load": 0.3, "paused": 0.4}},
+}  # fmt: skip
+BOOT = {
+    "attempt_number": 1, "done": False,
+    "stages": [
+        {"name": "queue", "title": "Wait for slots", "state": "done"},
+        {"name": "engine", "title": "Load the model into the engine", "state": "active", "detail": "4 s left"},
+    ],
 }  # fmt: skip
 Summarize = Callable[[dict[str, Any], list[float]], dict[str, Any]]
 
@@ -173,3 +183,25 @@ def test_summary_text_describes_this_run_and_claims_nothing_that_failed(
     assert "1.250 versions old on average and 5 at most (configured maximum: 4)" in text
     assert "41 requests were interrupted" in text and "greedy accuracy from 0.910 to 0.930" in text
     assert "interrupted" not in summary_text(summary, passed=False)
+
+
+@pytest.mark.parametrize(
+    ("shown", "line"),
+    [
+        (
+            run(progress={"phase": "boot", "done": 0, "total": 1, "message": "rollout-0"}, reward_mean=None,
+                staleness_mean=None, boot=BOOT),
+            "running  boot: load the model into the engine (4 s left)",
+        ),
+        (
+            run(progress={"phase": "train", "done": 3, "total": 60, "message": ""}),
+            "running  train 3/60 reward 0.50 ██████████░░░░░░░░░░  staleness 1.2",
+        ),
+        (run(status="QUEUED", pending_reason="needs 2 slots"), "queued  needs 2 slots"),
+    ],
+)  # fmt: skip
+def test_without_a_terminal_a_line_says_what_the_run_does(shown: dict[str, Any], line: str) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    client: Any = None
+    RunProgress(client, "run_1", console).show(Run.model_validate(shown))
+    assert console.file.getvalue() == f"  {line}\n"  # type: ignore[attr-defined]

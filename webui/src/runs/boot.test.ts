@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isBooting, secondsOf, showsBoot } from "./boot.ts";
+import { isBooting, secondsOf, showsBoot, showsPhase } from "./boot.ts";
 
 const boot = (done: boolean, ...states: ("done" | "active" | "failed" | "waiting")[]) => ({
   attempt_number: 1,
@@ -29,4 +29,13 @@ test("a stage that goes on has the time so far, one that was cut off has none", 
   assert.equal(secondsOf({ state: "active", started_at: began, ended_at: null }, now), 90);
   assert.equal(secondsOf({ state: "failed", started_at: began, ended_at: null }, now), null);
   assert.equal(secondsOf({ state: "waiting", started_at: null, ended_at: null }, now), null);
+});
+
+test("the head of the page shows a warm start, and leaves what loads to the checklist", () => {
+  const at = (phase: string) => ({ status: "RUNNING" as const, progress: { phase, done: 0, total: 1, message: "rollout-0" } });
+  assert.equal(showsPhase(at("warm_start")), true);
+  assert.equal(showsPhase(at("boot")), false);
+  assert.equal(showsPhase(at("train")), false);
+  assert.equal(showsPhase({ ...at("warm_start"), status: "STOPPED" }), false);
+  assert.equal(showsPhase({ status: "RUNNING", progress: null }), false);
 });

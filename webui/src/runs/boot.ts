@@ -13,6 +13,11 @@ export function showsBoot({ boot, status }: Booting): boolean {
   return isBooting({ boot, status }) || (boot !== null && boot.stages.some((stage) => stage.state === "failed"));
 }
 
+/** Whether the head of the page shows what the jobs prepare: not while they load, which the checklist shows. */
+export function showsPhase({ progress, status }: Pick<RunDetail, "progress" | "status">): boolean {
+  return progress !== null && progress.phase !== "train" && progress.phase !== "boot" && !hasEnded(status);
+}
+
 /** How long a stage took, or has taken so far; null before it begins and where it was cut off. */
 export function secondsOf(stage: Pick<BootStage, "state" | "started_at" | "ended_at">, now: number): number | null {
   if (stage.started_at === null) return null;

@@ -13,7 +13,7 @@ import { whyReadOnly } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { Alerts } from "./alerts.tsx";
-import { isBooting } from "./boot.ts";
+import { isBooting, showsPhase } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
 import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { elapsedSeconds } from "./elapsed.ts";
@@ -136,14 +136,13 @@ function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
   const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
-  const preparing = run.progress !== null && !ended && run.progress.phase !== "train";
   return (
     <dl className={classes.figures}>
       <div className={classes.wide}>
         <dt>{isRl ? "Train step" : "Step"}</dt>
         <dd>{number(step)} <small>of {number(total)}</small></dd>
         <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Share of the train steps done" />
-        {preparing && run.progress !== null && (
+        {showsPhase(run) && run.progress !== null && (
           <p className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</p>
         )}
       </div>

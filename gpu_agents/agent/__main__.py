@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 
 from gpu_agents.agent.agent import Agent
 from gpu_agents.agent.api import ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.heartbeat import NodeRevoked
 from gpu_agents.agent.identity import EnrollmentError, enroll
 from gpu_agents.agent.inventory import InventoryError
@@ -22,6 +21,7 @@ from gpu_agents.agent.settings import AgentSettings, DataDirectory, check_server
 from gpu_agents.agent.terminate_jobs import AgentIsRunning, lock_data_directory, terminate_jobs
 from oolong.contracts.model_paths import faults_of_path
 from oolong.logs import formatter
+from oolong.system.backoff import Backoff
 from oolong.tracing import TracingUnavailable, start_tracing, stop_tracing
 from oolong.variables import report_unknown
 
@@ -77,7 +77,7 @@ async def _run(settings: AgentSettings) -> int:
 
 
 async def _serve(settings: AgentSettings) -> None:
-    backoff = Backoff(first=0.5, most=10.0)
+    backoff = Backoff(initial=0.5, maximum=10.0)
     while True:
         try:
             node = await enroll(settings)

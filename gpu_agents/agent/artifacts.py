@@ -15,8 +15,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gpu_agents.agent.api import AgentApi, ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from oolong.contracts.agent import Artifact
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Cache:
 
     async def _download(self, api: AgentApi, artifact: Artifact, part: Path) -> None:
         """Download the rest of `part`, and verify the whole."""
-        backoff = Backoff(first=0.5, most=15.0)
+        backoff = Backoff(initial=0.5, maximum=15.0)
         digest = hashlib.sha256()
         have = await asyncio.to_thread(_hash_into, digest, part) if part.exists() else 0
         while have < artifact.bytes:

@@ -19,7 +19,6 @@ from pathlib import Path
 import msgspec
 
 from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.job_files import GrowingFile, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord, read_json, write_json
 from gpu_agents.agent.settings import DataDirectory
@@ -27,6 +26,7 @@ from gpu_agents.agent.untrusted import Untrusted, directory_below, remove_tree
 from oolong.client.directory_tar import DirectoryTar, FileChanged
 from oolong.contracts.agent import LONGEST_LINE
 from oolong.contracts.telemetry import CheckpointLine
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Uploader:
     on_progress: Callable[[], None] = lambda: None
     uploads: dict[str, Upload] = field(default_factory=dict)
     _read_to: dict[Path, int] = field(default_factory=dict)
-    _backoff: Backoff = field(default_factory=lambda: Backoff(first=1.0, most=60.0))
+    _backoff: Backoff = field(default_factory=lambda: Backoff(initial=1.0, maximum=60.0))
 
     def __post_init__(self) -> None:
         for path in sorted(self.data.uploads.glob("*.json")):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.identity import inventory_of
 from gpu_agents.agent.isolation.node import NodeIsolation
 from gpu_agents.agent.settings import AgentSettings, DataDirectory
@@ -21,6 +20,7 @@ from oolong.contracts.agent import (
     ObservedJob,
 )
 from oolong.contracts.lifecycle import JobState
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class HeartbeatLoop:
         self._started_at = time.time()
         self._reported: object = None  # the state in the last heartbeat that succeeded
         self._woken = asyncio.Event()
-        self._backoff = Backoff(first=0.5, most=10.0)
+        self._backoff = Backoff(initial=0.5, maximum=10.0)
 
     def wake(self) -> None:
         """Check for local changes now."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.reconcile import Action, Launch, Restart
 from gpu_agents.agent.records import JobRecord
 from oolong.contracts.agent import DesiredJob, SecretsRequest
 from oolong.contracts.lifecycle import EndReason
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class SecretsUnavailable:
 class JobSecrets:
     def __init__(self, api: AgentApi) -> None:
         self._api = api
-        self._backoff = Backoff(first=0.5, most=10.0)
+        self._backoff = Backoff(initial=0.5, maximum=10.0)
         self._retry_at = 0.0  # monotonic
 
     def is_backing_off(self, action: Action) -> bool:

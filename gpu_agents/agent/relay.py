@@ -18,12 +18,12 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
 
-from gpu_agents.agent.backoff import Backoff
 from oolong.contracts.agent import DesiredAttempt
 from oolong.contracts.relay.endpoints import ENDPOINTS, Endpoint, allowed, plain_path, ports_of
 from oolong.contracts.relay.frames import AnyFrame, BadFrame, Open, decode, encode
 from oolong.contracts.relay.pipe import Cancelled, Pipe
 from oolong.public_address import is_loopback
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class RelayClient:
         self._url = "ws" + server.removeprefix("http") + "/ws/v1/tunnel"
         self._credential = credential
         self._attempts = attempts
-        self._backoff = Backoff(first=0.5, most=15.0)
+        self._backoff = Backoff(initial=0.5, maximum=15.0)
         self._http = httpx.AsyncClient(
             trust_env=False,  # never send loopback traffic through a proxy
             timeout=httpx.Timeout(None, connect=JOB_CONNECT_SECONDS),

@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 
 from gpu_agents.agent.api import AgentApi, ApiError, ServerUnavailable
-from gpu_agents.agent.backoff import Backoff
 from gpu_agents.agent.job_files import GrowingFile, log_file, outbox_files, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
@@ -36,6 +35,7 @@ from oolong.contracts.agent import (
     TelemetryBatchHead,
 )
 from oolong.contracts.attempt import LOG_FILE
+from oolong.system.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class TelemetryShipper:
                 tasks.create_task(self._run(poll_seconds, logs=logs))
 
     async def _run(self, poll_seconds: float, *, logs: bool) -> None:
-        backoff = Backoff(first=0.5, most=20.0)
+        backoff = Backoff(initial=0.5, maximum=20.0)
         while True:
             wait = poll_seconds
             try:

@@ -22,6 +22,7 @@ from gpu_agents.hf_import.file_selection import (
     select_small_files,
     select_weight_files,
 )
+from oolong.system.backoff import Backoff
 
 MAX_ATTEMPTS = 6
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -76,6 +77,7 @@ class HubDownloader:
         return commit, parse_file_list(siblings)
 
     def _request(self, method: str, url: str, **options: Any) -> httpx.Response:
+        backoff = _new_backoff()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 response = self._http.request(method, url, headers=self._headers, **options)
@@ -90,7 +92,7 @@ class HubDownloader:
                     return response
                 if attempt == MAX_ATTEMPTS:
                     raise ImportRejected(f"{self._endpoint} answers with status {response.status_code}")
-            self._pause(min(30.0, 2.0**attempt))
+            self._pause(backoff.failed())
         raise AssertionError("the last attempt returns or raises")
 
     def _fetch_file(
@@ -102,7 +104,7 @@ class HubDownloader:
             have_bytes(file.bytes)
             return
         url = f"{self._endpoint}/{self._model}/resolve/{commit}/{quote(file.name)}"
-        failures = 0
+        failures, backoff = 0, _new_backoff()
         while (have := part.stat().st_size if part.exists() else 0) < file.bytes or not part.exists():
             try:
                 self._append(url, part, have, file, have_bytes)
@@ -121,7 +123,7 @@ class HubDownloader:
                     f"the download of {file.name} stopped {failures} times after {have} of {file.bytes} bytes"
                 )
             if failures:
-                self._pause(min(30.0, 2.0**failures))
+                self._pause(backoff.failed())
         wrong = _verify(part, file)
         if wrong:
             part.unlink()
@@ -172,6 +174,10 @@ class HubDownloader:
         else:
             why = f"cannot be downloaded: the hub answered with status {response.status_code}"
         raise ImportRejected(f"{self._model} at {self._endpoint} {why}")
+
+
+def _new_backoff() -> Backoff:
+    return Backoff(initial=2.0, maximum=30.0)
 
 
 def _verify(part: Path, file: HubFile) -> str:

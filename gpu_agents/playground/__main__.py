@@ -60,7 +60,7 @@ async def serve(job: Job) -> int:
         await asyncio.wait({stopping, booting}, return_when=asyncio.FIRST_COMPLETED)
         if booting.done():
             booting.result()
-            server.engine_serves()
+            server.set_engine_ready()
             mark_ready(job.directory)
             outbox.write(Progress(phase="chat", done=1, total=1))
         died = asyncio.create_task(process.wait())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_agents.rollout.worker.manifest import MANIFEST, InvalidWeights, read_header
+from gpu_agents.rollout.worker.manifest import MANIFEST, InvalidWeights, read_tensors
 from oolong.contracts.rollout import PublishedWeights
 
 VERSION = 0
@@ -46,7 +46,7 @@ def _file_entry(file: Path) -> dict[str, object]:
 
 def _tensor_entries(files: list[Path]) -> list[dict[str, object]]:
     return [
-        {"name": name, "shape": entry["shape"], "dtype": entry["dtype"], "file": file.name}
+        {"name": tensor.name, "shape": tensor.shape, "dtype": tensor.dtype, "file": file.name}
         for file in files
-        for name, entry in read_header(file).items()
+        for tensor in read_tensors(file)
     ]

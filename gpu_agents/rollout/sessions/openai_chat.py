@@ -71,14 +71,20 @@ class Reply:
         return {**message, "tool_calls": self.tool_calls} if self.tool_calls else message
 
 
-def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
-    """Raises InvalidChatRequest, naming the parameter."""
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raises InvalidChatRequest."""
     try:
         document = parse_json(body)
     except ValueError as error:
         raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise InvalidChatRequest("", "the body is not a JSON object")
+    return document
+
+
+def parse_request(body: bytes, *, temperature: float) -> ChatRequest:
+    """Raises InvalidChatRequest, naming the parameter."""
+    document = parse_object(body)
     _check_sampling(document, temperature)
     raw = document.get("messages")
     if not isinstance(raw, list) or not raw:
@@ -159,8 +165,8 @@ def chunk_document(
     }  # fmt: skip
 
 
-def error_document(message: str, *, kind: str, code: str, param: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "code": code, "param": param}}
+def error_document(message: str, *, kind: str, code: str, param: str = "") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "code": code, "param": param or None}}
 
 
 def _check_sampling(document: Mapping[str, Any], temperature: float) -> None:

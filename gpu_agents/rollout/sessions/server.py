@@ -17,12 +17,12 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
+from gpu_agents.chat_server import ChatServer, Handler, error_response
 from gpu_agents.rollout.engines.errors import EngineError
 from gpu_agents.rollout.sessions.manager import NoCapacity, SessionConflict, SessionManager, SessionNotFound
 from gpu_agents.rollout.sessions.openai_chat import (
@@ -31,12 +31,12 @@ from gpu_agents.rollout.sessions.openai_chat import (
     chunk_document,
     completion_document,
     error_document,
+    parse_object,
     parse_request,
 )
 from gpu_agents.rollout.sessions.session import Completed, session_status
 from gpu_agents.rollout.worker.episode import Interrupted
 from oolong.system.rpc import has_token
-from oolong.untrusted import parse_json
 from oolong.workflow import WorkflowFailed
 
 log = logging.getLogger(__name__)
@@ -61,67 +61,47 @@ class SessionServerConfig:
         return self.run_id
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class SessionServer:
+class SessionServer(ChatServer):
     def __init__(self, manager: SessionManager, config: SessionServerConfig) -> None:
+        super().__init__(max_body_bytes=MAX_BODY_BYTES)
         self._manager = manager
         self._config = config
-        self._app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._handle_errors])
-        self._app.router.add_post("/sessions", self._open)
-        self._app.router.add_get("/sessions/{id}", self._show)
-        self._app.router.add_put("/sessions/{id}/reward", self._reward)
-        self._app.router.add_post("/sessions/{id}/end", self._end)
-        self._app.router.add_post("/sessions/{id}/v1/chat/completions", self._chat)
-        self._app.router.add_get("/sessions/{id}/v1/models", self._models)
-        self._runner: web.AppRunner | None = None
-
-    async def start(self, port: int) -> int:
-        """Listen on loopback; port 0 takes a free one. Returns the port."""
-        # If an agent disconnects, its completion must leave the engine.
-        self._runner = web.AppRunner(
-            self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        address: tuple[str, int] = self._runner.addresses[0]
-        self.port = address[1]
-        return self.port
-
-    async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        self.app.router.add_post("/sessions", self._open)
+        self.app.router.add_get("/sessions/{id}", self._show)
+        self.app.router.add_put("/sessions/{id}/reward", self._reward)
+        self.app.router.add_post("/sessions/{id}/end", self._end)
+        self.app.router.add_post("/sessions/{id}/v1/chat/completions", self._chat)
+        self.app.router.add_get("/sessions/{id}/v1/models", self._models)
 
     # --- authorization and errors --------------------------------------------------------------------------
 
-    @web.middleware
-    async def _handle_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if RELAYED in request.headers:
+    async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        relayed = RELAYED in request.headers
+        if relayed:
             self._manager.counts["relay_requests"] += 1
             self._manager.counts["relay_bytes"] += request.content_length or 0
-        try:
-            self._authorize(request)
-            response = await handler(request)
-        except web.HTTPException as error:
-            response = _error(error.status, error.reason or "", code="http")
-        except InvalidChatRequest as error:
-            response = _error(400, str(error), code=error.code, param=error.param)
-        except NoCapacity as error:
-            response = self._no_capacity(error)
-        except SessionNotFound as error:
-            response = _error(404, str(error), code="not_found")
-        except SessionConflict as error:
-            response = _error(410 if error.code == "session_dropped" else 409, str(error), code=error.code)
-        except Interrupted:
-            response = _error(410, "the session was dropped while the policy sampled", code="session_dropped")
-        except (EngineError, WorkflowFailed) as error:
-            response = _error(502, f"the engine did not finish: {error}", code="engine_error")
-        if RELAYED in request.headers and isinstance(response, web.Response) and response.body:
+        response = await super().respond(request, handler)
+        if relayed and isinstance(response, web.Response) and response.body:
             self._manager.counts["relay_bytes"] += len(response.body)  # type: ignore[arg-type]
         return response
 
-    def _authorize(self, request: web.Request) -> None:
+    def error_to_response(self, error: Exception) -> web.Response | None:
+        match error:
+            case NoCapacity():
+                return self._no_capacity(error)
+            case SessionNotFound():
+                return error_response(404, str(error), code="not_found")
+            case SessionConflict():
+                status = 410 if error.code == "session_dropped" else 409
+                return error_response(status, str(error), code=error.code)
+            case Interrupted():
+                message = "the session was dropped while the policy sampled"
+                return error_response(410, message, code="session_dropped")
+            case EngineError() | WorkflowFailed():
+                return error_response(502, f"the engine did not finish: {error}", code="engine_error")
+        return super().error_to_response(error)
+
+    def authorize(self, request: web.Request) -> None:
         bearer = request.headers.get("Authorization", "")
         accepted = [self._config.token]
         identity = request.match_info.get("id")
@@ -135,9 +115,9 @@ class SessionServer:
 
     def _no_capacity(self, error: NoCapacity) -> web.Response:
         if error.refusal == "run_ending":
-            return _error(410, "the run needs no more rollouts", code="run_ending")
+            return error_response(410, "the run needs no more rollouts", code="run_ending")
         message = f"no group may start now ({error.refusal}); retry after {RETRY_SECONDS} s"
-        response = _error(429, message, code=error.refusal, kind="admission_refused")
+        response = error_response(429, message, code=error.refusal, kind="admission_refused")
         response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
 
@@ -173,7 +153,7 @@ class SessionServer:
         return web.json_response(session_status(session))
 
     async def _reward(self, request: web.Request) -> web.Response:
-        document = await _object(request)
+        document = parse_object(await request.read() or b"{}")
         return web.json_response(
             session_status(
                 self._manager.set_reward(request.match_info["id"], _number(document.get("reward")))
@@ -182,7 +162,7 @@ class SessionServer:
 
     async def _end(self, request: web.Request) -> web.Response:
         identity = request.match_info["id"]
-        document = await _object(request)
+        document = parse_object(await request.read() or b"{}")
         if document.get("discard"):
             return web.json_response(session_status(self._manager.discard(identity)))
         if document.get("reward") is not None:
@@ -329,24 +309,7 @@ def _extension(identity: str, completed: Completed) -> dict[str, Any]:
     }
 
 
-async def _object(request: web.Request) -> dict[str, Any]:
-    body = await request.read()
-    try:
-        document = parse_json(body or b"{}")
-    except ValueError as error:
-        raise InvalidChatRequest("", f"the body is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise InvalidChatRequest("", "the body is not a JSON object")
-    return document
-
-
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidChatRequest("reward", f"reward={value!r}: must be a finite number")
     return float(value)
-
-
-def _error(
-    status: int, message: str, *, code: str, param: str | None = None, kind: str = "invalid_request_error"
-) -> web.Response:
-    return web.json_response(error_document(message, kind=kind, code=code, param=param), status=status)

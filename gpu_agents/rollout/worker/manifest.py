@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from oolong.contracts.rollout import PublishedWeights
+from oolong.model_validation.safetensors_header import Tensor, read_header
 
 MANIFEST = "manifest.json"
-_DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1, "BOOL": 1}
 
 
 class InvalidWeights(ValueError):
@@ -57,8 +55,7 @@ class ExpectedTensors:
         tied = bool(config.get("tie_word_embeddings", False))
         shapes: dict[str, tuple[int, ...]] = {}
         for file in sorted(Path(directory).glob("*.safetensors")):
-            for name, entry in read_header(file).items():
-                shapes[name] = tuple(entry["shape"])
+            shapes |= {tensor.name: tensor.shape for tensor in read_tensors(file)}
         if not shapes:
             raise InvalidWeights(f"{directory} has no *.safetensors files to read the tensor names from")
         return cls(shapes=_without_head(shapes) if tied else shapes, tied=tied)
@@ -79,7 +76,7 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
     for name in sorted({tensor.file for tensor in manifest.tensors}):
         if name not in listed:
             raise InvalidWeights(f"{name} has tensors but is missing in the manifest's list of files")
-        found |= {tensor: tuple(entry["shape"]) for tensor, entry in read_header(directory / name).items()}
+        found |= {tensor.name: tensor.shape for tensor in read_tensors(directory / name)}
     stated = {tensor.name: tuple(tensor.shape) for tensor in manifest.tensors}
     if expected.tied:
         found, stated = _without_head(found), _without_head(stated)
@@ -87,30 +84,12 @@ def check_weights(weights: PublishedWeights, expected: ExpectedTensors) -> None:
     _compare(found, expected.shapes, what="the safetensors files")
 
 
-def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    """Name -> {dtype, shape, data_offsets} of a safetensors file. Raises InvalidWeights for a damaged file."""
+def read_tensors(file: Path) -> list[Tensor]:
+    """The tensors of a safetensors file. Raises InvalidWeights if the file is damaged."""
     try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            size = file.stat().st_size
-            if not 2 <= length <= size - 8:
-                raise InvalidWeights(
-                    f"{file.name} is not a safetensors file: its header would have {length} bytes"
-                )
-            header: dict[str, dict[str, Any]] = json.loads(stream.read(length))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidWeights(f"{file.name} is not a safetensors file: {error}") from error
-    header.pop("__metadata__", None)
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        needed = prod(entry["shape"]) * _DTYPE_BYTES.get(entry["dtype"], 1)
-        if end - begin != needed and entry["dtype"] in _DTYPE_BYTES:
-            raise InvalidWeights(f"{file.name}: {name} has {end - begin} bytes, its shape needs {needed}")
-        if 8 + length + end > size:
-            raise InvalidWeights(
-                f"{file.name} is truncated: {name} ends at byte {8 + length + end} of {size}"
-            )
-    return header
+        return read_header(file)
+    except ValueError as error:
+        raise InvalidWeights(f"{file.name} is not a valid safetensors file: {error}") from error
 
 
 def _read_manifest(directory: Path, weights: PublishedWeights) -> _Manifest:

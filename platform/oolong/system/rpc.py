@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 
 from oolong.contracts.rollout import ErrorReply, Message
+from oolong.system.backoff import Backoff
 
 Reply = TypeVar("Reply", bound=Message)
 Request = TypeVar("Request", bound=Message)
@@ -64,7 +65,7 @@ class RpcClient:
         body = msgspec.msgpack.encode(request)
         limit = self._retry_seconds if retry_seconds is None else retry_seconds
         deadline = time.monotonic() + limit
-        pause = 0.05
+        backoff = Backoff(initial=0.05, maximum=1.0)
         while True:
             try:
                 status, content = await self._post(method, body, timeout)
@@ -74,8 +75,7 @@ class RpcClient:
                     raise RpcUnavailable(
                         f"{self.name} at {self._url} did not answer /{method} for {limit:g} s: {error!r}"
                     ) from error
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 1.0)
+            await asyncio.sleep(backoff.failed())
         self._retry_seconds = min(self._retry_seconds, RETRY_TIMEOUT_SECONDS)
         if status != 200:
             raise _decode_error(f"{self.name}/{method}", status, content)

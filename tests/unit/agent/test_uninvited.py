@@ -107,7 +107,6 @@ def test_jobs_start_no_other_servers(checkout: Path) -> None:
     }
     assert found == {
         "platform/oolong/system/rpc.py",
-        "gpu_agents/playground/server.py",
-        "gpu_agents/rollout/sessions/server.py",
+        "gpu_agents/chat_server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",
     }

@@ -224,7 +224,6 @@ COVERED = {
     "gpu_agents/rollout/workflows/guest.py": "runs in the sandbox",
     "gpu_agents/rollout/workflows/python_tool.py": "tool calls",
     "gpu_agents/rollout/workflows/tool_calls.py": "tool calls",
-    "gpu_agents/playground/chat.py": "untrusted JSON",
     "gpu_agents/playground/server.py": "untrusted JSON",
     "platform/control_plane/telemetry/logs/log_search.py": "log search",
 }  # fmt: skip

@@ -12,11 +12,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gpu_agents.playground.chat import ChatRefused, engine_request
+from gpu_agents.playground.chat import engine_request
 from gpu_agents.playground.server import Engine, PlaygroundServer
 from gpu_agents.rewards.registry import build_reward
 from gpu_agents.rewards.service import InThisProcess, RewardService
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.sessions.openai_chat import InvalidChatRequest
 from oolong.system.rpc import RpcClient
 from tests.unit.rollout.model_files import write_model
 
@@ -90,7 +91,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_a_chat_is_streamed_from_the_engine_with_the_engines_key(world: World) -> None:
     assert world.server is not None
-    world.server.engine_serves()
+    world.server.set_engine_ready()
     reply = await world.call("POST", "/chat/completions", {**HELLO, "stream": True, "model": "any"})
     text = (await reply.read()).decode()
     assert (reply.status, reply.content_type) == (200, "text/event-stream")
@@ -122,7 +123,7 @@ async def test_it_is_idle_from_the_last_use_on_and_a_look_is_no_use(world: World
     assert server is not None
     world.now = 1000.0
     assert server.idle_left_seconds == 60, "the time of the boot does not count"
-    server.engine_serves()
+    server.set_engine_ready()
     world.now += 50
     assert (await (await world.call("GET", "")).json())["released_in_seconds"] == 10
     await world.call("POST", "/keepalive", {})
@@ -152,6 +153,6 @@ async def test_a_reply_is_scored_by_the_playgrounds_reward(world: World) -> None
     ],
 )
 def test_what_the_playground_does_not_pass_on_is_named(body: Any, param: str) -> None:
-    with pytest.raises(ChatRefused) as refused:
+    with pytest.raises(InvalidChatRequest) as refused:
         engine_request(body if isinstance(body, bytes) else json.dumps(body).encode(), model="run_1")
     assert refused.value.param == param

@@ -123,7 +123,7 @@ def no_safetensors_at_all(published: Published) -> None:
         (another_manifest_than_announced, r"manifest\.json has sha256"),
         (another_version_than_announced, "version 3, version 4 was announced"),
         (no_manifest, r"no readable manifest\.json"),
-        (no_safetensors_at_all, "is not a safetensors file"),
+        (no_safetensors_at_all, "is not a valid safetensors file"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

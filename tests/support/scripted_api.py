@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from aiohttp import web
+from pydantic import BaseModel
+
+from oolong.client import models
 
 TOKEN = "ool_test"
 
@@ -119,13 +124,27 @@ def page(*items: Any, cursor: str | None = None) -> dict[str, Any]:
 
 def run(status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     """A run as the API shows it."""
-    return {
-        "id": "run_1", "name": "letters", "kind": "rl", "status": status, "reason": "", "reason_message": "",
-        "advice": "", "fault": "none", "conditions": [], "pending_reason": "", "queue_position": None, "priority": 500,
-        "slots_needed": 2,
-        "attempt_number": 1, "train_step": 3, "total_train_steps": 60, "policy_version": 3, "progress": None,
-        "reward_mean": 0.5, "staleness_mean": 1.2, "spec": {}, "dataset": {"id": "dsv_1", "ref": "letters@1"},
-        "model": {"kind": "base_model", "id": "bm_1", "name": "tiny"}, "created_by": "alice",
-        "created_at": "2026-01-01T00:00:00.000Z", "started_at": None, "ended_at": None, "notes": "",
-        "latest_checkpoint": None, "summary": {}, "metrics_seq": 7, "status_at": "2026-01-01T00:00:00.000Z", **changes,
+    about = {
+        "id": "run_1", "name": "letters", "kind": "rl", "status": status, "fault": "none", "attempt_number": 1,
+        "train_step": 3, "total_train_steps": 60, "policy_version": 3, "reward_mean": 0.5, "staleness_mean": 1.2,
+        "dataset": {"id": "dsv_1", "ref": "letters@1"}, "created_by": "alice", "metrics_seq": 7,
+        "model": {"kind": "base_model", "id": "bm_1", "name": "tiny"},
     }  # fmt: skip
+    return shaped(models.Run, **{**about, **changes})
+
+
+def shaped(model: type[BaseModel], /, **fields: Any) -> dict[str, Any]:
+    """A response with every field that the model requires: the given ones, the others empty."""
+    hints = typing.get_type_hints(model)
+    missing = {
+        field.alias or name: _empty(hints[name])
+        for name, field in model.model_fields.items()
+        if field.is_required() and (field.alias or name) not in fields
+    }
+    return {**missing, **fields}
+
+
+def _empty(hint: Any) -> Any:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return shaped(hint)
+    return "2026-01-01T00:00:00.000Z" if hint is datetime else (typing.get_origin(hint) or hint)()

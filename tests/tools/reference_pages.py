@@ -1,4 +1,4 @@
-"""Writes what is made from the code: the reference pages, and the synchronous client from the asynchronous one.
+"""Writes what is generated from the code: the reference pages and the models of the SDK.
 
 `python tests/tools/reference_pages.py`.
 
@@ -8,6 +8,7 @@ A test compares the committed pages with what this would write, so they cannot d
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import types
 import typing
@@ -24,7 +25,7 @@ from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
-from tests.tools import cli_page, sdk_page
+from tests.tools import cli_page, sdk_models, sdk_page
 from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -263,6 +264,8 @@ def _lifecycle() -> str:
 
 
 if __name__ == "__main__":
+    if sdk_models.write():  # the pages show the models that were imported above: start again
+        os.execv(sys.executable, [sys.executable, "-m", "tests.tools.reference_pages"])
     PAGES.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (PAGES / name).write_text(text)

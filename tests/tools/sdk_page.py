@@ -48,8 +48,9 @@ def page() -> str:
         "",
         "From `oolong.client.models`. Fields that a newer server adds are ignored.",
     ]
-    for name in sorted(models.__all__):
-        lines += ["", f"### {name}", "", *_fields(getattr(models, name))]
+    for name, kind in sorted(vars(models).items()):
+        if inspect.isclass(kind) and issubclass(kind, models.ApiModel):
+            lines += ["", f"### {name}", "", *_fields(kind)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

@@ -42,7 +42,7 @@ def test_no_file_is_too_long_to_read(checkout):
     long = {
         str(path.relative_to(checkout)): count
         for path in _sources(checkout, *OURS)
-        if (count := len(path.read_text().splitlines())) > LONGEST_FILE_LINES
+        if path.name != "generated.py" and (count := len(path.read_text().splitlines())) > LONGEST_FILE_LINES
     }
     assert not long, f"cut these by noun: {long}"
 

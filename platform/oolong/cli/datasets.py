@@ -126,7 +126,7 @@ def preview(
     for number, row in enumerate(found.rendered):
         print(f"\n--- row {number}, split {row.split}, answer {row.answer!r}")
         for message in row.messages:
-            print(f"[{message['role']}] {message['content']}")
+            print(f"[{message.role}] {message.content}")
     for error in found.errors:
         notes.print(_fault(error, file), markup=False)
 

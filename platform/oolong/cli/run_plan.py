@@ -85,7 +85,7 @@ def _show(answer: Plan) -> None:
             "slots": made.slots_needed,
             "place": "starts now" if place.starts_now else waits,
             "groups": made.groups,
-            "generated tokens at most": made.tokens.get("generated_at_most"),
+            "generated tokens at most": made.tokens.generated_at_most,
             "time": guess or "unknown: no run of this shape has succeeded yet",
         }
     )

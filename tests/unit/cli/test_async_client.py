@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oolong.client import AsyncClient, Invalid, NotAllowed, RetryPolicy, StreamGap, Unreachable
-from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
+from oolong.client import AsyncClient, Invalid, NotAllowed, RetryPolicy, StreamGap, Unreachable, models
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped
 from tests.unit.cli.test_client import checkpoint, events
 
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)
@@ -49,7 +49,7 @@ async def test_an_upload_is_streamed_and_repeated(
 ) -> None:
     content = bytes(range(256)) * 4096
     (tmp_path / "rows.jsonl").write_bytes(content)
-    answer = Answer({"id": "upl_1", "filename": "rows.jsonl", "bytes": len(content), "sha256": ""}, 201)
+    answer = Answer(shaped(models.Upload, id="upl_1", filename="rows.jsonl", bytes=len(content)), 201)
     api.script["POST uploads"] = [Answer(problem("unavailable", "away"), 503), answer]
     assert (await client.upload(tmp_path / "rows.jsonl", purpose="dataset")).id == "upl_1"
     assert [asked.body for asked in api.asked] == [content, content]

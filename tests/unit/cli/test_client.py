@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable
+from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable, models
 from oolong.client.calls import Call
 from oolong.client.exchange import EventReader, LineReader
 from oolong.client.models import Run
 from oolong.client.sync import runs as sync_runs
-from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped
 
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)
 
@@ -89,7 +89,7 @@ def test_pages_are_followed_to_the_end(api: ScriptedApi, client: Client) -> None
 def test_an_upload_is_sent_again_from_its_start(api: ScriptedApi, client: Client, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096
     (tmp_path / "rows.jsonl").write_bytes(content)
-    answer = Answer({"id": "upl_1", "filename": "rows.jsonl", "bytes": len(content), "sha256": ""}, 201)
+    answer = Answer(shaped(models.Upload, id="upl_1", filename="rows.jsonl", bytes=len(content)), 201)
     api.script["POST uploads"] = [Answer(problem("unavailable", "away"), 503), answer]
     seen: list[tuple[int, int]] = []
     client.upload(
@@ -101,11 +101,8 @@ def test_an_upload_is_sent_again_from_its_start(api: ScriptedApi, client: Client
 
 
 def checkpoint(content: bytes) -> dict[str, object]:
-    return {
-        "id": "ckpt_1", "run": {"id": "run_1", "name": "letters"}, "attempt_number": 1, "step": 20, "sha256": "0" * 64,
-        "tar_sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), "state": "STORED", "final": True,
-        "metrics": {}, "parent": None, "created_at": "2026-01-01T00:00:00Z", "stored_at": None,
-    }  # fmt: skip
+    digest = hashlib.sha256(content).hexdigest()
+    return shaped(models.Checkpoint, id="ckpt_1", tar_sha256=digest, bytes=len(content), state="STORED")
 
 
 def test_a_broken_download_goes_on_where_it_ended(api: ScriptedApi, client: Client, tmp_path: Path) -> None:

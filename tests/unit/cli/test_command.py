@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run
+from oolong.client import models
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped
 from tests.unit.cli.conftest import Oolong
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -224,8 +225,8 @@ def test_lists_are_tab_separated_without_a_terminal_and_json_on_demand(
 def test_logs_name_the_job_of_each_line(api: ScriptedApi, oolong: Oolong) -> None:
     text = {"job_1": "step 1\nstep 2\n", "job_2": "engine is up"}
     files = [
-        {"job": "job_1", "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 14},
-        {"job": "job_2", "name": "rollout-0", "attempt": 1, "incarnation": 0, "bytes": 12},
+        shaped(models.LogFile, job="job_1", name="trainer", attempt=1, bytes=14),
+        shaped(models.LogFile, job="job_2", name="rollout-0", attempt=1, bytes=12),
     ]
 
     def logs(asked: Asked) -> Answer:
@@ -234,16 +235,7 @@ def test_logs_name_the_job_of_each_line(api: ScriptedApi, oolong: Oolong) -> Non
             return Answer({"data": files})
         begin = int(asked.query["offset"])
         part = text[job][begin : begin + 5]
-        return Answer(
-            {
-                "job": job,
-                "incarnation": 0,
-                "offset": begin,
-                "next_offset": begin + len(part),
-                "text": part,
-                "end": False,
-            }
-        )
+        return Answer(shaped(models.LogPart, job=job, offset=begin, next_offset=begin + len(part), text=part))
 
     api.script["GET runs/run_1/logs"] = logs
     done = oolong("run", "logs", "run_1")
@@ -253,14 +245,12 @@ def test_logs_name_the_job_of_each_line(api: ScriptedApi, oolong: Oolong) -> Non
 
 def test_following_logs_ends_with_the_run_and_its_exit_code(api: ScriptedApi, oolong: Oolong) -> None:
     api.script["GET runs/run_1"] = [Answer(run("RUNNING")), Answer(run("STOPPED"))]
-    file = {"job": "job_1", "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 6}
+    file = shaped(models.LogFile, job="job_1", name="trainer", attempt=1, bytes=6)
 
     def logs(asked: Asked) -> Answer:
         if "job" not in asked.query:
             return Answer({"data": [file]})
-        return Answer(
-            {"job": "job_1", "incarnation": 0, "offset": 0, "next_offset": 6, "text": "step 1", "end": True}
-        )
+        return Answer(shaped(models.LogPart, job="job_1", next_offset=6, text="step 1", end=True))
 
     api.script["GET runs/run_1/logs"] = logs
     done = oolong("run", "logs", "run_1", "-f")
@@ -274,13 +264,8 @@ def test_following_logs_ends_with_the_run_and_its_exit_code(api: ScriptedApi, oo
 def test_a_model_folder_is_uploaded_as_one_archive(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text("{}")
-    api.script["POST uploads"] = Answer(
-        {"id": "upl_1", "filename": "tiny.tar", "bytes": 1, "sha256": "0" * 64}, 201
-    )
-    model = {
-        "id": "bm_1", "name": "tiny", "family": "qwen3", "parameters": 1, "sha256": "0" * 64, "bytes": 1, "config": {},
-        "source": "upload", "created_at": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
+    api.script["POST uploads"] = Answer(shaped(models.Upload, id="upl_1", filename="tiny.tar"), 201)
+    model = shaped(models.Model, id="bm_1", name="tiny", state="READY")
     api.script["POST models"] = Answer(model, 201)
     assert oolong("model", "upload", "tiny", "--name", "tiny").stdout.strip() == "bm_1"
     assert api.asked[0].query["filename"] == "tiny.tar"

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from tensorboardX.proto import event_pb2
 
-from oolong.client.models import Metrics, Run
+from oolong.client.models import Metrics, Run, Series
 from oolong.exporting import points
 from oolong.exporting.points import tag_of
 from oolong.exporting.tensorboard import NotInstalled, NotOurs, export_tensorboard
 from oolong.exporting.wandb import export_wandb
+from tests.support.scripted_api import shaped
 
 Rows = dict[tuple[str, str], dict[int, float | None]]
 
@@ -40,10 +41,10 @@ class Runs:
         for (name, source), line in self.rows.items():
             after = -1 if asked["after_x"] is None else asked["after_x"]
             xs = sorted(x for x in line if x > after)[: asked["limit"]]
-            series.append({
-                "name": name, "unit": "", "axis": "step", "source": source, "attempt": 1, "x": xs,
-                "value": [line[x] for x in xs], "at": [1000.0 + x for x in xs],
-            })  # fmt: skip
+            series.append(shaped(
+                Series, name=name, axis="step", source=source, attempt=1, x=xs,
+                value=[line[x] for x in xs], at=[1000.0 + x for x in xs],
+            ))  # fmt: skip
         return Metrics.model_validate({"series": [one for one in series if one["x"]], "seq": 0})
 
 

@@ -18,9 +18,10 @@ import pytest
 
 from oolong.cli.gate.noise import Band, Bounds, Measured, band, judge, normal_quantile, pair, student_quantile
 from oolong.cli.gate.verdict import Verdict
+from oolong.client import models
 from oolong.contracts.assertions import parse
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
-from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, problem, run
+from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped
 from tests.unit.cli.conftest import Oolong
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,16 +35,18 @@ def measured(api: ScriptedApi, run_id: str = "run_1", status: str = "SUCCEEDED",
     }
     api.script[f"GET runs/{run_id}"] = Answer(run(status, id=run_id))
     api.script[f"GET runs/{run_id}/metric-names"] = Answer(
-        {"data": [{"name": name, "unit": "", "axis": "step", "sources": ["trainer"], "last_x": len(values)}
-                  for name, values in points.items()]}
+        page(*(shaped(models.MetricName, name=name, axis="step", last_x=len(values))
+               for name, values in points.items()))
     )  # fmt: skip
 
     def series(asked: Asked) -> Answer:
         name, after = asked.query["names"], int(asked.query.get("after_x", -1))
         to = int(asked.query.get("to_x", 10**9))
         kept = [(x, value) for x, value in enumerate(points[name], start=1) if after < x <= to]
-        shown = {"name": name, "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
-                 "x": [x for x, _ in kept], "value": [value for _, value in kept]}  # fmt: skip
+        shown = shaped(
+            models.Series, name=name, axis="step", source="trainer", attempt=1,
+            x=[x for x, _ in kept], value=[value for _, value in kept],
+        )  # fmt: skip
         return Answer({"series": [shown], "seq": 1})
 
     api.script[f"GET runs/{run_id}/metrics"] = series
@@ -246,10 +249,7 @@ def test_an_alias_stands_for_the_step_of_its_checkpoint(api: ScriptedApi, oolong
     """Not for what its run became afterwards."""
     measured(api, eval_accuracy=0.8)
     measured(api, "run_b", eval_accuracy=[0.7, 0.9])
-    checkpoint = {
-        "id": "ckpt_1", "run": {"id": "run_b", "name": "b"}, "step": 1, "sha256": "0" * 64, "bytes": 1,
-        "state": "STORED", "final": False, "created_at": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
+    checkpoint = shaped(models.Checkpoint, id="ckpt_1", run={"id": "run_b", "name": "b"})
     words = ("run", "wait", "run_1", "--compare", "eval/accuracy", "--baseline", "alias:prod")
     for step, code, said in ((1, 0, "0.8 against 0.7"), (2, 6, "0.8 against 0.9"), (3, 6, "at step 3")):
         api.script["GET checkpoints/resolve"] = Answer(checkpoint | {"step": step})

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from oolong.cli.run_compare import differences
-from tests.support.scripted_api import Answer, ScriptedApi, page, problem, run
+from oolong.client import models
+from tests.support.scripted_api import Answer, ScriptedApi, page, problem, run, shaped
 from tests.unit.cli.conftest import Oolong
 
 
@@ -59,7 +60,7 @@ def test_edit_sends_what_is_given_and_needs_something(api: ScriptedApi, oolong: 
 
 
 def test_metrics_lists_the_names_of_what_was_measured(api: ScriptedApi, oolong: Oolong) -> None:
-    name = {"name": "reward/mean", "unit": "", "axis": "step", "sources": ["trainer"], "last_x": 2}
+    name = shaped(models.MetricName, name="reward/mean", axis="step", sources=["trainer"], last_x=2)
     api.script["GET runs/run_1/metric-names"] = Answer(page(name))
     assert oolong("run", "metrics", "run_1").stdout == "reward/mean\t\tstep\t2\ttrainer\n"
 

@@ -10,17 +10,14 @@ import pytest
 
 from oolong.cli.run_output import boot_lines, progress_line, staleness_words, state_of
 from oolong.cli.run_wait import ProgressLines
-from oolong.client.models import Run
+from oolong.client.models import Run, Staleness
+from tests.support.scripted_api import shaped
 
 NOW = datetime.now(UTC)
 
 
 def run(**fields: Any) -> Run:
-    document = {
-        "id": "run_1", "name": "sums", "kind": "rl", "status": "RUNNING", "spec": {}, "dataset": {"id": "d"},
-        "model": {"id": "m"}, "created_at": NOW, **fields,
-    }  # fmt: skip
-    return Run.model_validate(document)
+    return Run.model_validate(shaped(Run, **{"id": "run_1", "status": "RUNNING", **fields}))
 
 
 def stage(name: str, state: str, began: float | None, ended: float | None = None, detail: str = "") -> Any:
@@ -81,7 +78,7 @@ EXCEEDED = {
 
 
 def test_staleness_is_said_against_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    within = run(staleness_mean=0.5, staleness={"max": 2, "on_straggler": "wait"})
+    within = run(staleness_mean=0.5, staleness=shaped(Staleness, max=2, on_straggler="wait"))
     assert staleness_words(within) == "0.50 (max 2, wait)"
     over = run(staleness_mean=2.5, staleness=EXCEEDED)
     assert (

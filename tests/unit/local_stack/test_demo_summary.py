@@ -13,9 +13,9 @@ from rich.console import Console
 
 from local_stack.demo_progress import RunProgress, summary_text
 from local_stack.demo_summary import failed_checks, reward_gain, summarize
-from oolong.client import Client
+from oolong.client import Client, models
 from oolong.client.models import Run
-from tests.support.scripted_api import TOKEN, Answer, ScriptedApi, page, run
+from tests.support.scripted_api import TOKEN, Answer, ScriptedApi, page, run, shaped
 
 LEDGER = {
     "drawn": 103, "trained": 80, "dropped_by_reason": {"error": 2, "run_end": 13}, "waiting": 1, "running": 3,
@@ -52,7 +52,7 @@ RECORDS = {
 BOOT = {
     "attempt_number": 1, "done": False,
     "stages": [
-        {"name": "queue", "title": "Wait for slots", "state": "done"},
+        {"name": "queue", "title": "Wait for slots", "state": "done", "detail": ""},
         {"name": "engine", "title": "Load the model into the engine", "state": "active", "detail": "4 s left"},
     ],
 }  # fmt: skip
@@ -64,10 +64,8 @@ def summary_of() -> Summarize:
     """Build the summary of a run with these job records and stored rewards."""
 
     def make(records: dict[str, Any], rewards: list[float]) -> dict[str, Any]:
-        series = {
-            "name": "reward/mean", "unit": "", "axis": "step", "source": "trainer", "attempt": 1,
-            "x": list(range(1, len(rewards) + 1)), "value": rewards,
-        }  # fmt: skip
+        points = {"x": list(range(1, len(rewards) + 1)), "value": rewards}
+        series = shaped(models.Series, name="reward/mean", axis="step", source="trainer", attempt=1, **points)
         record = run("SUCCEEDED", policy_version=21, summary=records)
         script = {
             "GET runs/run_1": Answer(record),
@@ -81,10 +79,9 @@ def summary_of() -> Summarize:
 
 
 def stored(step: int, state: str) -> dict[str, Any]:
-    return {
-        "id": f"ckpt_{step}", "run": {"id": "run_1", "name": "letters"}, "step": step, "sha256": f"{step:064x}",
-        "bytes": 1000 + step, "state": state, "final": False, "created_at": "2026-01-01T00:00:00.000Z",
-    }  # fmt: skip
+    return shaped(
+        models.Checkpoint, id=f"ckpt_{step}", step=step, sha256=f"{step:064x}", bytes=1000 + step, state=state
+    )
 
 
 RISING = [0.4 + 0.02 * step for step in range(21)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,6 @@ import pytest
 from local_stack import sync_client
 from local_stack.errors import StackError
 from local_stack.paths import checkout_paths
-
-PROGRAM = """
-from collections.abc import Iterator
-
-from oolong.client import Client, models
-
-
-def train(spec: dict[str, object]) -> str:
-    with Client() as client:
-        run: models.Run = client.runs.create(spec)
-        listed: Iterator[models.Run] = client.runs.list()
-        return client.runs.wait(run.id).status + next(listed).id
-"""
 
 
 @pytest.fixture
@@ -57,22 +42,6 @@ def test_it_is_generated_again_when_a_source_changes_or_disappears(copy: Path) -
     )
     assert {file.name for file in generated.iterdir()} == {file.name for file in aio.glob("*.py")}
     assert {entry.name for entry in generated.parent.iterdir()} == {"aio", "sync"}
-
-
-def test_a_program_with_it_passes_mypy_strict(tmp_path: Path, checkout: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "mypy", "--config-file", str(checkout / "pyproject.toml"), "--strict"]
-
-    def check() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, str(tmp_path / "program.py")], cwd=checkout, capture_output=True, text=True
-        )
-
-    good = check()
-    assert good.returncode == 0, good.stdout
-    (tmp_path / "program.py").write_text(PROGRAM.replace("wait(run.id).status", "wait(run.id).verdict"))
-    bad = check()
-    assert '"Run" has no attribute "verdict"' in bad.stdout
 
 
 def test_a_failed_generation_names_the_command_to_run(copy: Path) -> None:

@@ -272,7 +272,7 @@ class AsyncRuns:
                 if run != seen and on_change is not None:
                     on_change(run)
                 seen = run
-                if run.ended or run.rests:
+                if run.ended or run.needs_attention:
                     return run
             now = time.monotonic()
             if timeout_seconds is not None and now - began >= timeout_seconds:

@@ -10,7 +10,7 @@ from oolong.client.calls.call import Call
 from oolong.client.models import (
     FoundLine,
     Histogram,
-    Listing,
+    ListPage,
     LogFile,
     LogPart,
     MetricName,
@@ -44,8 +44,10 @@ def metrics(
 
 def histograms(
     run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
-) -> Call[Listing[Histogram]]:
-    return call.get("runs/{}/histograms", Listing[Histogram], run_id, name=name, after_x=after_x, limit=limit)
+) -> Call[ListPage[Histogram]]:
+    return call.get(
+        "runs/{}/histograms", ListPage[Histogram], run_id, name=name, after_x=after_x, limit=limit
+    )
 
 
 def trajectories(run_id: str, **filters: Any) -> Call[Page[Trajectory]]:
@@ -60,20 +62,20 @@ def search_logs(run_id: str, **filters: Any) -> Call[Page[FoundLine]]:
     return call.page("runs/{}/logs/search", FoundLine, run_id, **filters)
 
 
-def metric_names(run_id: str) -> Call[Listing[MetricName]]:
-    return call.get("runs/{}/metric-names", Listing[MetricName], run_id)
+def metric_names(run_id: str) -> Call[ListPage[MetricName]]:
+    return call.get("runs/{}/metric-names", ListPage[MetricName], run_id)
 
 
-def documents(run_id: str, *, name: str | None = None) -> Call[Listing[StateSnapshot]]:
-    return call.get("runs/{}/state", Listing[StateSnapshot], run_id, name=name)
+def documents(run_id: str, *, name: str | None = None) -> Call[ListPage[StateSnapshot]]:
+    return call.get("runs/{}/state", ListPage[StateSnapshot], run_id, name=name)
 
 
 def document(run_id: str, name: str) -> Call[StateSnapshot]:
     return call.get("runs/{}/state/{}", StateSnapshot, run_id, name)
 
 
-def log_files(run_id: str) -> Call[Listing[LogFile]]:
-    return call.get("runs/{}/logs", Listing[LogFile], run_id)
+def log_files(run_id: str) -> Call[ListPage[LogFile]]:
+    return call.get("runs/{}/logs", ListPage[LogFile], run_id)
 
 
 def log_part(run_id: str, job: str, incarnation: int, offset: int, limit: int) -> Call[LogPart]:

@@ -40,6 +40,7 @@ from control_plane.assets.storage import store
 from oolong.cli.output import check_state
 from oolong.client.models import DatasetValidation as Validation
 from oolong.sandbox import Status
+from tests.support.scripted_api import shaped
 from tests.unit.control_plane.conftest import validate_here
 
 MAPPING = {"prompt_column": "q", "answer_column": "a", "split_column": "s"}
@@ -529,7 +530,8 @@ def test_the_command_lists_the_first_faults_and_how_many_more_there_are(oolong: 
 def test_the_bar_says_what_is_done_with_the_file() -> None:
     made = {"id": "dsval_1", "format": "jsonl", "bytes": 100}
     states = [{"state": "QUEUED"}, {"state": "RUNNING"}, {"state": "RUNNING", "rows_seen": 7}]
-    assert [check_state("a.csv", Validation(**made, **state)) for state in states] == [
+    shown = [Validation.model_validate(shaped(Validation, **made, **state)) for state in states]
+    assert [check_state("a.csv", one) for one in shown] == [
         "a.csv waits for its check", "reading a.csv", "checking a.csv, 7 rows checked",
     ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from oolong.contracts.attempt import AttemptFile, JobFile, JobResult
@@ -115,6 +116,15 @@ def start_trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
     yield start
     for run in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(run.process.pid, signal.SIGKILL)  # ranks too that a launcher left behind
-        run.process.wait()
+        kill_with_ranks(run.process)
+
+
+def kill_with_ranks(launcher: subprocess.Popen[bytes]) -> None:
+    """Each rank has a process group of its own: while the launcher lives, its ranks are found below it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for rank in psutil.Process(launcher.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rank.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(launcher.pid, signal.SIGKILL)
+    launcher.wait()

@@ -96,6 +96,7 @@ def test_sigterm_to_the_process_group_commits_a_checkpoint(
     wait_until(
         lambda: run.process.poll() is not None or (outbox.exists() and len(run.points()) >= 2),
         lambda: run.log,
+        seconds=300,  # two ranks import torch first
     )
     assert run.process.poll() is None, run.log
     found = listeners(run.process.pid)

@@ -12,7 +12,8 @@ import platform
 import pytest
 
 from oolong.sandbox import cgroups
-from tests.sandbox.attacks import ATTACKS, OVER_TIME, Attack
+from tests.sandbox.attack_cases.all import ATTACKS
+from tests.sandbox.attack_cases.attack import OVER_TIME, Attack
 from tests.sandbox.conftest import LIMITS, PATIENT, AsNormalUser, AsThisUser, Baits, described, processes_of
 
 Runner = AsThisUser | AsNormalUser

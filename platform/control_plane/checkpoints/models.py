@@ -15,7 +15,7 @@ class CheckpointState(models.TextChoices):
 
 
 class CheckpointKind(models.TextChoices):
-    TRAINING = "training"  # a training state: its run continues from it, and other runs begin with its weights
+    TRAINING = "training"  # a training state: its run resumes from it, and other runs start with its weights
     WEIGHTS = "weights"  # of a warm start: runs begin with it, and none goes on from it
 
 

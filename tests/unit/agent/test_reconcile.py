@@ -203,7 +203,7 @@ def test_a_job_whose_attempt_is_not_named_any_more_is_ended_then_forgotten_when_
     assert decide(observations=[final], acknowledged=(final.job_id,)) == [Remove(final.job_id)]
 
 
-def test_an_acknowledged_job_is_kept_while_its_attempt_is_still_named() -> None:
+def test_an_acknowledged_job_stays_while_its_attempt_is_desired() -> None:
     """Otherwise the next heartbeat's answer would start it again."""
     final = observation(phase=Phase.ENDED)
     assert decide(attempt(job()), observations=[final], acknowledged=(final.job_id,)) == []

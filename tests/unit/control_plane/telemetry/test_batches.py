@@ -140,13 +140,13 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
     [
         agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=-1),
         agent.Piece(job_id="job", file=FILE, offset=0, bytes=1, skipped=1),
-        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=2**63 - 1 + 1),
+        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=2**53 + 1),
         agent.Piece(job_id="job", file="output.log#0", offset=0, bytes=0, skipped=1),
     ],
 )
 def test_only_a_line_of_an_outbox_is_skipped(chunk: agent.Piece) -> None:
     body = msgspec.json.encode(agent.TelemetryBatchHead(pieces=[chunk])) + b"\n" + b"x" * chunk.bytes
-    with pytest.raises(Problem, match=r"skipped stands|no number is negative"):
+    with pytest.raises(Problem, match=r"skipped stands|Expected `int`"):
         parse_batch(body)
 
 
@@ -345,7 +345,7 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
         (b"", "no newline"),
         (b"[" * (agent.BATCH_HEAD_BYTES + 9), "no newline in the first"),
         (b"{}\n", "missing required field"),
-        (b'{"pieces":[{"job_id":"j","file":"f","offset":-1,"bytes":0}]}\n', "pieces/0"),
+        (b'{"pieces":[{"job_id":"j","file":"f","offset":-1,"bytes":0}]}\n', "pieces[0].offset"),
         (b'{"pieces":[{"job_id":"j","file":"f\\u0000","offset":0,"bytes":0}]}\n', "NUL"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":3}]}\nab', "have 3 bytes, and 2 follow"),
         (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":1}]}\nab', "have 1 bytes, and 2 follow"),

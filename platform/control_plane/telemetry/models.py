@@ -7,6 +7,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from control_plane.runs.models import Attempt, Job, Run
+from control_plane.telemetry.alerts import alert_rules
+from control_plane.telemetry.alerts.alert_rules import AlertRule
 
 ROWS, MIXED, CHUNKS = "rows", "mixed", "chunks"  # where the points of a series lie
 
@@ -32,6 +34,11 @@ class OutboxFile(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "name"], name="outbox_file_of_job")]
+
+    @property
+    def incarnation(self) -> int:
+        """Of a log: the restart in place that wrote it."""
+        return int(self.name.rpartition("#")[2])
 
     @property
     def size(self) -> int:
@@ -191,7 +198,7 @@ class TrajectorySample(models.Model):
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
     verdict = models.TextField(default="")  # the reward function's own word
     # What older jobs did not tell is null.
-    sample_reasons = models.JSONField(null=True)
+    sample_reasons = models.JSONField(default=list)
     row = models.BigIntegerField(null=True)  # of the dataset
     member = models.IntegerField(null=True)  # of the group
     score = models.FloatField(null=True)  # the reward function's own value
@@ -200,7 +207,7 @@ class TrajectorySample(models.Model):
         null=True
     )  # oldest and newest policy version that sampled any of them
     high_version = models.BigIntegerField(null=True)
-    timeline = models.JSONField(null=True)
+    timeline = models.JSONField(default=dict)
     file = models.ForeignKey(TrajectoryFile, on_delete=models.SET_NULL, null=True, related_name="rows")
     file_row = models.PositiveIntegerField(null=True)
 
@@ -262,6 +269,14 @@ class Alert(models.Model):
             )
         ]
         indexes = [models.Index(fields=["run", "-opened_at"], name="alerts_of_a_run")]
+
+    @property
+    def public_id(self) -> str:
+        return f"alert_{self.pk:012d}"
+
+    @property
+    def definition(self) -> AlertRule:
+        return alert_rules.rule_of(self.rule)
 
     def __str__(self) -> str:
         return f"{self.rule} of {self.run_id}"

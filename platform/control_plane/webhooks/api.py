@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,11 +9,11 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, bodyless, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services
-from control_plane.webhooks.selectors import delivery_as_json, webhook_as_json
 
 _NAME = (r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", "letters, digits, spaces and . _ -, a letter or digit first")
 
@@ -42,7 +40,7 @@ class WebhookPatchSerializer(StrictSerializer):
     not_empty = True
 
 
-class WebhookSerializer(serializers.Serializer[Any]):
+class WebhookSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     url = serializers.CharField()
@@ -51,9 +49,9 @@ class WebhookSerializer(serializers.Serializer[Any]):
     disabled_reason = serializers.CharField()
     failing_since = serializers.DateTimeField(allow_null=True, help_text="since when every try has failed")
     previous_secret_until = serializers.DateTimeField(
-        allow_null=True, help_text="until then two secrets sign"
+        source="previous_until", allow_null=True, help_text="until then two secrets sign"
     )
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 
@@ -62,14 +60,14 @@ class CreatedWebhookSerializer(WebhookSerializer):
     secret = serializers.CharField(help_text="whsec_…; shown this once")
 
 
-class WebhookEventSerializer(serializers.Serializer[Any]):
+class WebhookEventSerializer(ResponseSerializer):
     id = serializers.CharField(help_text="the header webhook-id: the same at every try")
     type = serializers.CharField()
     at = serializers.DateTimeField()
     data = serializers.DictField()
 
 
-class DeliveryTrySerializer(serializers.Serializer[Any]):
+class DeliveryTrySerializer(ResponseSerializer):
     number = serializers.IntegerField()
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="null: there was no answer")
@@ -78,14 +76,14 @@ class DeliveryTrySerializer(serializers.Serializer[Any]):
     excerpt = serializers.CharField(help_text="the beginning of the answer")
 
 
-class DeliverySerializer(serializers.Serializer[Any]):
+class DeliverySerializer(ResponseSerializer):
     id = serializers.CharField()
-    webhook = serializers.CharField()
+    webhook = serializers.CharField(source="webhook_id")
     event = WebhookEventSerializer()
     state = serializers.ChoiceField(choices=["PENDING", "DELIVERED", "FAILED"])
     message = serializers.CharField(help_text="why the last try failed")
     tries = serializers.IntegerField()
-    next_at = serializers.DateTimeField(allow_null=True)
+    next_at = serializers.DateTimeField(source="due_at", allow_null=True)
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
     log = DeliveryTrySerializer(many=True)
@@ -103,7 +101,7 @@ class WebhooksView(ApiView):
         Webhooks of the project with their state.
         """
         found = selectors.webhooks(caller_of(request))
-        return Response(paginate(found, read_page(request), webhook_as_json))
+        return Response(paginate(found, read_page(request), WebhookSerializer.render))
 
     # Without an Idempotency-Key: its answer holds a secret, and would be kept to be shown again.
     @extend_schema(
@@ -120,7 +118,7 @@ class WebhooksView(ApiView):
         form = WebhookFormSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         webhook, secret = services.create_webhook(caller_of(request), **form.validated_data, now=clock.now())
-        return Response({**webhook_as_json(webhook), "secret": secret}, status=201)
+        return Response({**WebhookSerializer.render(webhook), "secret": secret}, status=201)
 
 
 class WebhookView(ApiView):
@@ -132,7 +130,7 @@ class WebhookView(ApiView):
 
         Its URL, events and the result of the newest delivery.
         """
-        return Response(webhook_as_json(selectors.webhook_for(caller_of(request), webhook_id)))
+        return Response(WebhookSerializer.render(selectors.webhook_for(caller_of(request), webhook_id)))
 
     @extend_schema(operation_id="update_webhook", request=WebhookPatchSerializer, responses=WebhookSerializer)
     def patch(self, request: Request, webhook_id: str) -> Response:
@@ -144,7 +142,7 @@ class WebhookView(ApiView):
         form = WebhookPatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         webhook = services.update_webhook(webhook.pk, form.validated_data, now=clock.now())
-        return Response(webhook_as_json(webhook))
+        return Response(WebhookSerializer.render(webhook))
 
     @extend_schema(operation_id="delete_webhook", responses={204: OpenApiResponse(description="it is gone")})
     def delete(self, request: Request, webhook_id: str) -> Response:
@@ -171,7 +169,7 @@ class RotateSecretView(ApiView):
         """
         webhook = selectors.webhook_for(caller_of(request), webhook_id)
         webhook, secret = services.rotate_secret(webhook.pk, now=clock.now())
-        return Response({**webhook_as_json(webhook), "secret": secret})
+        return Response({**WebhookSerializer.render(webhook), "secret": secret})
 
 
 class TestWebhookView(ApiView):
@@ -187,7 +185,7 @@ class TestWebhookView(ApiView):
         """
         caller = caller_of(request)
         delivery = services.send_test(selectors.webhook_for(caller, webhook_id), by=caller, now=clock.now())
-        return Response(delivery_as_json(delivery), status=202)
+        return Response(DeliverySerializer.render(delivery), status=202)
 
 
 class DeliveriesView(ApiView):
@@ -204,7 +202,7 @@ class DeliveriesView(ApiView):
         Deliveries of the webhook, newest first.
         """
         found = selectors.deliveries(selectors.webhook_for(caller_of(request), webhook_id))
-        return Response(paginate(found, read_page(request), delivery_as_json))
+        return Response(paginate(found, read_page(request), DeliverySerializer.render))
 
 
 class DeliveryView(ApiView):
@@ -216,7 +214,7 @@ class DeliveryView(ApiView):
 
         What was sent, each attempt and its answer.
         """
-        return Response(delivery_as_json(selectors.delivery_for(caller_of(request), delivery_id)))
+        return Response(DeliverySerializer.render(selectors.delivery_for(caller_of(request), delivery_id)))
 
 
 class RedeliverView(ApiView):
@@ -232,4 +230,6 @@ class RedeliverView(ApiView):
         """
         delivery = selectors.delivery_for(caller_of(request), delivery_id)
         again = services.redeliver(delivery, now=clock.now())
-        return Response(delivery_as_json(selectors.delivery_for(caller_of(request), again.pk)), status=202)
+        return Response(
+            DeliverySerializer.render(selectors.delivery_for(caller_of(request), again.pk)), status=202
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 
 from control_plane.accounts.models import Project, User
@@ -59,6 +61,10 @@ class Delivery(models.Model):
     message = models.CharField(max_length=400, default="", blank=True)  # why it failed
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+
+    @property
+    def due_at(self) -> datetime | None:
+        return self.next_at if self.state == DeliveryState.PENDING else None
 
     class Meta:
         indexes = [

@@ -72,3 +72,11 @@ TIME_METRICS = (
 def evaluate(window: Window) -> dict[str, str]:
     """Name of each rule that speaks up, with its sentence."""
     return {rule.name: said for rule in RULES if (said := rule.condition(window)) is not None}
+
+
+def rule_of(name: str) -> AlertRule:
+    """An alert may outlive its rule: its name then stands for the title."""
+    return _RULES.get(name) or AlertRule(name, "info", name, "", lambda window: None)
+
+
+_RULES = {rule.name: rule for rule in RULES}

@@ -10,7 +10,6 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from django.db.models import QuerySet
 
-from control_plane.core.infra.clock import rfc3339
 from control_plane.core.stream import event_stream
 from control_plane.runs.attempt_status import WORKING
 from control_plane.runs.boot import TITLES, boot_of, failed_boots
@@ -21,12 +20,11 @@ from control_plane.runs.runtime_overrides import live_settings
 from control_plane.telemetry.alerts import alert_rules as rules
 from control_plane.telemetry.alerts.alert_window import START_STEPS, STEPS, TIME_POINTS, Window
 from control_plane.telemetry.models import Alert
+from control_plane.telemetry.query.serializers import AlertSerializer
 from control_plane.webhooks import outbox
 from oolong.contracts.run_spec import RunSpec
 
 DEGRADED = "DEGRADED"  # a condition: a critical alert is open
-
-_RULES = {rule.name: rule for rule in rules.RULES}
 
 _STEPS = """
 SELECT s.name, array_agg(p.value ORDER BY p.x), max(p.at)
@@ -65,7 +63,7 @@ def watch_run(run: Run, *, now: datetime) -> None:
     """One run, which is locked: only now is it certain whether it goes on."""
     said = rules.evaluate(window_of(run, now=now)) if run.status in WORKING else {}
     _update_alerts(run, said, now=now)
-    critical = [_RULES[name].title for name in said if _RULES[name].severity == "critical"]
+    critical = [rule.title for rule in map(rules.rule_of, said) if rule.severity == "critical"]
     set_condition(run, DEGRADED, bool(critical), now=now, message="; ".join(critical))
 
 
@@ -122,21 +120,6 @@ def alerts_of(run: Run) -> QuerySet[Alert]:
     return Alert.objects.filter(run=run)
 
 
-def alert_as_json(alert: Alert) -> dict[str, Any]:
-    rule = _RULES.get(alert.rule)
-    return {
-        "id": f"alert_{alert.pk:012d}",
-        "rule": alert.rule,
-        "severity": rule.severity if rule else "info",
-        "title": rule.title if rule else alert.rule,
-        "message": alert.message,
-        "advice": rule.advice if rule else "",
-        "train_step": alert.train_step,
-        "opened_at": rfc3339(alert.opened_at),
-        "closed_at": rfc3339(alert.closed_at),
-    }
-
-
 def _update_alerts(run: Run, said: dict[str, str], *, now: datetime) -> None:
     opened = {alert.rule: alert for alert in Alert.objects.filter(run=run, closed_at=None)}
     changed: list[Alert] = []
@@ -152,7 +135,7 @@ def _update_alerts(run: Run, said: dict[str, str], *, now: datetime) -> None:
             )
         )
     for alert in changed:
-        shown = alert_as_json(alert)
+        shown = AlertSerializer.render(alert)
         word = "over" if alert.closed_at else "alert"
         note(run, "alert", f"{word}: {shown['title']}: {alert.message}", at=now, rule=alert.rule)
         event_stream.publish(f"run:{run.pk}", "alert", shown)

@@ -33,6 +33,7 @@ from control_plane.telemetry.query.serializers import (
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
+from oolong.contracts.metrics import METRICS
 
 AXES, JOINS, X_AXES = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
 SAMPLE_REASONS = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
@@ -47,7 +48,7 @@ class MetricDefinitionsView(ApiView):
 
         Every metric that runs report: name, unit, meaning and direction.
         """
-        return Response({"data": selectors.metric_definitions()})
+        return Response(MetricDefinitionsSerializer.render({"data": list(METRICS.values())}))
 
 
 class MetricNamesView(ApiView):
@@ -59,7 +60,8 @@ class MetricNamesView(ApiView):
 
         Which metrics the run has reported, with their newest step.
         """
-        return Response({"data": selectors.metric_names(run_for(caller_of(request), run_id))})
+        run = run_for(caller_of(request), run_id)
+        return Response(MetricNamesSerializer.render({"data": selectors.metric_names(run)}))
 
 
 class MetricsView(ApiView):
@@ -136,7 +138,7 @@ class HistogramsView(ApiView):
             raise refused("name", "name= is missing: staleness/consumed_tokens, say")
         limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
         found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
-        return Response({"data": found})
+        return Response(HistogramsSerializer.render({"data": found}))
 
 
 class StatesView(ApiView):
@@ -157,7 +159,8 @@ class StatesView(ApiView):
         The newest snapshot of each kind, such as the ledger or the engines.
         """
         run = run_for(caller_of(request), run_id)
-        return Response({"data": selectors.state_snapshots(run, name=request.query_params.get("name"))})
+        found = selectors.state_snapshots(run, name=request.query_params.get("name"))
+        return Response(StateSnapshotsSerializer.render({"data": found}))
 
 
 class StateView(ApiView):
@@ -169,7 +172,8 @@ class StateView(ApiView):
 
         The newest snapshot of this name.
         """
-        return Response(selectors.state_snapshot(run_for(caller_of(request), run_id), name))
+        snapshot = selectors.state_snapshot(run_for(caller_of(request), run_id), name)
+        return Response(StateSnapshotSerializer.render(snapshot))
 
 
 class TrajectoriesView(ApiView):
@@ -219,7 +223,7 @@ class TrajectoriesView(ApiView):
             text=short_text(request, "q", most=500),
         )
         return Response(
-            paginate(trajectories.query(run, wanted), read_page(request), trajectories.trajectory_as_json)
+            paginate(trajectories.query(run, wanted), read_page(request), TrajectorySerializer.render)
         )
 
 
@@ -255,7 +259,7 @@ class AlertsView(ApiView):
         found = alerts.alerts_of(run_for(caller_of(request), run_id))
         if one_of(request, "open", ["true", "false"]) == "true":
             found = found.filter(closed_at=None)
-        return Response(paginate(found, read_page(request), alerts.alert_as_json))
+        return Response(paginate(found, read_page(request), AlertSerializer.render))
 
 
 class LogsView(ApiView):
@@ -291,8 +295,9 @@ class LogsView(ApiView):
         limit = whole_number(request, "limit", lowest=1, highest=selectors.MAX_LOG_BYTES) or 65536
         job = request.query_params.get("job", "")
         if not job:
-            return Response({"data": selectors.logs(run)})
-        return Response(selectors.log(run, job, incarnation=incarnation, offset=offset or 0, limit=limit))
+            return Response(LogFilesSerializer.render({"data": selectors.logs(run)}))
+        found = selectors.log(run, job, incarnation=incarnation, offset=offset or 0, limit=limit)
+        return Response(LogSerializer.render(found))
 
 
 def _chart_query(request: Request) -> charts.ChartQuery:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Any
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Greatest
 
 from control_plane.core.api.errors import not_found, or_not_found
-from control_plane.core.infra import clock
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.ingest.outbox import log_file_name
@@ -69,61 +68,34 @@ def metric_names(run: Run) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def metric_definitions() -> list[dict[str, str]]:
-    return [{"name": metric.name, "unit": metric.unit, "help": metric.help} for metric in METRICS.values()]
-
-
-def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[dict[str, Any]]:
+def histograms(run: Run, *, name: str, after_x: int | None, limit: int) -> list[Histogram]:
     """The newest `limit` histograms of a name after `after_x`, ascending in x."""
     rows = Histogram.objects.filter(run=run, name=name).select_related("attempt")
     if after_x is not None:
         rows = rows.filter(x__gt=after_x)
-    newest = list(rows.order_by("-x", "-attempt__number", "source")[:limit])
-    return [
-        {"x": row.x, "attempt": row.attempt.number, "source": row.source, "counts": row.counts}
-        for row in reversed(newest)
-    ]
+    return list(rows.order_by("-x", "-attempt__number", "source")[:limit])[::-1]
 
 
-def state_snapshots(run: Run, *, name: str | None = None) -> list[dict[str, Any]]:
-    """What the run's jobs keep overwriting, by name; with `name` only that one, or none."""
+def state_snapshots(run: Run, *, name: str | None = None) -> QuerySet[StateSnapshot]:
+    """What the jobs of the run keep overwriting, by name; with `name` only that one, or none."""
     rows = StateSnapshot.objects.filter(run=run).order_by("name")
-    if name is not None:
-        rows = rows.filter(name=name)
-    return [_snapshot_as_json(row) for row in rows]
+    return rows if name is None else rows.filter(name=name)
 
 
-def state_snapshot(run: Run, name: str) -> dict[str, Any]:
-    row = or_not_found(StateSnapshot.objects.filter(run=run, name=name).first(), "document of this run", name)
-    return _snapshot_as_json(row)
-
-
-def _snapshot_as_json(row: StateSnapshot) -> dict[str, Any]:
-    return {"name": row.name, "at": row.at.timestamp(), "value": row.value}
+def state_snapshot(run: Run, name: str) -> StateSnapshot:
+    return or_not_found(state_snapshots(run, name=name).first(), "document of this run", name)
 
 
 # --- logs -------------------------------------------------------------------------------------------------
 
 
-def logs(run: Run) -> list[dict[str, Any]]:
-    """Which logs there are, jobs in the order of their attempts."""
-    rows = (
+def logs(run: Run) -> QuerySet[OutboxFile]:
+    """The logs of a run, jobs in the order of their attempts."""
+    return (
         OutboxFile.objects.filter(job__attempt__run=run, name__startswith="output.log#")
         .select_related("job__attempt")
         .order_by("job__attempt__number", "job__name", "pk")
     )
-    return [
-        {
-            "job": row.job_id,
-            "name": row.job.name,
-            "attempt": row.job.attempt.number,
-            "incarnation": int(row.name.rpartition("#")[2]),
-            "bytes": row.size,
-            "dropped_bytes": row.dropped,
-            "removed_at": clock.rfc3339(row.removed_at) if row.removed_at else None,
-        }
-        for row in rows
-    ]
 
 
 def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: int) -> dict[str, Any]:
@@ -134,8 +106,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     """
     job = or_not_found(Job.objects.filter(attempt__run=run, pk=job_id).first(), "job of this run", job_id)
     files = {
-        int(row.name.rpartition("#")[2]): row
-        for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
+        row.incarnation: row for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
     }
     if incarnation is None:
         incarnation = max(files, default=0)
@@ -154,7 +125,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
         "next_offset": next_offset,
         "text": data.decode(errors="replace"),
         "dropped_bytes": file.dropped if file else 0,
-        "removed_at": clock.rfc3339(file.removed_at) if file and file.removed_at else None,
+        "removed_at": file.removed_at if file else None,
         "end": job.state == JobState.EXITED
         and next_offset >= size
         and (file.offset if file else 0) >= announced,

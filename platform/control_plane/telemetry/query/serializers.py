@@ -1,10 +1,23 @@
-"""The shapes of telemetry's answers, for the OpenAPI document."""
+"""The responses of telemetry: their schema, and how rows become JSON.
+
+Charts (`charts`) and found log lines (`log_search`) are built as plain dicts, and their classes here are the schema
+only: rendered through them, 1,000 lines took 96 ms instead of 13, and each series of 2,000 buckets 2 ms more.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
+
+from control_plane.core.api.rendering import ResponseSerializer
+
+
+class UnixSecondsField(serializers.FloatField):
+    def get_attribute(self, instance: Any) -> float:
+        moment: datetime = super().get_attribute(instance)
+        return moment.timestamp()
 
 
 class SeriesPartSerializer(serializers.Serializer[Any]):
@@ -55,13 +68,13 @@ class MetricsSerializer(serializers.Serializer[Any]):
     seq = serializers.IntegerField(help_text="subscribe to run:<id> with after_seq=seq to go on live")
 
 
-class MetricSerializer(serializers.Serializer[Any]):
+class MetricSerializer(ResponseSerializer):
     name = serializers.CharField()
     unit = serializers.CharField()
     help = serializers.CharField()
 
 
-class MetricDefinitionsSerializer(serializers.Serializer[Any]):
+class MetricDefinitionsSerializer(ResponseSerializer):
     data = MetricSerializer(many=True)
 
 
@@ -72,49 +85,49 @@ class MetricNameSerializer(MetricSerializer):
     conflicts = serializers.IntegerField(help_text="points that came again with another value")
 
 
-class MetricNamesSerializer(serializers.Serializer[Any]):
+class MetricNamesSerializer(ResponseSerializer):
     data = MetricNameSerializer(many=True)
 
 
-class HistogramSerializer(serializers.Serializer[Any]):
+class HistogramSerializer(ResponseSerializer):
     x = serializers.IntegerField()
-    attempt = serializers.IntegerField()
+    attempt = serializers.IntegerField(source="attempt.number")
     source = serializers.CharField()
     counts = serializers.DictField(child=serializers.IntegerField())
 
 
-class HistogramsSerializer(serializers.Serializer[Any]):
+class HistogramsSerializer(ResponseSerializer):
     data = HistogramSerializer(many=True)
 
 
-class StateSnapshotSerializer(serializers.Serializer[Any]):
+class StateSnapshotSerializer(ResponseSerializer):
     name = serializers.CharField()
-    at = serializers.FloatField(help_text="unix seconds")
+    at = UnixSecondsField(help_text="unix seconds")
     value = serializers.DictField()
 
 
-class StateSnapshotsSerializer(serializers.Serializer[Any]):
+class StateSnapshotsSerializer(ResponseSerializer):
     data = StateSnapshotSerializer(many=True)
 
 
-class AlertSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
+class AlertSerializer(ResponseSerializer):
+    id = serializers.CharField(source="public_id")
     rule = serializers.CharField()
-    severity = serializers.ChoiceField(choices=["info", "warning", "critical"])
-    title = serializers.CharField()
+    severity = serializers.ChoiceField(source="definition.severity", choices=["info", "warning", "critical"])
+    title = serializers.CharField(source="definition.title")
     message = serializers.CharField(help_text="one sentence with the numbers")
-    advice = serializers.CharField(help_text="what the reader can do")
+    advice = serializers.CharField(source="definition.advice", help_text="what the reader can do")
     train_step = serializers.IntegerField()
     opened_at = serializers.DateTimeField()
     closed_at = serializers.DateTimeField(allow_null=True, help_text="null while it holds")
 
 
-class TrajectorySerializer(serializers.Serializer[Any]):
+class TrajectorySerializer(ResponseSerializer):
     id = serializers.IntegerField()
     step = serializers.IntegerField()
     group_id = serializers.CharField()
-    attempt = serializers.IntegerField()
-    at = serializers.FloatField(help_text="unix seconds")
+    attempt = serializers.IntegerField(source="attempt.number")
+    at = UnixSecondsField(help_text="unix seconds")
     prompt = serializers.CharField()
     answer = serializers.CharField()
     completion = serializers.CharField()
@@ -164,21 +177,23 @@ class WholeTrajectorySerializer(TrajectorySerializer):
     )
 
 
-class LogFileSerializer(serializers.Serializer[Any]):
-    job = serializers.CharField()
-    name = serializers.CharField()
-    attempt = serializers.IntegerField()
+class LogFileSerializer(ResponseSerializer):
+    job = serializers.CharField(source="job_id")
+    name = serializers.CharField(source="job.name")
+    attempt = serializers.IntegerField(source="job.attempt.number")
     incarnation = serializers.IntegerField()
-    bytes = serializers.IntegerField(help_text="that can be read")
-    dropped_bytes = serializers.IntegerField(help_text="left out because the job wrote too fast")
+    bytes = serializers.IntegerField(source="size", help_text="that can be read")
+    dropped_bytes = serializers.IntegerField(
+        source="dropped", help_text="left out because the job wrote too fast"
+    )
     removed_at = serializers.DateTimeField(allow_null=True, help_text="it had been kept for long enough")
 
 
-class LogFilesSerializer(serializers.Serializer[Any]):
+class LogFilesSerializer(ResponseSerializer):
     data = LogFileSerializer(many=True)
 
 
-class LogSerializer(serializers.Serializer[Any]):
+class LogSerializer(ResponseSerializer):
     job = serializers.CharField()
     incarnation = serializers.IntegerField()
     offset = serializers.IntegerField()

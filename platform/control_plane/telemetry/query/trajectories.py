@@ -11,6 +11,7 @@ from control_plane.core.api.errors import or_not_found
 from control_plane.runs.models import Run
 from control_plane.telemetry.compaction.trajectory_files import read_tokens
 from control_plane.telemetry.models import TrajectorySample
+from control_plane.telemetry.query.serializers import TrajectorySerializer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,36 +52,10 @@ def get(run: Run, sample_id: str) -> dict[str, Any]:
         rows.filter(pk=int(sample_id)).first() if is_number else None, "trajectory of this run", sample_id
     )
     tokens = read_tokens(sample)
+    # The lists of tokens are long and hold plain numbers already: they skip the serializer.
     return {
-        **trajectory_as_json(sample),
+        **TrajectorySerializer.render(sample),
         "token_ids": tokens.token_ids if tokens else None,
         "logprobs": tokens.logprobs if tokens else None,
         "versions": tokens.versions if tokens else None,
-    }
-
-
-def trajectory_as_json(row: TrajectorySample) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "step": row.step,
-        "group_id": row.group_id,
-        "attempt": row.attempt.number,
-        "at": row.at.timestamp(),
-        "prompt": row.prompt,
-        "answer": row.answer,
-        "completion": row.completion,
-        "reward": row.reward,
-        "policy_versions": row.policy_versions,
-        "version_texts": row.version_texts,
-        "finish_reason": row.finish_reason,
-        "reward_parts": row.reward_parts,
-        "verdict": row.verdict,
-        "sample_reasons": row.sample_reasons or [],
-        "row": row.row,
-        "member": row.member,
-        "score": row.score,
-        "tokens": row.tokens,
-        "low_version": row.low_version,
-        "high_version": row.high_version,
-        "timeline": row.timeline or {},
     }

@@ -1,4 +1,4 @@
-"""The ASGI door: HTTP to Django, /ws/v1 to Channels."""
+"""The ASGI application: HTTP goes to Django, /ws/v1 to Channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  (Djang
 from django.conf import settings  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 
-from control_plane.asgi_wrapper import guarded, guarded_sockets, keep_bodies_in_scratch  # noqa: E402
+from control_plane.asgi_wrapper import set_upload_tempdir, wrap_http, wrap_websockets  # noqa: E402
 from control_plane.assets.storage import store  # noqa: E402
 from control_plane.core.infra import gc_tuning  # noqa: E402
 from control_plane.core.security.forwarded import ForwardedHeaders  # noqa: E402
@@ -21,12 +21,12 @@ from control_plane.fleet.web_liveness import start_receiver_pulse  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
 
-keep_bodies_in_scratch()
-store.check()  # better no service than one that loses files
+set_upload_tempdir()
+store.check()  # do not start a service that would lose files
 
 application = ForwardedHeaders(
     ProtocolTypeRouter(
-        {"http": guarded(http), "websocket": guarded_sockets(URLRouter(websocket_urlpatterns))}
+        {"http": wrap_http(http), "websocket": wrap_websockets(URLRouter(websocket_urlpatterns))}
     ),
     trusted=settings.ENVIRONMENT.trusted_proxies,
     redis_url=settings.ENVIRONMENT.redis_url,

@@ -1,4 +1,4 @@
-"""The doorkeeper of this service: its limits, who may send files through it, and where they wait."""
+"""Wrap the ASGI application in the request gateway: rate limits, and who may upload files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from control_plane.telemetry.stream.credentials import Credential, in_database
 FILE_SCOPES = frozenset({"datasets:write", "models:write"})
 
 
-def guarded(app: App) -> App:
+def wrap_http(app: App) -> App:
     environment = settings.ENVIRONMENT
     return Doorkeeper(
         app,
@@ -28,18 +28,18 @@ def guarded(app: App) -> App:
     )
 
 
-def guarded_sockets(app: App) -> App:
+def wrap_websockets(app: App) -> App:
     environment = settings.ENVIRONMENT
     limiter = Limiter(environment.redis_url, environment.rate_quotas)
     return SocketGate(app, limiter=limiter, session_cookie=settings.SESSION_COOKIE_NAME)
 
 
 async def refusal_of(knock: Knock) -> Problem | None:
-    return await in_database(_refusal_of)(knock)
+    return await in_database(_authorize_upload)(knock)
 
 
-def _refusal_of(knock: Knock) -> Problem | None:
-    """A file is taken from nodes, and from who may write what files are for; the view then asks for which of them."""
+def _authorize_upload(knock: Knock) -> Problem | None:
+    """Files come from nodes and from callers with a scope of FILE_SCOPES; the view then requires the exact one."""
     if knock.path.startswith("/api/v1/agent/"):
         node = node_of_credential(knock.bearer) if knock.bearer else None
         if node is None:
@@ -47,7 +47,7 @@ def _refusal_of(knock: Knock) -> Problem | None:
         return revoked(node) if node.is_revoked else None
     if not knock.credential:
         return _unknown()
-    # A token is of one project, whatever is named; the view says so.
+    # A token belongs to one project; the view rejects another one.
     credential = (
         Credential(token=knock.bearer)
         if knock.bearer
@@ -68,6 +68,6 @@ def _unknown() -> Problem:
     return Problem(401, "not_authenticated", LOG_IN, headers={"WWW-Authenticate": "Bearer"})
 
 
-def keep_bodies_in_scratch() -> None:
-    """Bodies wait on the store's own disk: /tmp may be small. Django asks nobody but `tempfile` where to put them."""
+def set_upload_tempdir() -> None:
+    """Buffer request bodies on the disk of the store: /tmp may be small. Django asks `tempfile` where to put them."""
     tempfile.tempdir = str(store.scratch_folder())

@@ -1,7 +1,7 @@
-"""Celery's clock, which leaves most ticks out while nothing is under way.
+"""Celery beat that skips most ticks while there is no work.
 
-Once a second it asks whether there is work: one query, and a mark that web processes set with every change. So a stack
-at rest costs next to nothing, and the first tick after a change comes as soon as it does on a busy one.
+Once a second it checks for work: one query, and a flag that web processes set with each change. An idle stack costs
+next to nothing, and the first tick after a change comes as soon as on a busy one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IDLE_SECONDS_OF = {"sweep-leases": 10.0}
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]
-    """While nothing is under way, sends each tick only every `IDLE_SECONDS`. Longer periods stay as they are."""
+    """While there is no work, send each tick only every `IDLE_SECONDS`. Longer periods do not change."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._busy = True
@@ -68,7 +68,7 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc]
 
 
 def is_busy() -> bool:
-    """Whether a tick may find something to do: something changed lately, or is under way. True when nobody can say."""
+    """Whether a tick may find work: something changed recently, or is in progress. True if the check fails."""
     try:
         return changed_lately(settings.ENVIRONMENT.redis_url) or work_is_under_way()
     except DatabaseError as error:

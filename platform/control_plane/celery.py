@@ -1,4 +1,4 @@
-"""The Celery app: a clock that nudges. Every task is a short tick that may be lost or run twice."""
+"""The Celery app. Every task is a short periodic tick that may be lost or run twice."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def _keep_our_logging(**_: object) -> None:
-    """Celery would put its own handlers in the place of ours."""
+    """Celery would replace the configured handlers with its own."""
     logging.config.dictConfig(settings.LOGGING)
     logging.getLogger("celery").setLevel(logging.WARNING)
 

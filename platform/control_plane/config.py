@@ -1,4 +1,4 @@
-"""Everything the control plane reads from the environment, once, in one frozen object."""
+"""The configuration: everything the control plane reads from environment variables, once, in a frozen object."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Environment:
     metrics_token: str  # bearer of GET /metrics; empty: there are no metrics
     rate_quotas: Quotas
     oidc: Oidc | None  # sign-in with an identity provider
-    node_lease_seconds: float  # silence after which a node is UNRESPONSIVE
-    orphan_seconds: float  # silence after which a node ends its own jobs
+    node_lease_seconds: float  # seconds without a heartbeat after which a node is UNRESPONSIVE
+    orphan_seconds: float  # seconds without a heartbeat after which a node ends its own jobs
     heartbeat_seconds: float
     webhook_networks: list[str]  # private networks that webhooks may lead to: 10.1.0.0/16; none by default
     trusted_proxies: list[str] = field(default_factory=list)  # whose X-Forwarded-* headers count
@@ -96,7 +96,7 @@ def load_config() -> Environment:
 
 
 def refuse_unsafe(environment: Environment, *, environ: Mapping[str, str]) -> None:
-    """What may do on a laptop and must not face a network. Raises UnsafeSetting with all that is wrong."""
+    """Reject settings that are fine on a laptop and unsafe on a network. Raises UnsafeSetting with all of them."""
     faults = []
     if environment.debug:
         faults.append("OOLONG_DEBUG=1 shows code and settings to whoever meets an error: unset it")

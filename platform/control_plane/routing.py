@@ -1,4 +1,4 @@
-"""Every WebSocket door."""
+"""Every WebSocket route."""
 
 from control_plane.telemetry.stream import routing as telemetry
 from control_plane.tunnel import routing as relay

@@ -1,4 +1,4 @@
-"""Database, broker and storage as they are found, in words for who sets them up. No secret is said."""
+"""Check database, broker and storage, and describe each for the operator, without secrets."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ OLDEST_POSTGRES = 15
 
 
 @dataclass(frozen=True)
-class Found:
+class DependencyCheck:
     service: str
-    well: bool
-    said: str
+    ok: bool
+    message: str
 
 
-def check_dependencies() -> Iterator[Found]:
-    yield Found("PostgreSQL", *_postgres())
-    yield Found("Valkey", *_broker())
-    yield Found("storage", *_storage())
+def check_dependencies() -> Iterator[DependencyCheck]:
+    yield DependencyCheck("PostgreSQL", *_postgres())
+    yield DependencyCheck("Valkey", *_broker())
+    yield DependencyCheck("storage", *_storage())
 
 
 def _postgres() -> tuple[bool, str]:

@@ -79,8 +79,8 @@ def _destructive(operation: Operation) -> Iterator[str]:
     if isinstance(operation, RunSQL):
         for statement in _statements(operation):
             if _DESTRUCTIVE_SQL.search(statement):
-                said = f"({statement.strip()[:80]!r})"
-                yield f"SQL that takes something away {said}: expand now, contract a version later"
+                message = f"({statement.strip()[:80]!r})"
+                yield f"SQL that takes something away {message}: expand now, contract a version later"
 
 
 def _unready(operation: Operation, model: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The settings as they may be shown: addresses without their credentials, secrets by whether they are set."""
+"""Settings without secrets: URLs without credentials, and whether each secret is set."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from urllib.parse import urlsplit, urlunsplit
 from django.conf import settings
 
 # Everything else of the environment is a secret until somebody puts it here.
-PLAIN = frozenset(
+PUBLIC = frozenset(
     {
         "data_dir", "webui_dist", "allowed_hosts", "trusted_origins", "public_url", "secure_cookies", "debug",
         "production", "log_format", "node_lease_seconds", "orphan_seconds", "heartbeat_seconds",
     }
 )  # fmt: skip
-ADDRESSES = frozenset({"database_url", "redis_url", "storage_url"})
+URLS = frozenset({"database_url", "redis_url", "storage_url"})
 
 
 def redacted_settings() -> dict[str, str]:
@@ -22,9 +22,9 @@ def redacted_settings() -> dict[str, str]:
     found = {}
     for field in dataclasses.fields(settings.ENVIRONMENT):
         value = getattr(settings.ENVIRONMENT, field.name)
-        if field.name in ADDRESSES:
+        if field.name in URLS:
             found[field.name] = without_credentials(str(value))
-        elif field.name in PLAIN:
+        elif field.name in PUBLIC:
             found[field.name] = str(value)
         else:
             found[field.name] = "set" if value else "not set"

@@ -1,5 +1,5 @@
-"""What jobs leave behind: series and points, histograms, documents, trajectory samples, logs, and how far the
-server has read each of their files."""
+"""What jobs report: series and points, histograms, state snapshots, trajectories, logs, and how far the server has
+read each of their files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROWS, MIXED, CHUNKS = "rows", "mixed", "chunks"  # where the points of a series 
 
 
 class OutboxFile(models.Model):
-    """How far one file of a job was read. Its row lock makes shippers of the same file take turns."""
+    """How far one file of a job was read. Its row lock serializes chunks of the same file."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="outbox_files")
     name = models.CharField(max_length=120)  # "main-0.jsonl"; a log is "output.log#<incarnation>"
     offset = models.BigIntegerField(default=0)  # bytes read; what lies before it is never read again
     lines = models.BigIntegerField(default=0)
-    bad_lines = models.BigIntegerField(default=0)  # could not be understood; the first few are run events
+    bad_lines = models.BigIntegerField(default=0)  # invalid; the first few are run events
     conflicts = models.BigIntegerField(default=0)  # keys that came again with another value
     # Of a log only: what is kept of it differs from what was read once something was left out (see log_budget).
     kept = models.BigIntegerField(null=True)  # bytes kept, marks included; null: as many as were read
@@ -152,7 +152,7 @@ class Histogram(models.Model):
 
 
 class StateSnapshot(models.Model):
-    """A live document of a run; the newest one wins."""
+    """State that a job keeps overwriting, such as the ledger or the engines; the newest one wins."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="documents")
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
@@ -196,8 +196,7 @@ class TrajectorySample(models.Model):
     version_texts = models.JSONField()  # the text of each pair, or empty
     finish_reason = models.CharField(max_length=40)
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
-    verdict = models.TextField(default="")  # the reward function's own word
-    # What older jobs did not tell is null.
+    verdict = models.TextField(default="")  # the reward function's reason
     sample_reasons = models.JSONField(default=list)
     row = models.BigIntegerField(null=True)  # of the dataset
     member = models.IntegerField(null=True)  # of the group
@@ -222,7 +221,7 @@ class TrajectorySample(models.Model):
 
 
 class TrajectoryTokens(models.Model):
-    """Tokens of a sample until a tick has put them into a file."""
+    """Tokens of a sample until a tick writes them to a file."""
 
     sample = models.OneToOneField(
         TrajectorySample, on_delete=models.CASCADE, primary_key=True, related_name="waiting_tokens"
@@ -235,7 +234,7 @@ class TrajectoryTokens(models.Model):
 
 
 class LogChunk(models.Model):
-    """A piece of a job's log as it was shipped."""
+    """A chunk of a job's log as it was shipped."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="log_chunks")
     incarnation = models.PositiveIntegerField()
@@ -253,7 +252,7 @@ class LogChunk(models.Model):
 
 
 class Alert(models.Model):
-    """What a rule said about a run, from when it began to say so until it stopped."""
+    """A rule that holds for a run, from `opened_at` to `closed_at`."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="alerts")
     rule = models.CharField(max_length=40)

@@ -1,7 +1,7 @@
-"""Messages between the web processes, over Valkey's publish and subscribe; at most once, in order per sender.
+"""Messages between web processes over Valkey pub/sub: at most once, in order per sender.
 
-Only the relay uses it, and only where a request reached another process than the one that holds the node's socket.
-What is lost here is noticed by the numbers of the frames, and a reader that is gone by nobody listening.
+The tunnel uses it where a request reached another process than the one that holds the node's socket. Frame numbers
+reveal a lost message, and a missing listener reveals a process that is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECONNECT_SECONDS = 1.0
 CALL_SECONDS = 5.0
 MAX_BATCH = 64
 
-# In Valkey itself: between a look and a change of ours another process could have put itself there.
+# As a script in Valkey: between a read and a write another process could register itself.
 RENEW_SCRIPT = """
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then return held end
@@ -35,7 +35,7 @@ RELEASE_SCRIPT = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL'
 
 
 class BusDown(Exception):
-    """Valkey does not answer: other processes cannot be reached."""
+    """Valkey does not answer, so other processes cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Bus:
         self._client = valkey.Redis.from_url(
             url, socket_connect_timeout=CALL_SECONDS, socket_timeout=CALL_SECONDS
         )
-        # A subscriber waits for as long as nobody says anything.
+        # A subscriber waits until a message comes, however long.
         self._listener = valkey.Redis.from_url(
             url, socket_connect_timeout=CALL_SECONDS, health_check_interval=10
         )
@@ -86,7 +86,7 @@ class Bus:
                 log.info("relay: Valkey is away, the subscription with it (%s)", error)
 
     async def publish(self, channel: str, message: bytes) -> int:
-        """Now; how many processes heard it. Raises BusDown."""
+        """Publish now; return how many processes received it. Raises BusDown."""
         return int(await self._call(self._client.publish(channel, message)))
 
     def post(self, channel: str, message: bytes, *, on_undelivered: Callable[[], None]) -> None:
@@ -108,12 +108,12 @@ class Bus:
         return found.decode() if found else ""
 
     async def renew(self, key: str, value: str, *, seconds: int) -> str:
-        """Renew the key if it is ours or nobody's. Whose it is now."""
+        """Renew the key if it is free or has this value; return the value that it has now."""
         held: bytes = await self._call(self._client.eval(RENEW_SCRIPT, 1, key, value, str(seconds)))
         return held.decode()
 
     async def release(self, key: str, value: str) -> None:
-        """Remove the key if it is ours."""
+        """Delete the key if it has this value."""
         await self._call(self._client.eval(RELEASE_SCRIPT, 1, key, value))
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A node's end of the relay: /ws/v1/tunnel, dialled by its agent with the node credential as bearer token.
+"""A node's end of the tunnel: /ws/v1/tunnel, dialed by its agent with the node credential as bearer token.
 
 Binary messages only, each one frame (oolong.contracts.relay.frames). Close codes: 4400 no frame, 4401 the
 credential is not known or was revoked, 4408 too slow, 4409 a newer socket of the node has taken over, 4429 too many
@@ -91,7 +91,7 @@ class TunnelConsumer(AsyncWebsocketConsumer):
                 return
 
     async def _recheck(self) -> None:
-        """A node whose credential is revoked loses its socket, at once or, where the notice is missed, soon."""
+        """Close the socket of a node whose credential is revoked: at once, or at the next recheck."""
         while True:
             await wait_for_wakeup(self.revoked, RECHECK_SECONDS)
             if await self._node() is None:

@@ -1,4 +1,4 @@
-"""Where the two ends of the relay meet: users' requests of this process, and nodes' sockets of any process.
+"""Connect the two ends of the tunnel: requests of users in this process, and nodes' sockets in any process.
 
 A node's socket is held by one process, which says so in Valkey. A request that reached the same process talks to
 the socket directly; another process sends its frames over the bus, and the answers come back on a channel of its
@@ -44,11 +44,11 @@ WATCH_SECONDS = 2.0
 
 
 class TooManyStreams(Exception):
-    """The owner has as many streams through this process as it may."""
+    """The owner has reached its number of streams through this process."""
 
 
 class NodeUnavailable(Exception):
-    """The node has no socket at any process that can be reached."""
+    """No process that can be reached holds a socket of the node."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class TunnelRouter:
         older = self.sockets.get(socket.node_id)
         self.sockets[socket.node_id] = socket
         if older is not None:
-            self._cancel_routes(older, "lost", "the node has dialled again")
+            self._cancel_routes(older, "lost", "the node has connected again")
             older.end()
 
     async def unregister(self, socket: NodeConnection) -> None:
@@ -122,7 +122,7 @@ class TunnelRouter:
                 log.info("relay: %s; the entry of node %s expires by itself", error, socket.node_id)
 
     def from_node(self, socket: NodeConnection, frame: AnyFrame) -> None:
-        """A frame that came over a node's socket. Streams that are not on this socket are none of its business."""
+        """Deliver a frame from a node's socket. A socket cannot answer streams that were not opened on it."""
         route = socket.routes.get(frame.stream)
         if route is None:
             return
@@ -296,7 +296,7 @@ class TunnelRouter:
                     socket.end()
 
     async def _watch(self) -> None:
-        """End streams whose other process was killed: it says nothing, but nobody listens on its channel."""
+        """End streams whose other process was killed: its channel has no listener."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             callers = {stream: c.channel for stream, c in self.callers.items() if c.channel}

@@ -1,4 +1,4 @@
-"""Users' end of the relay: /api/v1/runs/{run_id}/<endpoint>/<path>, with a project token."""
+"""Users' end of the tunnel: /api/v1/runs/{run_id}/<endpoint>/<path>, with a project token."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
             attempt.node_id, opening, max_response_bytes=endpoint.response_bytes, owner=caller.project.pk
         )
     except NodeUnavailable as error:
-        message = f"{error}; the run goes on meanwhile, try again"
+        message = f"{error}; the run continues, try again"
         raise Problem(503, "node_unavailable", message, headers=_retry_after(), retryable=True) from error
     leave = _cancel_on_lost_access(pipe, request, caller, endpoint)
     try:
@@ -82,7 +82,7 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
 def _cancel_on_lost_access(
     pipe: Pipe, request: HttpRequest, caller: Caller, endpoint: Endpoint
 ) -> Callable[[], None]:
-    """A caller who loses the token or the scope loses the stream; returns what ends the watching."""
+    """Cancel the stream when the caller loses the token or the scope; return a function that stops the watch."""
     checks: set[asyncio.Task[None]] = set()
 
     async def check() -> None:
@@ -132,7 +132,7 @@ async def _stream_response(
 
 
 class TunnelResponseBody:
-    """The body of an answer as it arrives. Django closes it when the caller is gone, and with it the stream."""
+    """The body of a response as it arrives. Django closes it when the caller is gone, and with it the stream."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""When a failed delivery is tried again: pure numbers."""
+"""When a failed delivery is tried again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tick that sends what is due. Deliveries are claimed (SKIP LOCKED, a lease), sent outside of any transaction, and
-their answers written by whoever still holds the claim: a worker that dies only delays."""
+"""Send due deliveries. A worker claims them (SKIP LOCKED, with a lease), sends them outside of any transaction, and
+records the responses if it still holds the claim. A worker that dies only delays them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deliver_due(*, now: datetime) -> int:
     if not claimed:
         return 0
     for delivery, answer in _send_all(claimed, now):
-        # One that cannot be noted is sent again after its claim.
+        # A delivery whose response cannot be recorded is sent again when its claim expires.
         with apart(f"noting the answer to delivery {delivery.pk}"), transaction.atomic():
             _record_response(delivery, answer, now=now)
     return len(claimed)
@@ -68,7 +68,7 @@ def _send_all(claimed: Sequence[Delivery], now: datetime) -> Iterator[tuple[Deli
 
 
 def _send(delivery: Delivery, now: datetime, networks: Sequence[str]) -> DeliveryResponse:
-    """Never raises: what goes wrong with one delivery is that delivery's answer, and no other's."""
+    """Never raises: an error of one delivery becomes its response, and concerns no other."""
     try:
         return post(*_request(delivery, now), networks=networks)
     except Exception as error:
@@ -129,7 +129,7 @@ def _record_response(delivery: Delivery, answer: DeliveryResponse, *, now: datet
     webhook = Webhook.objects.select_for_update().filter(pk=delivery.webhook_id).first()
     held = Delivery.objects.select_for_update().filter(pk=delivery.pk, claim=delivery.claim).first()
     if webhook is None or held is None:
-        return  # it was deleted, or somebody else has it by now
+        return  # it was deleted, or another worker has claimed it
     failing_since = _failing_since(webhook, now)
     held.tries += 1
     held.claim, held.claimed_until = "", None
@@ -172,7 +172,7 @@ def _failing_since(webhook: Webhook, now: datetime) -> datetime:
 
 
 def disable(webhook: Webhook, why: str, *, now: datetime) -> None:
-    """Turn it off, with what waits for it; the project's other webhooks are told. The row is locked."""
+    """Disable the webhook, fail its pending deliveries and notify the other webhooks. The caller holds the row."""
     webhook.enabled, webhook.disabled_reason, webhook.updated_at = False, why[:400], now
     webhook.save(update_fields=["enabled", "disabled_reason", "updated_at"])
     webhook.deliveries.filter(state=DeliveryState.PENDING).update(

@@ -1,4 +1,4 @@
-"""What a webhook can be told of. A type is a line here, and one call of `outbox.emit` where it happens."""
+"""The event types of webhooks. A type is a line here, and one call of `outbox.emit` where it happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request to a receiver: bounded in time and bytes, to the number that was checked, with nothing of ours along."""
+"""One request to a receiver: bounded in time and bytes, to the address that was checked, without credentials."""
 
 from __future__ import annotations
 

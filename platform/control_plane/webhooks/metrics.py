@@ -1,4 +1,4 @@
-"""How telling others goes, for Prometheus."""
+"""Prometheus metrics of webhook deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wants to be told, what there is to tell, and how each telling went."""
+"""Webhooks, their events, and each delivery with its attempts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Webhook(models.Model):
 
 
 class WebhookEvent(models.Model):
-    """Something that happened, kept in the transaction in which it did. Only what somebody listens to is kept."""
+    """Something that happened, stored in the same transaction, and only if a webhook subscribes to it."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.webhook_event_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""The writing side: what happened is kept for its webhooks in the very transaction in which it happens."""
+"""Store an event for webhooks in the transaction in which it happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from control_plane.webhooks.models import Delivery, Webhook, WebhookEvent
 
 
 def emit(project_id: str, type: str, data: Mapping[str, Any], *, now: datetime) -> None:
-    """Tell the project's webhooks of `type`. Costs one query when nobody listens.
+    """Send an event to the project's webhooks that subscribe to `type`. Costs one query if there are none.
 
     Raises TransactionManagementError outside `transaction.atomic`, KeyError for a type that is not in the table.
     """

@@ -1,4 +1,4 @@
-"""Every write that people ask of webhooks."""
+"""Every write that users request of webhooks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def create_webhook(
 
 
 def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) -> Webhook:
-    """Name, URL, events, or whether it is on. Turned on again it begins anew: what had failed stays failed."""
+    """Name, URL, events, or whether it is on. Enabling it again does not retry failed deliveries."""
     _validate(**{key: fields[key] for key in ("url", "events") if key in fields})
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update().get(pk=webhook_id)

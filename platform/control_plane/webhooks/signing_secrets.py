@@ -1,4 +1,4 @@
-"""Where a webhook's secrets are kept: sealed, each for its own webhook."""
+"""The signing secrets of webhooks, encrypted, each bound to its webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's door: one line each. One worker at a time delivers, so that slow receivers never hold all of them."""
+"""Celery tasks. One worker at a time delivers, so that slow receivers never occupy all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a webhook may lead: https to the open internet, and the networks that this installation names.
+"""Which URLs a webhook may have: https on the open internet, and networks that this installation allows.
 
 The name is resolved at every delivery, every address behind it must be allowed, and the connection goes to the number
 that was checked: a name server that answers differently a moment later changes nothing. Redirects are not followed.

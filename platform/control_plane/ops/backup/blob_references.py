@@ -1,4 +1,4 @@
-"""Every blob that the database names."""
+"""Every blob that the database references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a backup while the installation runs."""
+"""Create a backup while the installation runs."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _snapshot(database: Path, say: Say) -> tuple[dict[str, int | None], int, lis
 
 
 def _copy_blobs(folder: Path, sizes: dict[str, int | None], say: Say) -> tuple[dict[str, int], list[str]]:
-    """Copy what is not here yet. A blob that retention has freed meanwhile is noted; one that is lost is an error."""
+    """Copy what is not here yet. A blob that retention has deleted since is recorded; one that is lost is an error."""
     blobs: dict[str, int] = {}
     gone: list[str] = []
     copied = 0

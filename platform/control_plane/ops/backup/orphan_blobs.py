@@ -1,4 +1,4 @@
-"""Bytes that nobody names: of imports that came to nothing, of requests that were killed between blob and row.
+"""Blobs that no row references: of failed imports, of requests that were killed between blob and row.
 
 A database names only its own: of a bucket that is another's, nearly everything would be named by nobody. So a store
 says whose it is, and no database but that one frees here.

@@ -54,10 +54,10 @@ def run(words: list[str]) -> None:
         timeout=HOURS,
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-2000:]
+        message = (done.stderr or done.stdout).strip()[-2000:]
         password = settings.DATABASES["default"].get("PASSWORD") or "\0"
-        said = said.replace(str(password), "…")
-        raise CommandError(f"{Path(words[0]).name} failed with status {done.returncode}:\n{said}")
+        message = message.replace(str(password), "…")
+        raise CommandError(f"{Path(words[0]).name} failed with status {done.returncode}:\n{message}")
 
 
 def _candidates(name: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Restoring into an empty installation."""
+"""Restore a backup into an empty installation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def restore_backup(folder: Path, *, say: Say) -> Manifest:
     _note_freed(manifest)
     if fingerprint(settings.SECRET_KEY) != manifest.key_fingerprint:
         say(
-            "SECRET_KEY is not the one of the backup: everybody logs in anew, signed links are void, and project "
+            "SECRET_KEY is not the one of the backup: everybody logs in again, signed links are void, and project "
             "secrets open only if OOLONG_SECRETS_KEYS has the old key."
         )
     return manifest

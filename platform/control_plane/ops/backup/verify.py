@@ -1,4 +1,4 @@
-"""Whether the bytes that rows name are there and are what they were."""
+"""Check that the blobs that rows reference exist and are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor looks at. Each part stands alone: without a database the rest is still told."""
+"""What the doctor collects. Each part is independent: without a database the rest is still reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PACKAGES = (
 )
 LOG_LINES = 200
 ERRORS = 100
-WISHED = (EndReason.COMPLETED, EndReason.STOPPED_BY_USER, EndReason.PAUSED_BY_USER)
+REQUESTED = (EndReason.COMPLETED, EndReason.STOPPED_BY_USER, EndReason.PAUSED_BY_USER)
 
 
 def collect(*, now: datetime, logs: Path | None) -> dict[str, Any]:
@@ -169,10 +169,10 @@ def _nodes(now: datetime) -> list[dict[str, Any]]:
 
 
 def _errors() -> list[dict[str, Any]]:
-    """Ends of runs and jobs that were nobody's wish. Messages may quote what users wrote: the caller redacts."""
+    """Runs and jobs that ended without a request. Messages may quote what users wrote: the caller redacts."""
     jobs = (
         Job.objects.exclude(reason="")
-        .exclude(reason__in=WISHED)
+        .exclude(reason__in=REQUESTED)
         .order_by("-pk")
         .values("pk", "name", "reason", "message", "exit_code", "attempt_id")[:ERRORS]
     )

@@ -16,13 +16,13 @@ SLOW_TICKS = frozenset({"clean-up"})
 
 
 @dataclass(frozen=True)
-class Advice:
+class Diagnosis:
     level: str  # fault, warning
     what: str
     do: str
 
 
-def findings(collected: dict[str, Any]) -> list[Advice]:
+def findings(collected: dict[str, Any]) -> list[Diagnosis]:
     """Faults first."""
     found = [
         *_services(collected["services"]),
@@ -39,53 +39,53 @@ def findings(collected: dict[str, Any]) -> list[Advice]:
     return sorted(found, key=lambda advice: advice.level != "fault")
 
 
-def _services(services: list[dict[str, Any]]) -> list[Advice]:
+def _services(services: list[dict[str, Any]]) -> list[Diagnosis]:
     return [
-        Advice(
+        Diagnosis(
             "fault",
-            f"{service['service']}: {service['said']}",
+            f"{service['service']}: {service['message']}",
             "`manage.py init --check-only` checks it again",
         )
         for service in services
-        if not service["well"]
+        if not service["ok"]
     ]
 
 
-def _migrations(migrations: dict[str, Any]) -> list[Advice]:
+def _migrations(migrations: dict[str, Any]) -> list[Diagnosis]:
     missing = migrations.get("not_applied", [])
     if not missing:
         return []
     return [
-        Advice(
+        Diagnosis(
             "fault", f"{len(missing)} migration(s) are not applied: {missing[0]}", "run `manage.py migrate`"
         )
     ]
 
 
-def _ticks(ticks: list[dict[str, Any]]) -> list[Advice]:
+def _ticks(ticks: list[dict[str, Any]]) -> list[Diagnosis]:
     found = []
     if not ticks:
-        found.append(Advice("fault", "no tick has ever run", "start a worker and beat"))
+        found.append(Diagnosis("fault", "no tick has ever run", "start a worker and beat"))
     stale = [
         tick for tick in ticks if tick["age_seconds"] > TICK_STALE_SECONDS and tick["name"] not in SLOW_TICKS
     ]
     if stale and len(stale) == len([tick for tick in ticks if tick["name"] not in SLOW_TICKS]):
         age = min(tick["age_seconds"] for tick in stale)
         found.append(
-            Advice(
+            Diagnosis(
                 "fault", f"nothing has ticked for {age:.0f} s", "a worker and beat must run; see their logs"
             )
         )
     else:
         found += [
-            Advice(
+            Diagnosis(
                 "warning", f"the tick {tick['name']} has not run for {tick['age_seconds']:.0f} s",
                 "see the worker's log; a worker that hangs may be killed at any time",
             )
             for tick in stale
         ]  # fmt: skip
     found += [
-        Advice(
+        Diagnosis(
             "warning", f"the tick {tick['name']} has failed {tick['failures']} times", "see the worker's log"
         )
         for tick in ticks
@@ -94,11 +94,11 @@ def _ticks(ticks: list[dict[str, Any]]) -> list[Advice]:
     return found
 
 
-def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
+def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Diagnosis]:
     waited = runs.get("oldest_queued_seconds", 0.0)
     if waited > QUEUE_LONG_SECONDS and slots.get("free", 0) > 0:
         return [
-            Advice(
+            Diagnosis(
                 "warning", f"a run has waited for {waited / 60:.0f} min while {slots['free']} slot(s) are free",
                 f"its page says why: {runs.get('oldest_queued_reason') or 'nothing yet'}",
             )
@@ -106,11 +106,11 @@ def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Advice]:
     return []
 
 
-def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
+def _nodes(nodes: list[dict[str, Any]]) -> list[Diagnosis]:
     if not nodes:
-        return [Advice("warning", "no node has joined", "`oolong pool join-token` gives a token for one")]
+        return [Diagnosis("warning", "no node has joined", "`oolong pool join-token` gives a token for one")]
     found = [
-        Advice(
+        Diagnosis(
             "fault" if node["status"] == "LOST" else "warning",
             f"node {node['name']} is {node['status']}, silent for {node['silent_seconds']:.0f} s",
             "see the agent's log on that machine: its network, its credential, its disk",
@@ -119,7 +119,7 @@ def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
         if node["status"] in ("UNRESPONSIVE", "LOST")
     ]
     found += [
-        Advice(
+        Diagnosis(
             "warning",
             f"node {node['name']}: {node['unhealthy']} unhealthy slot(s)",
             "`oolong pool nodes` and its page say why",
@@ -130,16 +130,16 @@ def _nodes(nodes: list[dict[str, Any]]) -> list[Advice]:
     versions = sorted({node["agent_version"] for node in nodes if node["status"] != "LOST"})
     if len(versions) > 1:
         found.append(
-            Advice(
+            Diagnosis(
                 "warning", f"agents of several versions: {', '.join(versions)}", "upgrade them, one by one"
             )
         )
     return found
 
 
-def _disk(disk: list[dict[str, Any]]) -> list[Advice]:
+def _disk(disk: list[dict[str, Any]]) -> list[Diagnosis]:
     return [
-        Advice(
+        Diagnosis(
             "fault" if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE / 5 else "warning",
             f"{place['what']} has {place['free_bytes'] / 1e9:.1f} GB free of {place['total_bytes'] / 1e9:.1f} GB",
             "make room: `oolong ckpt prune` frees checkpoints, `manage.py verify` names blobs of nobody",
@@ -149,22 +149,22 @@ def _disk(disk: list[dict[str, Any]]) -> list[Advice]:
     ]
 
 
-def _dashboard(dashboard: dict[str, Any]) -> list[Advice]:
+def _dashboard(dashboard: dict[str, Any]) -> list[Diagnosis]:
     if dashboard["built"]:
         return []
     return [
-        Advice(
+        Diagnosis(
             "warning", f"the dashboard is not built: {dashboard['path']} has no index.html; the API works without it",
             "`python3 manage.py webui` builds it; var/logs/webui-build.log tells why an earlier try failed",
         )
     ]  # fmt: skip
 
 
-def _untrusted_proxy(sender: str) -> list[Advice]:
+def _untrusted_proxy(sender: str) -> list[Diagnosis]:
     if not sender:
         return []
     return [
-        Advice(
+        Diagnosis(
             "warning",
             f"{sender} sent X-Forwarded headers within a day and is no trusted proxy: they were ignored, and all who "
             "come through it share its address",
@@ -173,26 +173,28 @@ def _untrusted_proxy(sender: str) -> list[Advice]:
     ]
 
 
-def _sandbox(refusal: str) -> list[Advice]:
+def _sandbox(refusal: str) -> list[Diagnosis]:
     """Of this machine; nodes say theirs in the document `reward_service` of each run."""
     if not refusal:
         return []
     command = command_for_user_namespaces(read_kernel_settings(), in_container=in_container())
     return [
-        Advice(
+        Diagnosis(
             "warning", f"no sandbox on this machine, for {refusal}. Without one {WITHOUT_SANDBOX}", command
         )
     ]
 
 
-def _settings(settings: dict[str, str]) -> list[Advice]:
+def _settings(settings: dict[str, str]) -> list[Diagnosis]:
     found = []
     if settings.get("debug") == "True":
         found.append(
-            Advice("fault", "OOLONG_DEBUG=1 shows code and settings to whoever meets an error", "unset it")
+            Diagnosis("fault", "OOLONG_DEBUG=1 shows code and settings to whoever meets an error", "unset it")
         )
     if settings.get("production") == "True" and settings.get("metrics_token") == "not set":
         found.append(
-            Advice("warning", "nobody measures: OOLONG_METRICS_TOKEN is not set", "set it, scrape /metrics")
+            Diagnosis(
+                "warning", "nobody measures: OOLONG_METRICS_TOKEN is not set", "set it, scrape /metrics"
+            )
         )
     return found

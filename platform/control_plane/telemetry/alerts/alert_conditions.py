@@ -1,7 +1,6 @@
-"""What each alert looks for: one sentence with the numbers in it, or None.
+"""The condition of each alert: one sentence with the numbers in it, or None.
 
-What was not measured is no reason for an alert. Thresholds are named where they were taken from somewhere; the others
-are ours.
+A metric without values raises no alert.
 """
 
 from __future__ import annotations

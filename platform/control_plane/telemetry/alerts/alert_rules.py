@@ -1,4 +1,4 @@
-"""When a run looks ill, and what to do about it: pure functions over its newest points.
+"""The alert rules: when a run needs attention, and what to do about it.
 
 A rule is a function in `alert_conditions` and one line in the table. It sees a window of the newest attempt and answers
 with one sentence that has the numbers in it, or None.

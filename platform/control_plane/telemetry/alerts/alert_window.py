@@ -1,4 +1,4 @@
-"""What an alert rule may see of a run: the newest points of one attempt."""
+"""The input of an alert rule: the newest points of one attempt."""
 
 from __future__ import annotations
 

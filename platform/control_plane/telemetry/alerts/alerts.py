@@ -1,4 +1,4 @@
-"""Alerts of runs that go on: the rules are asked every few seconds, and what they say is opened and closed."""
+"""Evaluate the alert rules of active runs every few seconds, and open and close alerts."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ ORDER BY p.x DESC LIMIT %s
 
 
 def watch_runs(*, now: datetime) -> None:
-    """Ask the rules about every run that goes on, and close what is open of those that do not."""
+    """Evaluate the rules of every active run, and close the open alerts of the others."""
     running = Run.objects.filter(status__in=WORKING).values_list("pk", flat=True)
     told = Alert.objects.filter(closed_at=None).values_list("run_id", flat=True)
     each_locked(sorted({*running, *told}), lambda run: watch_run(run, now=now))
 
 
 def watch_run(run: Run, *, now: datetime) -> None:
-    """One run, which is locked: only now is it certain whether it goes on."""
+    """The run is locked: only now is it certain whether it is active."""
     said = rules.evaluate(window_of(run, now=now)) if run.status in WORKING else {}
     _update_alerts(run, said, now=now)
     critical = [rule.title for rule in map(rules.rule_of, said) if rule.severity == "critical"]

@@ -1,8 +1,8 @@
-"""Packing: the points of ended runs move from single rows into chunks of columns, at an eighth of the size.
+"""Compaction: the points of ended runs move from single rows into chunks of columns, at an eighth of the size.
 
 A tick takes a stretch of points at a time: in one transaction they are written as chunks, read back and compared
-with their rows, and only then are the rows deleted. Killed in the middle it leaves either the rows or the chunks;
-the next tick goes on. Reads look at both, so they answer the same before, during and after.
+with their rows, and only then are the rows deleted. A tick that is killed leaves either the rows or the chunks, and
+the next tick continues. Reads cover both, so they return the same before, during and after.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FROM telemetry_metricchunk k, unnest(k.xs, k.values, k.ats) AS u(x, value, at) W
 
 
 class CompactionMismatch(Exception):
-    """Chunks do not say what the rows say. The rows stay."""
+    """The chunks differ from the rows. The rows stay."""
 
 
 def compact_ended_runs(*, now: datetime) -> int:
@@ -114,8 +114,7 @@ def compact(series: MetricSeries) -> int:
 
 
 def expand(series_ids: list[int]) -> None:
-    """Rows again, because a line of an ended run came late: keys are compared in one place. The caller holds the
-    run."""
+    """Turn chunks into rows again, because a line of an ended run came late. The caller holds the run."""
     with connection.cursor() as cursor:
         cursor.execute(_EXPAND, (series_ids,))
     MetricChunk.objects.filter(series_id__in=series_ids).delete()

@@ -1,4 +1,4 @@
-"""Logs and trajectories of runs that ended long ago are removed, when the installation says so."""
+"""Delete the logs and trajectories of runs that ended long ago, if the installation is configured to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollups: what stretches of a long series amount to, so that a chart of it need not read its points.
+"""Rollups: aggregates over ranges of a long series, so that a chart need not read its points.
 
 A tick rolls up whole blocks of 4096 x that lie behind the newest point; `MetricSeries.rolled_to` says how far. A
 point that comes late, below that, deletes the rollups from its block on (`invalidate`), and the tick makes them again.
@@ -114,7 +114,7 @@ def roll_up(series: MetricSeries, *, most: int = POINTS_AT_ONCE) -> int:
 
 
 def invalidate(late: Mapping[int, int]) -> None:
-    """Take away the rollups that points came too late for: series → the lowest such x. The caller holds the run."""
+    """Delete the rollups that late points change: series → the lowest such x. The caller holds the run."""
     for series_id, x in late.items():
         block = block_of(x)
         MetricRollup.objects.filter(Q(series_id=series_id, start__gte=block)).delete()

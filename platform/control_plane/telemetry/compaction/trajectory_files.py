@@ -50,7 +50,7 @@ _SCHEMA = pa.schema(
 
 
 class FileMismatch(Exception):
-    """The file does not say what the rows say. They stay in the database."""
+    """The file differs from the rows. The rows stay in the database."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def write_pending_files(*, now: datetime) -> int:
     written = 0
     for run in waiting:
         if run["samples"] >= MIN_FILE_SAMPLES or run["oldest"] < now - MAX_WAIT:
-            # What one run meets holds up no other one; its samples wait in the database for the next tick.
+            # An error of one run does not stop the others; its samples wait for the next tick.
             with apart(f"writing the trajectories of run {run['sample__run_id']}"):
                 _write_file(run["sample__run_id"], now=now)
                 written += 1
@@ -80,7 +80,7 @@ def write_pending_files(*, now: datetime) -> int:
 
 
 def read_tokens(sample: TrajectorySample) -> Tokens | None:
-    """None when the job did not tell them: too long, or an older job."""
+    """None if the job did not report them because there were too many."""
     waiting = TrajectoryTokens.objects.filter(pk=sample.pk).first()
     if waiting is not None:
         return _decode_tokens(sample, waiting)

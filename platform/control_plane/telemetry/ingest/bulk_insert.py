@@ -1,4 +1,4 @@
-"""Rows of a shipment: columnar inserts in which a key that exists already is left alone, and conflicts counted."""
+"""Columnar inserts of telemetry rows. A key that exists keeps its value; another value is a conflict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHERE stored.at <= EXCLUDED.at
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key that came again with another value; the stored one stays."""
+    """A key that came again with another value; the stored value stays."""
 
     key: str
     stored: Any

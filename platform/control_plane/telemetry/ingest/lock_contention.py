@@ -1,4 +1,4 @@
-"""Whose fault an error in storing is: that of a line, of who holds a lock for long, or of the database."""
+"""Classify an error while storing: a rejected line, a lock that is held for long, or a failure of the database."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REJECTED = (DataError, IntegrityError, Problem, RecursionError)
 
 
 def busy(why: str) -> Problem:
-    """Nothing was stored; an agent sends it again after some seconds."""
+    """Nothing was stored; the agent ships it again after some seconds."""
     return Problem(503, "busy", f"{why}; ship it again")
 
 
 @contextmanager
 def busy_if_locked() -> Iterator[None]:
-    """Raises Problem 503 where somebody else holds what is to be written."""
+    """Raises Problem 503 if another transaction holds the rows."""
     try:
         yield
     except OperationalError as error:
@@ -32,7 +32,7 @@ def busy_if_locked() -> Iterator[None]:
 
 
 def reraise_database_error(error: Exception) -> None:
-    """An error of the database is no piece's own: the whole request fails, and its sender backs off."""
+    """A failure of the database concerns every chunk: the whole request fails, and its sender backs off."""
     if isinstance(error, InterfaceError | OperationalError) and not _is_lock_error(error):
         raise error
 

@@ -1,4 +1,4 @@
-"""The doors to logs beyond reading by offset: search and download."""
+"""Endpoints to search and download logs."""
 
 from __future__ import annotations
 

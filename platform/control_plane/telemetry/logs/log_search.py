@@ -1,4 +1,4 @@
-"""Finding lines in the logs of a run: by text or regular expression, level, job and time, within limits."""
+"""Find lines in the logs of a run: by text or regular expression, level, job and time, within limits."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def matching(lines: list[LogLine], wanted: Search, budget: RegexBudget) -> list[
         return [line for line in lines if text in line.text.lower()]
     if budget.milliseconds < 1:  # to the database, 0 is no limit
         raise _RegexTimeout
-    # By the database: it can be told to give up on a pattern that takes for ever, which Python's cannot.
+    # By the database: unlike Python, it can stop a pattern that takes forever.
     began = monotonic()
     try:
         with transaction.atomic(), connection.cursor() as cursor:

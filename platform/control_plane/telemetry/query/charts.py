@@ -1,4 +1,4 @@
-"""Series of a run as a chart wants them: by name and range, at a resolution, attempts and ancestors joined."""
+"""Series of a run for a chart: by name and range, at a resolution, with attempts and ancestors joined."""
 
 from __future__ import annotations
 

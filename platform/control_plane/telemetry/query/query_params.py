@@ -1,4 +1,4 @@
-"""Query parameters: read, checked, and refused with the field's name."""
+"""Read and check query parameters. An error names the parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every read of telemetry. What is not of the caller's project does not exist for it."""
+"""Every read of telemetry."""
 
 from __future__ import annotations
 

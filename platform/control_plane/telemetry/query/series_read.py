@@ -1,4 +1,4 @@
-"""Reading points: single ones, or buckets of them from rollups where those stand, wherever the points lie."""
+"""Read points: single ones, or buckets of them, from rollups where there are any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of sampled trajectories: lists by what they are, and one of them token by token."""
+"""Read sampled trajectories: filtered lists, and one of them token by token."""
 
 from __future__ import annotations
 

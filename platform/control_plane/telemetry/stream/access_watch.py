@@ -1,7 +1,7 @@
-"""Wakes the open streams of a user whose token, role or session has changed, so that they ask again who they are.
+"""Wake the open streams of a user whose token, role or session changed, so that they authorize again.
 
-One subscription per process, to the topic that `accounts.notices` publishes to. It begins with the first stream
-and ends with the last. What it misses while the database is away, every stream's own slow recheck finds.
+One subscription per process, to the topic of `accounts.identity.access_events`, from the first open stream to the last.
+Each stream also rechecks slowly by itself, which covers changes that are missed while the database is unreachable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AccessWatch:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, user_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever this user may have lost something; returns what ends that."""
+        """Call `wake` whenever the access of this user may have changed; return a function that stops it."""
         self._streams.setdefault(user_id, []).append(wake)
         if self._task is None:
             self._task = asyncio.create_task(self._listen())
@@ -56,7 +56,7 @@ class AccessWatch:
                         if frame is not None:
                             self._wake(_user_of(frame))
             except psycopg.Error as error:
-                log.warning("changes of power are not heard (%s); next try in %s s", error, RETRY_SECONDS)
+                log.warning("access changes are not received (%s); next try in %s s", error, RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
             finally:
                 hub().leave(mailbox)
@@ -84,7 +84,7 @@ def access_watch() -> AccessWatch:
 
 
 async def wait_for_wakeup(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event came within the time; it is spent then."""
+    """Whether the event came within the time; clears it."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -178,13 +178,13 @@ class StreamConsumer(AsyncWebsocketConsumer):
                     return
 
     async def _watch(self) -> None:
-        """Ends a socket that does not say who it is, or no longer may; pings the others."""
+        """Close a socket that does not authenticate in time or loses its access; ping the others."""
         await wait_for_wakeup(self.woken, AUTHENTICATE_SECONDS)
         if self.credential is None:
             await self._end(NOT_AUTHENTICATED)
             return
         checked = time.monotonic()
-        self.woken.set()  # what was lost after it was looked up, and before it was followed, nobody tells
+        self.woken.set()  # access may have changed between the look-up and the start of the watch
         while True:
             self._notify("ping")
             quiet = min(PING_SECONDS, max(0.0, self.lasts_until - time.monotonic()))
@@ -200,7 +200,7 @@ class StreamConsumer(AsyncWebsocketConsumer):
 
     @staticmethod
     def _recheck(credential: Credential, topics: list[str]) -> Caller | int:
-        """Who this is now; the close code when it is nobody, or one of the topics is no longer theirs."""
+        """The caller now; the close code if the credential or one of the topics is no longer valid."""
         caller = credential.caller()
         if caller is None:
             return NOT_AUTHENTICATED

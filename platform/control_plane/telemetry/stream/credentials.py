@@ -1,4 +1,4 @@
-"""Who is at the other end of a stream. A credential is kept and asked again, so that a revoked one ends it."""
+"""Who is at the other end of a stream. The credential is checked again and again, so that a revoked one ends it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Credential:
 
 
 def redeem(text: str) -> Credential | None:
-    """What a ticket is good for, once; None when it is unknown, used or too old."""
+    """Exchange a ticket for its credential, once; None if it is unknown, used or expired."""
     taken = take_ticket(text, now=clock.now())
     return Credential(ticket=taken) if taken else None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from control_plane.accounts.identity.caller import Caller
 from control_plane.runs.models import Run
 
-# Topic, and the scope that hearing it needs. `{run_id}` is a run of the caller's project.
+# Topic, and the scope that it requires. `{run_id}` is a run of the caller's project.
 TOPICS: Mapping[str, str] = {
     "pool": "pool:read",
     "runs": "runs:read",

@@ -18,7 +18,7 @@ from django.core.asgi import get_asgi_application
 
 from control_plane.accounts.identity import services as accounts
 from control_plane.accounts.models import Membership, Project, Role, Team, User
-from control_plane.asgi_wrapper import _refusal_of, guarded, keep_bodies_in_scratch
+from control_plane.asgi_wrapper import _authorize_upload, set_upload_tempdir, wrap_http
 from control_plane.assets.storage import store, upload_services
 from control_plane.assets.storage.multipart import LARGE_PART_BYTES
 from control_plane.config import Quotas
@@ -340,7 +340,7 @@ async def test_the_service_learns_from_its_own_authentication(
 ) -> None:
     """Django itself behind the door: the second request of a token is charged to its user."""
     user, token = await database_sync_to_async(_somebody)()
-    ask = asker(guarded(get_asgi_application()), address)
+    ask = asker(wrap_http(get_asgi_application()), address)
     replies = [await ask("GET", "me", token=token) for _ in range(2)]
     assert [reply.status_code for reply in replies] == [200, 200]
     assert [reply.headers["RateLimit"].split(";")[0] for reply in replies] == ['"address"', '"user"']
@@ -369,7 +369,7 @@ def knock(path: str, *, bearer: str = "", session: str = "", project: str = "") 
 
 def answer(*words: str, **named: str) -> int:
     """200: the file may come."""
-    problem = _refusal_of(knock(*words, **named))
+    problem = _authorize_upload(knock(*words, **named))
     return problem.status if problem else 200
 
 
@@ -382,7 +382,7 @@ def test_the_real_look_up_knows_tokens_sessions_and_nodes(alice: Any, node: Any,
     assert answer("uploads", bearer=credential) == 401
     assert answer("uploads", bearer="ool_guess") == 401
     revoke(Node.objects.get(pk=machine.node_id), now=clock.now)
-    problem = _refusal_of(knock("agent/uploads/u/parts/0", bearer=credential))
+    problem = _authorize_upload(knock("agent/uploads/u/parts/0", bearer=credential))
     assert problem is not None and (problem.status, problem.code) == (403, "node_revoked")
     assert answer("uploads", session="guess") == 401
     assert answer("uploads", session=session_of(alice, clock)) == 200
@@ -415,7 +415,7 @@ def test_a_file_is_taken_from_who_may_write_what_it_is_for(alice: Any, person: A
 
 async def test_bodies_wait_on_the_disk_of_the_store(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
-    keep_bodies_in_scratch()
+    set_upload_tempdir()
     pieces = iter([b"x" * settings.FILE_UPLOAD_MAX_MEMORY_SIZE, b"x"])
 
     async def receive() -> dict[str, Any]:

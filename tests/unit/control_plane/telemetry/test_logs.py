@@ -93,7 +93,7 @@ def test_a_throttled_log_reads_by_offset_with_its_marks(
     assert lines[3] == "again" and whole["dropped_bytes"] == 37
     assert read(world, offset=whole["next_offset"] - 6)["text"] == "again\n"
     [file] = selectors.logs(world.run)
-    assert (file["bytes"], file["dropped_bytes"]) == (len(whole["text"]), 37)
+    assert (file.size, file.dropped) == (len(whole["text"]), 37)
     row = OutboxFile.objects.get()
     assert row.offset == len("kept\na long line that is left out\nanother\nagain\n")
     world.trainer.refresh_from_db()

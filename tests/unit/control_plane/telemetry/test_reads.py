@@ -9,6 +9,7 @@ from control_plane.runs.models import Run
 from control_plane.telemetry.ingest import outbox
 from control_plane.telemetry.models import MetricSeries
 from control_plane.telemetry.query import charts, selectors
+from control_plane.telemetry.query.serializers import LogFileSerializer
 from oolong.contracts import telemetry as contract
 from tests.unit.control_plane.telemetry.world import World, build_world, encode, step
 
@@ -95,8 +96,8 @@ def test_metric_names_tell_units_sources_and_conflicts(world: World) -> None:
 
 def test_the_newest_histograms_come_in_ascending_order(world: World) -> None:
     ship(world, *(contract.Histogram(at=1.0, name="h", x=x, counts={"0": x}) for x in range(5)))
-    assert [row["x"] for row in selectors.histograms(world.run, name="h", after_x=None, limit=2)] == [3, 4]
-    assert [row["x"] for row in selectors.histograms(world.run, name="h", after_x=2, limit=9)] == [3, 4]
+    assert [row.x for row in selectors.histograms(world.run, name="h", after_x=None, limit=2)] == [3, 4]
+    assert [row.x for row in selectors.histograms(world.run, name="h", after_x=2, limit=9)] == [3, 4]
 
 
 def test_a_document_that_nobody_wrote_does_not_exist(world: World) -> None:
@@ -119,7 +120,7 @@ def test_a_log_is_read_by_offset_across_its_pieces(world: World) -> None:
         "job": world.trainer.pk, "incarnation": 0, "offset": 4711, "next_offset": 4711, "text": "", "end": False,
         "dropped_bytes": 0, "removed_at": None,
     }  # fmt: skip
-    assert selectors.logs(world.run) == [
+    assert [LogFileSerializer.render(file) for file in selectors.logs(world.run)] == [
         {
             "job": world.trainer.pk, "name": "trainer", "attempt": 1, "incarnation": 0, "bytes": 100,
             "dropped_bytes": 0, "removed_at": None,

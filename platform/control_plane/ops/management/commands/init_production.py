@@ -35,8 +35,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, admin: str, password: bool, check_only: bool, **options: Any) -> None:
         faults = 0
         for found in check_dependencies():
-            self.stdout.write(f"  {'ok   ' if found.well else 'FAULT'} {found.service}: {found.said}")
-            faults += not found.well
+            self.stdout.write(f"  {'ok   ' if found.ok else 'FAULT'} {found.service}: {found.message}")
+            faults += not found.ok
         if faults:
             raise CommandError(f"{faults} service(s) cannot be used; nothing was changed", returncode=1)
         if check_only:

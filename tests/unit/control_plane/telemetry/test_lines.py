@@ -34,7 +34,7 @@ def test_lines_carry_the_offset_of_their_first_byte() -> None:
         b'{"type":"note","kind":"k"',
     ],
 )
-def test_a_line_that_cannot_be_kept_is_bad_and_its_neighbours_are_good(text: bytes) -> None:
+def test_an_invalid_line_is_reported_and_its_neighbors_are_parsed(text: bytes) -> None:
     parsed = parse_lines(GOOD + text + b"\n" + GOOD, offset=0)
     assert len(parsed.good) == 2
     assert [line.offset for line in parsed.bad] == [len(GOOD)]

@@ -49,7 +49,7 @@ def read(world: World, offset: int = 0) -> dict[str, Any]:
 # --- what is kept -----------------------------------------------------------------------------------------
 
 
-def test_output_within_the_budget_is_kept_whole() -> None:
+def test_output_within_the_budget_is_stored_whole() -> None:
     kept = admit(b"x" * 100, bucket=None, dropped=0, now=NOW)
     assert (len(kept.data), kept.dropped, kept.bucket.bytes) == (100, 0, log_throttle.INITIAL_BYTES - 100)
 
@@ -61,7 +61,7 @@ def test_a_budget_grows_with_time_up_to_a_bound() -> None:
     assert admit(b"", bucket=empty, dropped=0, now=second).bucket.bytes == log_throttle.BYTES_PER_SECOND
 
 
-def test_beyond_the_budget_whole_lines_are_kept_and_the_rest_is_marked_once_and_counted() -> None:
+def test_output_beyond_the_budget_is_cut_at_a_line_marked_once_and_counted() -> None:
     first = admit(b"one\ntwo\nthree\n", bucket=TokenBucket(9, NOW), dropped=0, now=NOW)
     head, mark = first.data.split(b"two\n")
     assert (head, first.dropped) == (b"one\n", len(b"three\n"))

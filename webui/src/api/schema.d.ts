@@ -369,7 +369,7 @@ export interface paths {
         put?: never;
         /**
          * Append to several outbox files and logs at once
-         * @description The body is one line of JSON that names the pieces (`job_id`, `file`, `offset`, `bytes`), followed by their bytes. Each piece has its own result in the answer.
+         * @description The body is one line of JSON that describes the chunks (`job_id`, `file`, `offset`, `bytes`), followed by their bytes. Each chunk has its own result in the response.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -4685,9 +4685,6 @@ export interface components {
                 };
             };
         };
-        Documents: {
-            data: components["schemas"]["StateSnapshot"][];
-        };
         DryRun: {
             jobs: components["schemas"]["PlannedJob"][];
             slots_needed: number;
@@ -5275,7 +5272,7 @@ export interface components {
             unit: string;
             help: string;
         };
-        MetricCatalogue: {
+        MetricDefinitions: {
             data: components["schemas"]["Metric"][];
         };
         MetricName: {
@@ -6099,7 +6096,7 @@ export interface components {
             axis: components["schemas"]["AxisEnum"];
             /** @description job, restart in place and part of it: rollout-0#1/engine */
             source: string;
-            /** @description attempt number; the newest one's of a stitched line */
+            /** @description attempt number; the newest one's of a joined line */
             attempt: number;
             /** @description of a bucket: its last point's */
             x: number[];
@@ -6118,7 +6115,7 @@ export interface components {
             nonfinite: number[] | null;
             /** @description with x_axis=: where each point lies on that axis */
             x_axis: (number | null)[] | null;
-            /** @description of a stitched line, oldest first */
+            /** @description of a joined line, oldest first */
             parts: components["schemas"]["SeriesPart"][] | null;
         };
         SeriesPart: {
@@ -6232,6 +6229,9 @@ export interface components {
             value: {
                 [key: string]: unknown;
             };
+        };
+        StateSnapshots: {
+            data: components["schemas"]["StateSnapshot"][];
         };
         StoredFile: {
             name: string;
@@ -8043,7 +8043,6 @@ export type DeliveryPage = components['schemas']['DeliveryPage'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type DeliveryTry = components['schemas']['DeliveryTry'];
 export type Difference = components['schemas']['Difference'];
-export type Documents = components['schemas']['Documents'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrollReply = components['schemas']['EnrollReply'];
 export type EnrollRequestRequest = components['schemas']['EnrollRequestRequest'];
@@ -8117,7 +8116,7 @@ export type MemberAddRequest = components['schemas']['MemberAddRequest'];
 export type MemberPage = components['schemas']['MemberPage'];
 export type Message = components['schemas']['Message'];
 export type Metric = components['schemas']['Metric'];
-export type MetricCatalogue = components['schemas']['MetricCatalogue'];
+export type MetricDefinitions = components['schemas']['MetricDefinitions'];
 export type MetricName = components['schemas']['MetricName'];
 export type MetricNames = components['schemas']['MetricNames'];
 export type Metrics = components['schemas']['Metrics'];
@@ -8216,6 +8215,7 @@ export type SpecRequest = components['schemas']['SpecRequest'];
 export type SplitRequest = components['schemas']['SplitRequest'];
 export type Staleness = components['schemas']['Staleness'];
 export type StateSnapshot = components['schemas']['StateSnapshot'];
+export type StateSnapshots = components['schemas']['StateSnapshots'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -17280,7 +17280,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["MetricCatalogue"];
+                    "application/json": components["schemas"]["MetricDefinitions"];
                 };
             };
             401: components["responses"]["NotAuthenticated"];
@@ -26286,7 +26286,7 @@ export interface operations {
                      *       "data": []
                      *     }
                      */
-                    "application/json": components["schemas"]["Documents"];
+                    "application/json": components["schemas"]["StateSnapshots"];
                 };
             };
             401: components["responses"]["NotAuthenticated"];

@@ -14,7 +14,8 @@ class CheckpointSerializer(ResponseSerializer):
     step = serializers.IntegerField(help_text="policy version")
     kind = serializers.ChoiceField(
         choices=CHECKPOINT_KINDS,
-        help_text="training: its run continues from it, others begin with its weights; weights: runs only begin with it",
+        help_text="training: its run continues from it, others begin with its weights; weights: runs only begin "
+        "with it",
     )
     sha256 = serializers.CharField(source="manifest_sha256", help_text="of its manifest")
     tar_sha256 = serializers.CharField(help_text="of the download; empty while LOCAL")

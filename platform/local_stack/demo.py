@@ -170,7 +170,7 @@ class Demo:
         if self._output("run", "wait", run_id, "--timeout", "60").returncode == 0:
             return
         run = self.client.runs.get(run_id)
-        logs = self._output("run", "logs", run_id, "--tail", "1500").stdout
+        logs = self._output("run", "logs", run_id, "--tail", "20").stdout
         raise DemoFailed(f"run {run_id} ended {run.status} ({run.reason}): {run.reason_message}\n{logs}")
 
     def _output(self, *arguments: str) -> subprocess.CompletedProcess[str]:

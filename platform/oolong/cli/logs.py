@@ -14,6 +14,7 @@ from oolong.client import Client
 from oolong.client.models import LogFile
 
 FOLLOW_SECONDS = 1.0
+TAIL_BYTES = 16 * 1024  # read first to find the last lines of a file; four times as much if they are longer
 
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -65,15 +66,16 @@ class LogPrinter:
         run_id: str,
         *,
         job: str | None,
-        tail_bytes: int | None,
+        tail_lines: int | None,
         wanted: LineFilter = EVERY_LINE,
     ) -> None:
         self._wanted = wanted
         self._client = client
         self._run_id = run_id
         self._job = job
-        self._tail_bytes = tail_bytes
+        self._tail_lines = tail_lines
         self._offsets: dict[tuple[str, int], int] = {}
+        self._to_skip: dict[tuple[str, int], int] = {}  # lines before the tail
         self._unfinished: dict[tuple[str, int], tuple[str, str]] = {}  # label, text of a line without its end
 
     def print_new(self) -> None:
@@ -88,8 +90,8 @@ class LogPrinter:
 
     def finish(self) -> None:
         """Lines that never got their end."""
-        for label, text in self._unfinished.values():
-            if text and self._wanted.takes(text):
+        for key, (label, text) in self._unfinished.items():
+            if text and not self._to_skip[key] and self._wanted.takes(text):
                 sys.stdout.write(f"{label}{text}\n")
         sys.stdout.flush()
 
@@ -97,22 +99,45 @@ class LogPrinter:
         key = (file.job, file.incarnation)
         label = f"{file.name} | " if prefix else ""
         if key not in self._offsets:
-            self._offsets[key] = 0 if self._tail_bytes is None else max(0, file.bytes - self._tail_bytes)
+            self._offsets[key], self._to_skip[key] = self._first_line(file)
         while self._offsets[key] < file.bytes:
             part = self._client.runs.log_part(self._run_id, file, offset=self._offsets[key])
             if part.next_offset <= self._offsets[key]:
                 break
             self._offsets[key] = part.next_offset
             *lines, rest = (self._unfinished.get(key, ("", ""))[1] + part.text).split("\n")
-            for line in lines:
+            skipped = min(self._to_skip[key], len(lines))
+            self._to_skip[key] -= skipped
+            for line in lines[skipped:]:
                 if self._wanted.takes(line):
                     sys.stdout.write(f"{label}{line}\n")
             self._unfinished[key] = (label, rest)
         sys.stdout.flush()
 
+    def _first_line(self, file: LogFile) -> tuple[int, int]:
+        """The offset to read from, and how many lines after it precede the tail."""
+        if self._tail_lines is None:
+            return 0, 0
+        size = TAIL_BYTES
+        while True:
+            start = offset = max(0, file.bytes - size)
+            lines, last = 0, "\n"
+            while offset < file.bytes:
+                part = self._client.runs.log_part(self._run_id, file, offset=offset)
+                if part.next_offset <= offset:
+                    break
+                offset = part.next_offset
+                lines += part.text.count("\n")
+                last = part.text[-1:] or last
+            lines += last != "\n"
+            # One line more than asked for: the first may be the end of a longer one.
+            if start == 0 or lines > self._tail_lines:
+                return start, max(0, lines - self._tail_lines)
+            size *= 4
 
-def print_logs(client: Client, run_id: str, *, job: str | None, tail_bytes: int | None) -> None:
-    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes)
+
+def print_logs(client: Client, run_id: str, *, job: str | None, tail_lines: int | None) -> None:
+    printer = LogPrinter(client, run_id, job=job, tail_lines=tail_lines)
     printer.print_new()
     printer.finish()
 
@@ -130,10 +155,10 @@ def print_found(
 
 
 def follow_logs(
-    client: Client, run_id: str, *, job: str | None, tail_bytes: int | None, wanted: LineFilter = EVERY_LINE
+    client: Client, run_id: str, *, job: str | None, tail_lines: int | None, wanted: LineFilter = EVERY_LINE
 ) -> None:
     """Until the run has ended; exits as `oolong run wait` does."""
-    printer = LogPrinter(client, run_id, job=job, tail_bytes=tail_bytes, wanted=wanted)
+    printer = LogPrinter(client, run_id, job=job, tail_lines=tail_lines, wanted=wanted)
     while True:
         run = client.runs.get(run_id)  # asked first: what was logged before the end is then printed
         printer.print_new()

@@ -169,7 +169,7 @@ def logs(
         str | None, typer.Option(help="only this job: trainer, controller, reward, rollout-0, ...")
     ] = None,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="begin this many bytes before the end of each file")
+        int | None, typer.Option(min=0, help="only the last lines of each file, this many")
     ] = None,
     search: Annotated[str | None, typer.Option("--search", "-s", help="only lines with this text")] = None,
     regex: Annotated[bool, typer.Option("--regex", help="--search is a regular expression")] = False,
@@ -183,8 +183,8 @@ def logs(
     wanted = LineFilter.made_of(search or "", regex=regex, level=level)
     with Client() as client:
         if follow:
-            follow_logs(client, run, job=job, tail_bytes=tail, wanted=wanted)
+            follow_logs(client, run, job=job, tail_lines=tail, wanted=wanted)
         elif search or level:
             print_found(client, run, search or "", regex=regex, level=level, job=job)
         else:
-            print_logs(client, run, job=job, tail_bytes=tail)
+            print_logs(client, run, job=job, tail_lines=tail)

@@ -134,7 +134,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 if [ "$status" -ne 0 ]; then
   echo "== not promoted: exit $status ($(meaning "$status")); $alias stays as it was" >&2
-  echo "the run: $OOLONG_URL/runs/$run, its last words: oolong run logs $run --tail 4000" >&2
+  echo "the run: $OOLONG_URL/runs/$run, its last words: oolong run logs $run --tail 40" >&2
   exit "$status"
 fi
 

@@ -150,7 +150,7 @@ def test_the_promoted_checkpoint_was_trained_on_the_uploaded_file_and_is_not_wor
 
     # What was not trained on this upload is not promoted, whoever asks.
     refused = pipeline.pool.oolong(
-        "ckpt", "promote", f"{better.run.id}@latest", "candidate", "--trained-on", first.dataset
+        "checkpoint", "promote", f"{better.run.id}@latest", "candidate", "--trained-on", first.dataset
     )
     assert refused.returncode == 6 and better.run.dataset.id in refused.stderr
 

@@ -63,7 +63,8 @@ def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, command
         return
     for name, inner in command.commands.items():
-        yield from _below(inner, f"{path} {name}".strip())
+        if not inner.hidden:  # an alias
+            yield from _below(inner, f"{path} {name}".strip())
 
 
 def _help(command: Any) -> list[str]:

@@ -68,7 +68,7 @@ def run_gate(caller: Caller, gate: AliasGate, checkpoint: Checkpoint, *, now: da
 
 
 def judge(gate: AliasGate, checkpoint: Checkpoint) -> Verdict:
-    command = f"oolong ckpt gate run {gate.alias} {checkpoint.pk}"
+    command = f"oolong checkpoint gate run {gate.alias} {checkpoint.pk}"
     run = _newest_run(gate, checkpoint)
     if run is None:
         why = f"no eval run has scored {checkpoint.pk} as the gate of {gate.alias!r} says"

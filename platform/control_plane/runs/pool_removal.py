@@ -44,7 +44,7 @@ def _why_in_use(pool: Pool) -> str:
         return "runs that name no pool are placed there"
     nodes = list(pool.nodes.order_by("name").values_list("name", flat=True))
     if nodes:
-        return f"it has {_listed(nodes, 'node')}; revoke them first: oolong pool revoke NODE"
+        return f"it has {_listed(nodes, 'node')}; revoke them first: oolong node revoke NODE"
     runs = Run.objects.filter(_named(pool)).exclude(status__in=[*ENDED, RunStatus.DRAFT])
     if teams := _by_team(runs.values_list("project__team__name", flat=True)):
         return f"runs that have not ended name it, of {teams}; they must end or be cancelled first"

@@ -29,7 +29,7 @@ from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
 # Kinds that hold a slot and are no run that one submits: what they are for.
 DOORS = {
     "reward_test": "tests a reward: POST /api/v1/reward-tests, or oolong reward test",
-    "playground": "is for chatting: POST /api/v1/playgrounds, or oolong ckpt chat",
+    "playground": "is for chatting: POST /api/v1/playgrounds, or oolong checkpoint chat",
 }
 
 

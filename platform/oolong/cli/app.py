@@ -24,6 +24,7 @@ from oolong.cli import (
     login,
     members,
     models,
+    nodes,
     pool,
     project,
     quickstart,
@@ -59,9 +60,11 @@ app.add_typer(datasets.app, name="dataset")
 app.add_typer(models.app, name="model")
 app.add_typer(functions.app, name="function")
 app.add_typer(rewards.app, name="reward")
-app.add_typer(checkpoints.app, name="ckpt")
+app.add_typer(checkpoints.app, name="checkpoint")
+app.add_typer(checkpoints.app, name="ckpt", hidden=True)
 app.add_typer(ci.app, name="ci")
 app.add_typer(pool.app, name="pool")
+app.add_typer(nodes.app, name="node")
 app.add_typer(project.app, name="project")
 app.add_typer(sessions.app, name="session")
 app.add_typer(tokens.app, name="token")

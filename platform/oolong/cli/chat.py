@@ -1,4 +1,4 @@
-"""`oolong ckpt chat`: one checkpoint, or two side by side, on free slots."""
+"""`oolong checkpoint chat`: one checkpoint, or two side by side, on free slots."""
 
 from __future__ import annotations
 

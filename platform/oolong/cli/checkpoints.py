@@ -1,4 +1,4 @@
-"""`oolong ckpt …`"""
+"""`oolong checkpoint …`"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def list_checkpoints(
 
 
 @app.command()
-def show(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
+def get(checkpoint: ReferenceArgument, json: JsonOption = False) -> None:
     """One checkpoint, and what it comes from."""
     with Client() as client:
         found = client.checkpoints.resolve(checkpoint)

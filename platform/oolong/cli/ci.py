@@ -130,7 +130,7 @@ def _try_out(url: str, token: CreatedToken) -> Me:
         if lacking := sorted(set(SCOPES) - set(me.scopes)):
             raise OolongError(
                 f"the token of {me.user.username} lacks {', '.join(lacking)}: its role is {me.role}; give it {ROLE} "
-                f"(oolong service-account role {me.user.username.partition('@')[0]} {ROLE})"
+                f"(oolong service-account set {me.user.username.partition('@')[0]} {ROLE})"
             )
         next(iter(client.runs.list()), None)
     return me

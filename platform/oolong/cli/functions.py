@@ -59,7 +59,7 @@ def list_functions(
 
 
 @app.command()
-def show(reference: ReferenceArgument, json: JsonOption = False) -> None:
+def get(reference: ReferenceArgument, json: JsonOption = False) -> None:
     """What one version is, and how it is called."""
     with Client() as client:
         version = client.functions.version(reference)

@@ -1,4 +1,4 @@
-"""`oolong ckpt gate …`"""
+"""`oolong checkpoint gate …`"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def list_gates(json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(alias: Alias, checkpoint: Reference, json: JsonOption = False) -> None:
+def get(alias: Alias, checkpoint: Reference, json: JsonOption = False) -> None:
     """What the gate says of a checkpoint. Exit status 6 unless it has passed."""
     with Client() as client:
         verdict = client.checkpoints.gate_verdict(alias, checkpoint)

@@ -49,8 +49,8 @@ def add(user: User, role: Role, team: TeamOption = False, json: JsonOption = Fal
     show_done(f"{user} is {role}", added, json=json)
 
 
-@app.command()
-def role(user: User, role: Role, team: TeamOption = False, json: JsonOption = False) -> None:
+@app.command("set")
+def set_role(user: User, role: Role, team: TeamOption = False, json: JsonOption = False) -> None:
     """Change somebody's role. Their tokens have its power from then on, no more."""
     with Client() as client:
         member = _find(client, user)

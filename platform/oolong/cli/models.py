@@ -128,11 +128,11 @@ def list_models(json: JsonOption = False) -> None:
 
 
 @app.command()
-def remove(
+def delete(
     model: Annotated[str, typer.Argument(help="id of one that is INVALID or DUPLICATE, or waits for a node")],
     json: JsonOption = False,
 ) -> None:
-    """Forget what is no model after all."""
+    """Delete an INVALID or DUPLICATE base model, or cancel its check."""
     with Client() as client:
         client.models.remove(model)
-    show_done(f"{model} is removed", {"removed": model}, json=json)
+    show_done(f"{model} is deleted", {"deleted": model}, json=json)

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="The project of your token, and wha
 
 
 @app.command()
-def show(json: JsonOption = False) -> None:
+def get(json: JsonOption = False) -> None:
     """The project and its settings."""
     with Client() as client:
         _print(client.project.get(), json=json)

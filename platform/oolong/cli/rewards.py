@@ -82,7 +82,7 @@ def run_test(
         raise typer.Exit(ExitCode.GATE_FAILED)
 
 
-@app.command("tests")
+@app.command("list")
 def list_tests(
     reward: Annotated[str | None, typer.Option(help="only of this reward")] = None, json: JsonOption = False
 ) -> None:
@@ -105,7 +105,7 @@ def list_tests(
 
 
 @app.command()
-def show(
+def get(
     test_id: Annotated[str, typer.Argument(metavar="TEST", help="id of a test (rwt_…)")],
     json: JsonOption = False,
 ) -> None:

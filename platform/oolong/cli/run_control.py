@@ -91,8 +91,8 @@ def clone(
     show_json(made) if json else print(made.id)
 
 
-@app.command()
-def change(
+@app.command("set")
+def set_run(
     run: RunArgument,
     change: Annotated[
         list[str] | None,
@@ -103,32 +103,27 @@ def change(
     ] = None,
     checkpoint: Annotated[bool, typer.Option("--checkpoint-now", help="after the next train step")] = False,
     evaluate: Annotated[bool, typer.Option("--evaluate-now", help="the newest version")] = False,
-    json: JsonOption = False,
-) -> None:
-    """Change a run while it goes on; its events say when the change is in force."""
-    with Client() as client:
-        changed = client.runs.change(
-            run, changes=read_changes(change or []), checkpoint=checkpoint, evaluate=evaluate
-        )
-        _show(changed, json=json)
-
-
-@app.command()
-def edit(
-    run: RunArgument,
     name: Annotated[str | None, typer.Option(help="new name")] = None,
     notes: Annotated[str | None, typer.Option(help="new notes")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="replaces the tags; repeatable")] = None,
-    priority: Annotated[int | None, typer.Option(help="0 to 1000, of a run that waits; higher first")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 to 1000, of a queued run; higher first")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Change a run's name, notes or tags, or its priority while it waits."""
+    """Change a run: its name, notes, tags and priority, or runtime settings while it is active."""
     given = {"name": name, "notes": notes, "tags": tag, "priority": priority}
     fields = {key: value for key, value in given.items() if value is not None}
-    if not fields:
-        raise typer.BadParameter("nothing to change: give --name, --notes, --tag or --priority")
+    at_runtime = bool(change) or checkpoint or evaluate
+    if not fields and not at_runtime:
+        raise typer.BadParameter(
+            "nothing to change: give --set, --name, --notes, --tag, --priority or an action"
+        )
+    changes = read_changes(change or [])
     with Client() as client:
-        _show(client.runs.update(run, **fields), json=json)
+        if fields:
+            changed = client.runs.update(run, **fields)
+        if at_runtime:
+            changed = client.runs.change(run, changes=changes, checkpoint=checkpoint, evaluate=evaluate)
+        _show(changed, json=json)
 
 
 def _show(run: Run, *, json: bool) -> None:

@@ -40,8 +40,8 @@ def list_accounts(json: JsonOption = False) -> None:
     )
 
 
-@app.command()
-def role(name: Name, role: Annotated[RoleName, typer.Argument()], json: JsonOption = False) -> None:
+@app.command("set")
+def set_role(name: Name, role: Annotated[RoleName, typer.Argument()], json: JsonOption = False) -> None:
     """Change its role; its tokens follow at once."""
     with Client() as client:
         changed = client.service_accounts.set_role(_find(client, name).id, role)
@@ -75,12 +75,12 @@ def token(
 
 
 @app.command()
-def remove(name: Name, json: JsonOption = False) -> None:
+def delete(name: Name, json: JsonOption = False) -> None:
     """End it and its tokens; what it made stays."""
     with Client() as client:
         account = _find(client, name)
         client.service_accounts.remove(account.id)
-    show_done(f"{name} is removed", {"removed": account.id}, json=json)
+    show_done(f"{name} is deleted", {"deleted": account.id}, json=json)
 
 
 def _find(client: Client, name: str) -> ServiceAccount:

@@ -26,7 +26,7 @@ def open_session(
 
 
 @app.command()
-def show(run: Run, session: SessionId) -> None:
+def get(run: Run, session: SessionId) -> None:
     """How a session stands, with its branches."""
     with Client() as client:
         show_json(client.send(calls.sessions.get(run, session)))

@@ -18,7 +18,7 @@ NameArgument = Annotated[str, typer.Argument(help="name of the template")]
 
 
 @app.command()
-def save(
+def create(
     name: NameArgument,
     file: Annotated[Path, typer.Option("--file", "-f", help="part of a RunSpec, YAML or JSON")],
     description: Annotated[str | None, typer.Option(help="of a new template")] = None,
@@ -50,7 +50,7 @@ def list_templates(json: JsonOption = False) -> None:
 
 @app.command()
 def get(name: NameArgument, json: JsonOption = False) -> None:
-    """The newest version of a template, as YAML that `save` takes."""
+    """The newest version of a template, as YAML that `create` takes."""
     with Client() as client:
         found = _needed(client, name)
     show_json(found) if json else print(yaml.safe_dump(found.spec, sort_keys=False), end="")

@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="Saved views of the run list.")
 
 
 @app.command()
-def save(
+def create(
     name: Annotated[str, typer.Argument(help="what it is called")],
     where: FilterOption = None,
     shared: Annotated[bool, typer.Option("--shared", help="the whole project sees it")] = False,

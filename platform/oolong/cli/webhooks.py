@@ -50,8 +50,8 @@ def list_webhooks(json: JsonOption = False) -> None:
     )
 
 
-@app.command()
-def edit(
+@app.command("set")
+def set_webhook(
     webhook: WebhookArgument,
     name: Annotated[str | None, typer.Option()] = None,
     url: Annotated[str | None, typer.Option()] = None,
@@ -95,12 +95,12 @@ def send_test(webhook: WebhookArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def log(
+def deliveries(
     webhook: WebhookArgument,
     limit: Annotated[int, typer.Option(min=1, help="at most this many, newest first")] = 20,
     json: JsonOption = False,
 ) -> None:
-    """How each telling went, newest first."""
+    """List deliveries, newest first."""
     with Client() as client:
         found = [row for row, _ in zip(client.webhooks.deliveries(webhook), range(limit), strict=False)]
     if json:

@@ -285,7 +285,7 @@ def test_a_model_by_its_path_is_checked_by_the_node_and_a_run_starts_from_it(poo
 
 
 def test_the_other_commands_answer(pool: Pool, node: Node) -> None:
-    shown = json.loads(pool.oolong("pool", "nodes", "--json").stdout)
+    shown = json.loads(pool.oolong("node", "list", "--json").stdout)
     assert [found["name"] for found in shown["nodes"]] == ["north"]
     assert pool.oolong("pool", "queue").stdout == ""
     assert pool.oolong("dataset", "list").stdout.split("\t")[1:] == ["numbers", "numbers@1", "32\n"]
@@ -444,7 +444,7 @@ def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
     (job,) = pool.client.runs.jobs(run.id)
     pool.join("east")
     (found,) = [node for node in pool.client.pool.get().nodes if node.name == "west"]
-    done = pool.oolong("pool", "revoke", found.id)
+    done = pool.oolong("node", "revoke", found.id)
     assert done.returncode == 0, done.stderr
     assert west.agent is not None
     assert west.agent.wait(60) == 3, pool.said()

@@ -164,7 +164,7 @@ def test_the_command_runs_this_very_script(commands: Path) -> None:
 def test_the_script_and_the_examples_name_commands_and_options_that_exist() -> None:
     verbs = dict(cli_page.verbs())
     script = (FOLDER / "gate.sh").read_text().replace("\\\n", " ")
-    for verb, rest in re.findall(r"oolong ((?:run|ckpt|dataset) \w+|whoami)([^|;)]*)", script):
+    for verb, rest in re.findall(r"oolong ((?:run|checkpoint|dataset) \w+|whoami)([^|;)]*)", script):
         options = {option for parameter in verbs[verb].params for option in parameter.opts}
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", rest.split(">")[0])) <= options, verb
 

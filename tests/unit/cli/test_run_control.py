@@ -51,12 +51,17 @@ def test_a_change_that_is_no_assignment_is_wrong_usage(api: ScriptedApi, oolong:
     assert api.asked == []
 
 
-def test_edit_sends_what_is_given_and_needs_something(api: ScriptedApi, oolong: Oolong) -> None:
+def test_set_sends_what_is_given_and_needs_something(api: ScriptedApi, oolong: Oolong) -> None:
     api.script["PATCH runs/run_1"] = Answer(run("QUEUED"))
-    done = oolong("run", "edit", "run_1", "--tag", "a", "--tag", "b", "--priority", "900")
+    done = oolong("run", "set", "run_1", "--tag", "a", "--tag", "b", "--priority", "900")
     assert done.returncode == 0, done.stderr
     assert json.loads(api.asked[0].body) == {"tags": ["a", "b"], "priority": 900}
-    assert oolong("run", "edit", "run_1").returncode == 2
+    assert oolong("run", "set", "run_1").returncode == 2
+    api.script["POST runs/run_1/runtime"] = Answer(run("RUNNING"))
+    assert oolong("run", "set", "run_1", "--set", "staleness.max=2", "--notes", "wider").returncode == 0
+    assert api.paths()[1:] == ["PATCH runs/run_1", "POST runs/run_1/runtime"]
+    sent = {"changes": {"staleness": {"max": 2}}, "checkpoint": False, "evaluate": False}
+    assert json.loads(api.asked[2].body) == sent
 
 
 def test_metrics_lists_the_names_of_what_was_measured(api: ScriptedApi, oolong: Oolong) -> None:

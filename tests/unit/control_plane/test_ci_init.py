@@ -68,6 +68,6 @@ def test_a_second_pipeline_gets_a_token_of_the_same_account(alice: Any, oolong: 
 def test_an_account_that_may_too_little_leaves_no_token_and_no_file(alice: Any, oolong: Any) -> None:
     assert oolong("service-account", "create", "ci", Role.VIEWER).code == 0
     refused = oolong("ci", "init", "github")
-    assert refused.code == 1 and "oolong service-account role ci editor" in refused.err
+    assert refused.code == 1 and "oolong service-account set ci editor" in refused.err
     assert not Path(".github/workflows/oolong.yml").exists()
     assert ApiToken.objects.get(name="pipeline (github)").revoked_at is not None

@@ -324,7 +324,7 @@ def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[st
 def test_every_command_is_on_its_page_with_its_options() -> None:
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     found = dict(cli_page.verbs())
-    assert {"run wait", "ckpt promote", "dataset upload", "login", "completion"} <= set(found)
+    assert {"run wait", "checkpoint promote", "dataset upload", "login", "completion"} <= set(found)
     for name, command in found.items():
         assert f"\n## oolong {name}\n" in page, name
         for parameter in command.params:
@@ -342,13 +342,13 @@ WITHOUT_JSON = {
     "profile use": "changes the file",
     "completion": "prints a script",
     "ci gate": "a script; its reports are files",
-    "ckpt chat": "a conversation",
+    "checkpoint chat": "a conversation",
     "run watch": "a live view; `run wait --json` is for programs",
     "run logs": "prints what jobs printed",
     "run baseline": "prints JSON",
     "stream follow": "prints JSON lines",
     "session open": "prints JSON",
-    "session show": "prints JSON",
+    "session get": "prints JSON",
     "session reward": "prints JSON",
     "session end": "prints JSON",
 }
@@ -370,9 +370,10 @@ logout
 whoami
 completion
 dataset upload|validate|preview|import|alias|stats|list|split|diff
-run create|list|get|logs|metrics|watch|wait|stop|cancel|pause|resume|retry|clone|change|edit|diff|plan|validate|export
-ckpt list|show|promote|download|export|link|pin|unpin|prune|retention|chat
-pool nodes|queue|usage|drain|cordon|uncordon|join-token|list|create|set|quota
+run create|list|get|logs|metrics|watch|wait|stop|cancel|pause|resume|retry|clone|set|diff|plan|validate|export
+checkpoint list|get|promote|download|export|link|pin|unpin|prune|retention|chat
+pool queue|usage|list|create|set|quota
+node list|drain|cordon|uncordon|revoke|join-token
 pool teams list
 pool teams add
 pool teams remove

@@ -11961,7 +11961,7 @@ export interface operations {
                      *       "checkpoint": "ckpt_01jy0000000000000000000019",
                      *       "verdict": "missing",
                      *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 as the gate of 'prod' says",
-                     *       "command": "oolong ckpt gate run prod ckpt_01jy0000000000000000000019",
+                     *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000019",
                      *       "run": null,
                      *       "checks": []
                      *     }

@@ -108,7 +108,7 @@ def _queue(runs: dict[str, Any], slots: dict[str, int]) -> list[Diagnosis]:
 
 def _nodes(nodes: list[dict[str, Any]]) -> list[Diagnosis]:
     if not nodes:
-        return [Diagnosis("warning", "no node has joined", "`oolong pool join-token` gives a token for one")]
+        return [Diagnosis("warning", "no node has joined", "`oolong node join-token` gives a token for one")]
     found = [
         Diagnosis(
             "fault" if node["status"] == "LOST" else "warning",
@@ -122,7 +122,7 @@ def _nodes(nodes: list[dict[str, Any]]) -> list[Diagnosis]:
         Diagnosis(
             "warning",
             f"node {node['name']}: {node['unhealthy']} unhealthy slot(s)",
-            "`oolong pool nodes` and its page say why",
+            "`oolong node list` and its page say why",
         )
         for node in nodes
         if node["unhealthy"]
@@ -142,7 +142,7 @@ def _disk(disk: list[dict[str, Any]]) -> list[Diagnosis]:
         Diagnosis(
             "fault" if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE / 5 else "warning",
             f"{place['what']} has {place['free_bytes'] / 1e9:.1f} GB free of {place['total_bytes'] / 1e9:.1f} GB",
-            "make room: `oolong ckpt prune` frees checkpoints, `manage.py verify` names blobs of nobody",
+            "make room: `oolong checkpoint prune` frees checkpoints, `manage.py verify` names blobs of nobody",
         )
         for place in disk
         if place["free_bytes"] < place["total_bytes"] * DISK_LOW_SHARE

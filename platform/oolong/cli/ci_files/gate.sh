@@ -152,8 +152,8 @@ END
 read -r kind used checkpoint <<< "$facts"
 [ -n "$checkpoint" ] || { echo "$run has no checkpoint to promote" >&2; exit 2; }
 [ "$used" = "$dataset" ] || { echo "$run used the dataset $used, not the uploaded $dataset" >&2; exit 6; }
-patiently oolong ckpt show "$checkpoint" --json > "$out/checkpoint.json"
-patiently oolong ckpt download "$checkpoint" -o "$out/checkpoint.tar"
+patiently oolong checkpoint get "$checkpoint" --json > "$out/checkpoint.json"
+patiently oolong checkpoint download "$checkpoint" -o "$out/checkpoint.tar"
 
 # The download was verified on its way. Once more, with what every system has: the archive, and the manifest in it.
 field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["checkpoint"][sys.argv[2]])' "$@"; }
@@ -164,5 +164,5 @@ manifest=$(tar -xOf "$out/checkpoint.tar" MANIFEST.json | sha256sum | cut -d ' '
 stage=promotion
 lineage=(--trained-by "$run" --trained-on "$dataset")
 [ "$kind" != eval ] || lineage=()
-patiently oolong ckpt promote "$checkpoint" "$alias" ${lineage[@]+"${lineage[@]}"}
+patiently oolong checkpoint promote "$checkpoint" "$alias" ${lineage[@]+"${lineage[@]}"}
 echo "$alias is $run, verified in $out/checkpoint.tar" >&2

@@ -38,14 +38,14 @@ def test_teams_and_projects_are_made_and_renamed(head: Any, oolong: Any) -> None
 def test_members_are_listed_added_changed_and_removed(head: Any, person: Any, oolong: Any) -> None:
     person("bob", project="elsewhere")
     assert oolong("member", "add", "bob", "viewer").code == 0
-    assert oolong("member", "role", "bob", "editor").code == 0
+    assert oolong("member", "set", "bob", "editor").code == 0
     assert "bob\teditor\teditor\t-" in oolong("member", "list").out
     assert oolong("member", "add", "bob", "operator", "--team").code == 0
     assert "bob\toperator\teditor\toperator" in oolong("member", "list", "--team").out
     assert oolong("member", "remove", "bob").code == 0
     refused = oolong("member", "remove", "alice", "--team")
     assert refused.code != 0 and "last admin" in refused.err
-    unknown = oolong("member", "role", "nobody", "viewer", "--json")
+    unknown = oolong("member", "set", "nobody", "viewer", "--json")
     assert unknown.code == 2 and "nobody" in json.loads(unknown.err)["error"]
     assert json.loads(oolong("member", "add", "bob", "viewer", "--json").out)["role"] == "operator"
     assert set(json.loads(oolong("member", "remove", "bob", "--json").out)) == {"removed"}
@@ -73,7 +73,7 @@ def test_a_service_account_gets_a_token_that_rotates(alice: Any, oolong: Any) ->
     assert token["owner"] == "ci"
     turned = oolong("token", "rotate", token["id"], "--overlap", "5").out.strip()
     assert turned.startswith("ool_") and turned != text
-    assert oolong("service-account", "role", "ci", "viewer").code == 0
+    assert oolong("service-account", "set", "ci", "viewer").code == 0
     assert "\tci\tviewer\t1\t" in oolong("service-account", "list").out
-    assert oolong("service-account", "remove", "ci").code == 0
-    assert oolong("service-account", "remove", "ci").code == 2
+    assert oolong("service-account", "delete", "ci").code == 0
+    assert oolong("service-account", "delete", "ci").code == 2

@@ -360,7 +360,7 @@ def test_the_command_uploads_lists_shows_and_downloads(oolong: Any) -> None:
     Path("mine.py").write_text(REWARD)
     assert oolong("function", "upload", "mine.py", "--name", "mine", "--kind", "reward").out == "mine@1\n"
     assert oolong("function", "list", "--kind", "reward").out.startswith("mine\treward\tmine@1\t")
-    shown = oolong("function", "show", "mine@latest").out
+    shown = oolong("function", "get", "mine@latest").out
     assert "weight" in shown and "def score(prompt, completion, answer" in shown
     assert oolong("function", "download", "mine@1", "-o", "copy.py").code == 0
     assert Path("copy.py").read_text() == REWARD
@@ -370,6 +370,6 @@ def test_the_command_says_what_is_wrong_and_exits_2(oolong: Any) -> None:
     Path("bad.py").write_text("def score(answer): ...")
     done = oolong("function", "upload", "bad.py", "--name", "bad", "--kind", "reward")
     assert done.code == 2 and "must begin with (prompt, completion, answer)" in done.err
-    assert oolong("function", "show", "bad@1").code == 2
+    assert oolong("function", "get", "bad@1").code == 2
     Path("latin.py").write_bytes(b"\xff")
     assert "not UTF-8" in oolong("function", "upload", "latin.py", "--name", "x", "--kind", "reward").err

@@ -327,5 +327,5 @@ def test_the_command_waits_and_tells_every_fault(oolong: Any, tmp_path: Path) ->
     listed = json.loads(oolong("model", "list", "--json").out)
     (invalid,) = [model["id"] for model in listed if model["state"] == "INVALID"]
     assert "modeling.py is code" in oolong("model", "get", invalid).out
-    assert oolong("model", "remove", invalid).code == 0
+    assert oolong("model", "delete", invalid).code == 0
     assert oolong("model", "get", "m@1").code == 0

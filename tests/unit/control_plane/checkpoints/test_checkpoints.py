@@ -534,11 +534,11 @@ def test_what_is_freed_cannot_be_named_or_pinned_or_trained_from(alice: Any, sto
 
 def test_the_command_promotes_and_exports_a_model_that_verifies(oolong: Any, stored: Any) -> None:
     checkpoint = stored()
-    assert checkpoint.pk in oolong("ckpt", "promote", "letters@20", "best").out
-    assert "\tbest\n" in oolong("ckpt", "list", "--kind", "training", "--state", "STORED").out
-    assert "letters" not in oolong("ckpt", "list", "--kind", "weights").out
-    assert oolong("ckpt", "list", "--kind", "adapter").code == 2
-    assert oolong("ckpt", "export", "best", "model").code == 0
+    assert checkpoint.pk in oolong("checkpoint", "promote", "letters@20", "best").out
+    assert "\tbest\n" in oolong("checkpoint", "list", "--kind", "training", "--state", "STORED").out
+    assert "letters" not in oolong("checkpoint", "list", "--kind", "weights").out
+    assert oolong("checkpoint", "list", "--kind", "adapter").code == 2
+    assert oolong("checkpoint", "export", "best", "model").code == 0
     assert {path.name for path in Path("model").iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -546,26 +546,26 @@ def test_the_command_promotes_and_exports_a_model_that_verifies(oolong: Any, sto
     }
     assert Path("model/model.safetensors").read_bytes() == FILES["hf/model.safetensors"]
     assert "letters, step 20" in Path("model/README.md").read_text()
-    assert oolong("ckpt", "download", "best", "-o", "all.tar").code == 0
+    assert oolong("checkpoint", "download", "best", "-o", "all.tar").code == 0
     assert hashlib.sha256(Path("all.tar").read_bytes()).hexdigest() == checkpoint.tar_sha256
 
 
 def test_an_export_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong: Any, stored: Any) -> None:
     path = Path(store.lend(stored().tar_sha256))
     path.write_bytes(path.read_bytes().replace(b"qwen3", b"qwen4"))
-    done = oolong("ckpt", "export", "letters@20", "model")
+    done = oolong("checkpoint", "export", "letters@20", "model")
     assert done.code == 1 and "hf/config.json: sha256 is" in done.err
     assert not Path("model/config.json").exists()
 
 
 def test_the_command_shows_what_would_be_freed_before_it_frees(oolong: Any, stored: Any) -> None:
     old, _ = stored(step=1), stored(step=2)
-    assert f"would delete\t{old.pk}" in oolong("ckpt", "retention", "--keep-last", "1", "--dry-run").out
-    assert "would delete" not in oolong("ckpt", "prune").out
-    assert oolong("ckpt", "retention", "--keep-last", "1").code == 0
-    assert oolong("ckpt", "pin", old.pk).out == f"{old.pk} is pinned\n"
-    assert f"keep\t{old.pk}" in oolong("ckpt", "prune", "--apply").out
-    oolong("ckpt", "unpin", old.pk)
-    assert f"deleted\t{old.pk}" in oolong("ckpt", "prune", "--apply").out
-    assert oolong("ckpt", "retention").code == 2
-    assert oolong("ckpt", "show", "nothing@1").code == 2
+    assert f"would delete\t{old.pk}" in oolong("checkpoint", "retention", "--keep-last", "1", "--dry-run").out
+    assert "would delete" not in oolong("checkpoint", "prune").out
+    assert oolong("checkpoint", "retention", "--keep-last", "1").code == 0
+    assert oolong("checkpoint", "pin", old.pk).out == f"{old.pk} is pinned\n"
+    assert f"keep\t{old.pk}" in oolong("checkpoint", "prune", "--apply").out
+    oolong("checkpoint", "unpin", old.pk)
+    assert f"deleted\t{old.pk}" in oolong("checkpoint", "prune", "--apply").out
+    assert oolong("checkpoint", "retention").code == 2
+    assert oolong("checkpoint", "get", "nothing@1").code == 2

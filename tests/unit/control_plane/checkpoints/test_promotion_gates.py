@@ -75,7 +75,7 @@ def test_without_a_run_the_refusal_names_the_command(alice: Any, bob: Any, check
     alice.post("/checkpoint-gates", GATE)
     refused = promote(bob, mark)
     assert (refused.status_code, refused.json()["code"]) == (409, "gate_missing")
-    assert refused.json()["command"] == f"oolong ckpt gate run prod {mark.pk}"
+    assert refused.json()["command"] == f"oolong checkpoint gate run prod {mark.pk}"
     assert bob.get("/checkpoint-aliases").json()["data"] == []
 
 
@@ -181,9 +181,9 @@ def test_the_command_overrides_a_gate_with_force_alone_and_warns(
 ) -> None:
     mark = checkpoint()
     alice.post("/checkpoint-gates", GATE)
-    refused = oolong("ckpt", "promote", mark.pk, "prod")
-    assert refused.code == 6 and f"oolong ckpt gate run prod {mark.pk}" in refused.err
-    forced = oolong("ckpt", "promote", mark.pk, "prod", "--force")
+    refused = oolong("checkpoint", "promote", mark.pk, "prod")
+    assert refused.code == 6 and f"oolong checkpoint gate run prod {mark.pk}" in refused.err
+    forced = oolong("checkpoint", "promote", mark.pk, "prod", "--force")
     assert forced.code == 0 and "warning: prod was moved although its gate is not passed" in forced.err
 
 
@@ -195,10 +195,10 @@ def test_the_command_promotes_only_what_the_named_run_and_dataset_made(
     Checkpoint.objects.filter(pk=mark.pk).update(run_id=run["id"])
     right = ("--trained-by", run["id"], "--trained-on", run["dataset"]["id"])
     for wrong in (("--trained-by", "run_other"), ("--trained-on", "dsv_other")):
-        refused = oolong("ckpt", "promote", mark.pk, "candidate", *wrong)
+        refused = oolong("checkpoint", "promote", mark.pk, "candidate", *wrong)
         assert refused.code == 6 and wrong[1] in refused.err
         assert alice.get("/checkpoint-aliases").json()["data"] == []
-    assert oolong("ckpt", "promote", mark.pk, "candidate", *right).code == 0
+    assert oolong("checkpoint", "promote", mark.pk, "candidate", *right).code == 0
 
 
 def test_a_gate_is_set_and_lifted_by_a_role_only(alice: Any, bob: Any, checkpoint: Any) -> None:
@@ -236,10 +236,12 @@ def test_the_command_sets_shows_and_runs_a_gate(oolong: Any, clock: Any, checkpo
         "kind: eval\nname: x\nmodel: {checkpoint: y}\ndataset: {version: sums@1, split: eval}\n"
         "evaluation: {prompts: 32}\n"
     )
-    assert oolong("ckpt", "gate", "set", "prod", "eval.yaml", "--assert", "eval/accuracy >= 0.8").code == 0
-    shown = oolong("ckpt", "gate", "show", "prod", mark.pk)
-    assert shown.code == 6 and f"run: oolong ckpt gate run prod {mark.pk}" in shown.out
-    started = oolong("ckpt", "gate", "run", "prod", mark.pk, "--no-wait")
+    assert (
+        oolong("checkpoint", "gate", "set", "prod", "eval.yaml", "--assert", "eval/accuracy >= 0.8").code == 0
+    )
+    shown = oolong("checkpoint", "gate", "get", "prod", mark.pk)
+    assert shown.code == 6 and f"run: oolong checkpoint gate run prod {mark.pk}" in shown.out
+    started = oolong("checkpoint", "gate", "run", "prod", mark.pk, "--no-wait")
     finish(started.out.strip(), 0.9, clock=clock)
-    assert oolong("ckpt", "gate", "show", "prod", mark.pk).code == 0
-    assert "eval/accuracy >= 0.8" in oolong("ckpt", "gate", "list").out
+    assert oolong("checkpoint", "gate", "get", "prod", mark.pk).code == 0
+    assert "eval/accuracy >= 0.8" in oolong("checkpoint", "gate", "list").out

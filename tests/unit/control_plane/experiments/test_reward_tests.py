@@ -346,8 +346,8 @@ def test_the_command_tests_and_shows(oolong: Any, alice: Any) -> None:
     assert made.code == 0, made.err
     assert Run.objects.get(kind="reward_test").spec["reward_test"]["max_new_tokens"] == 112
     say(alice.get(f"/reward-tests/{made.out.strip()}").json(), "red")
-    assert "exact_match on sums@1: red" in oolong("reward", "show", made.out.strip()).out
-    assert "red" in oolong("reward", "tests").out
+    assert "exact_match on sums@1: red" in oolong("reward", "get", made.out.strip()).out
+    assert "red" in oolong("reward", "list").out
     assert oolong(*common, "--option", "oops").code == 2
     assert oolong("project", "set", "--tested-rewards", "on").code == 0
     assert oolong("project", "set").code == 2

@@ -117,8 +117,8 @@ def test_a_template_that_is_not_there_is_refused(alice: Any, reference: Any) -> 
 def test_the_command_keeps_and_uses_templates(oolong: Any, alice: Any, tmp_path: Any) -> None:
     (tmp_path / "work" / "part.yaml").write_text(yaml.safe_dump(PART))
     (tmp_path / "work" / "run.yaml").write_text(json.dumps(alice.spec()))
-    assert oolong("template", "save", "ours", "-f", "part.yaml").out == "ours@1\n"
-    assert oolong("template", "save", "ours", "-f", "part.yaml").out == "ours@2\n"
+    assert oolong("template", "create", "ours", "-f", "part.yaml").out == "ours@1\n"
+    assert oolong("template", "create", "ours", "-f", "part.yaml").out == "ours@2\n"
     assert "ours@2" in oolong("template", "list").out
     assert yaml.safe_load(oolong("template", "get", "ours").out) == PART
     planned = oolong("run", "validate", "-f", "run.yaml", "--template", "ours@1", "--json")

@@ -303,19 +303,19 @@ def test_the_installations_admin_makes_pools_by_the_command(alice: Any, person: 
     assert "\tbob\t" in oolong("pool", "admins", "list", "lab").out
     assert oolong("pool", "admins", "remove", "lab", "bob").code == 0
     assert oolong("pool", "set", "lab", "--trainer-code", "off", "--all-teams", "on").code == 0
-    assert oolong("pool", "join-token", "--pool", "lab").out.startswith("ooljoin_")
+    assert oolong("node", "join-token", "--pool", "lab").out.startswith("ooljoin_")
     assert oolong("pool", "teams", "remove", "lab", "blue").code == 0
-    assert oolong("pool", "nodes", "--pool", "none").code == 2
+    assert oolong("node", "list", "--pool", "none").code == 2
     changed = Pool.objects.get(pk="lab")
     assert (changed.all_teams, changed.trainer_code) == (True, False)
 
 
 def test_the_table_of_nodes_begins_with_the_id_that_the_other_commands_take(oolong: Any, node: Any) -> None:
     made = node("gpu-7", slots=1)
-    row = oolong("pool", "nodes").out.split("\t")
+    row = oolong("node", "list").out.split("\t")
     assert row[:2] == [made.node_id, "gpu-7"]
-    assert oolong("pool", "drain", row[0]).code == 0
-    assert oolong("pool", "uncordon", row[0]).code == 0
+    assert oolong("node", "drain", row[0]).code == 0
+    assert oolong("node", "uncordon", row[0]).code == 0
 
 
 def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: Any, person: Any) -> None:
@@ -539,7 +539,7 @@ def test_a_pool_that_something_uses_is_not_deleted_and_says_what_does(
     assert "runs that name no pool" in refused("default")
     machine = node("honest", pool="red-gpus")
     run = start(machine, placement={"pool": "red-gpus"}, **SECRETS)
-    assert "1 node (honest); revoke them first: oolong pool revoke NODE" in refused("red-gpus")
+    assert "1 node (honest); revoke them first: oolong node revoke NODE" in refused("red-gpus")
     revoke(admin_of_red, machine)
     assert "of team red (1)" in refused("red-gpus"), "its attempt is about to end"
     tick()
@@ -594,9 +594,9 @@ def test_the_commands_revoke_a_node_and_delete_its_pool(alice: Any, node: Any, o
     machine = node("old", pool="lab")
     refused = oolong("pool", "delete", "lab")
     assert refused.code != 0 and "it has 1 node (old)" in refused.err
-    done = oolong("pool", "revoke", machine.node_id)
+    done = oolong("node", "revoke", machine.node_id)
     assert (done.code, "old is revoked" in done.err) == (0, True), done.err
-    assert oolong("pool", "revoke", machine.node_id).code != 0
+    assert oolong("node", "revoke", machine.node_id).code != 0
     assert oolong("pool", "delete", "lab").code == 0
     assert not Pool.objects.filter(pk="lab").exists()
 

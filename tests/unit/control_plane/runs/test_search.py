@@ -194,7 +194,7 @@ def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> Non
 def test_the_command_lists_by_filters_and_views(oolong: Any, alice: Any) -> None:
     listed = oolong("run", "list", "--filter", "metric=reward/mean>=0.5", "--filter", "sort=-reward")
     assert [line.split("\t")[1] for line in listed.out.splitlines()] == ["run 1", "run 2"]
-    made = oolong("view", "save", "best", "--filter", "metric=reward/mean>=0.5")
+    made = oolong("view", "create", "best", "--filter", "metric=reward/mean>=0.5")
     assert made.code == 0, made.err
     assert "metric=reward/mean>=0.5" in oolong("view", "list").out
     shown = oolong("run", "list", "--view", made.out.strip())

@@ -601,9 +601,9 @@ def test_the_command_makes_tests_and_reads_a_webhook(oolong: Any, receiver: Rece
     oolong("webhook", "test", hook["id"])
     deliver(clock)
     verified(receiver.got[0], hook["secret"])
-    assert "\twebhook.test\tDELIVERED\t1\t200\t" in oolong("webhook", "log", hook["id"]).out
+    assert "\twebhook.test\tDELIVERED\t1\t200\t" in oolong("webhook", "deliveries", hook["id"]).out
     assert oolong("webhook", "rotate", hook["id"]).out.startswith("whsec_")
-    assert oolong("webhook", "edit", hook["id"], "--off").out == f"{hook['id']} is off\n"
+    assert oolong("webhook", "set", hook["id"], "--off").out == f"{hook['id']} is off\n"
     assert oolong("webhook", "test", hook["id"]).code == 2
     assert "turned off by hand" in oolong("webhook", "list").out
     assert oolong("webhook", "create", "--name", "x", "--url", "https://10.0.0.1/", "--event", "*").code == 2

@@ -16,7 +16,7 @@ class CheckpointState(models.TextChoices):
 
 class CheckpointKind(models.TextChoices):
     TRAINING = "training"  # a training state: its run resumes from it, and other runs start with its weights
-    WEIGHTS = "weights"  # of a warm start: runs begin with it, and none goes on from it
+    WEIGHTS = "weights"  # of a warm start: runs begin with it, and none continues from it
 
 
 def checkpoint_kind_choices() -> list[tuple[str, str]]:

@@ -4332,7 +4332,7 @@ export interface components {
             attempt_number: number;
             /** @description policy version */
             step: number;
-            /** @description training: its run goes on from it, others begin with its weights; weights: runs only begin with it */
+            /** @description training: its run continues from it, others begin with its weights; weights: runs only begin with it */
             kind: components["schemas"]["CheckpointKind"];
             /** @description of its manifest */
             sha256: string;

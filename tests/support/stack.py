@@ -39,7 +39,7 @@ import json, django
 django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)  # with nothing to do, where the tables were copied
-from control_plane.accounts import services as accounts
+from control_plane.accounts.identity import services as accounts
 from control_plane.fleet.pools import default_pool
 project = accounts.init_embedded()
 default_pool()

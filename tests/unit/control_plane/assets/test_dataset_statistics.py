@@ -25,6 +25,7 @@ from control_plane.assets.storage import store
 from oolong.cli.output import counting_state
 from oolong.client.models import DatasetStatistics
 from tests.support.model_files import archive, files
+from tests.support.scripted_api import shaped
 from tests.unit.control_plane.conftest import ready_model
 
 
@@ -125,7 +126,8 @@ def test_the_tokenizer_before_the_rows_counts_for_no_progress(tmp_path: Path) ->
 def test_the_command_shows_a_bar_of_what_is_counted() -> None:
     made = {"id": "m", "version_id": "v", "model": {"id": "b", "name": "b"}, "bytes": 900}
     states = [{"state": "QUEUED"}, {"state": "RUNNING", "bytes_seen": 300}]
-    assert [counting_state("sums@1", DatasetStatistics(**made, **state)) for state in states] == [
+    shown = [DatasetStatistics.model_validate(shaped(DatasetStatistics, **made, **state)) for state in states]
+    assert [counting_state("sums@1", one) for one in shown] == [
         "sums@1 waits to be counted",
         "counting tokens of sums@1",
     ]

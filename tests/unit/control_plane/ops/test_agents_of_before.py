@@ -74,15 +74,15 @@ def test_the_recorded_conversation_of_an_old_agent_goes_through(
     agent = OldAgent()
     agent.enroll(token)
     assert Node.objects.get().protocol == 1
-    assert agent.beat().attempts == []
+    assert agent.send().attempts == []
     run = alice.run()
     tick()
-    (attempt,) = agent.beat().attempts
+    (attempt,) = agent.send().attempts
     assert {job.kind for job in attempt.jobs} == {"controller", "reward", "rollout", "trainer"}
     assert len(attempt.dataset.sha256) == 64 and attempt.model_path == "/models/tiny"
     assert_known(attempt.spec)
     agent.runs_all(attempt)
-    agent.beat()
+    agent.send()
     assert alice.see(run["id"])["status"] == "RUNNING"
     # Lines of the trainer, twice: at least once from there, exactly once here.
     trainer = next(job for job in attempt.jobs if job.kind == "trainer")
@@ -113,7 +113,7 @@ def test_the_recorded_conversation_of_an_old_agent_goes_through(
         job |= {"state": "exited", "reason": "completed", "exit_code": 0, "outbox": []}
     acknowledged: set[str] = set()
     for _ in range(4):
-        acknowledged |= set(agent.beat().acknowledged)
+        acknowledged |= set(agent.send().acknowledged)
         tick()
     assert acknowledged == {job.job_id for job in attempt.jobs}
     assert alice.see(run["id"])["status"] == "SUCCEEDED"
@@ -129,16 +129,16 @@ def test_an_old_agent_is_given_no_engine_to_join(
     Node.objects.get().slots.create(name="cpu-2", device="cpu")
     run = alice.run()
     tick()
-    (attempt,) = agent.beat().attempts
+    (attempt,) = agent.send().attempts
     agent.runs_all(attempt)
     recorded = RECORDED["heartbeat"]["inventory"]["slots"]
     recorded.append({**recorded[0], "slot": "cpu-2"})
     try:
-        agent.beat()
+        agent.send()
         wish = {"changes": {"rollout": {"engines": 2}}}
         assert alice.post(f"/runs/{run['id']}/runtime", wish).status_code == 202
         tick()
-        assert {job.name for job in agent.beat().attempts[0].jobs} == {job.name for job in attempt.jobs}
+        assert {job.name for job in agent.send().attempts[0].jobs} == {job.name for job in attempt.jobs}
     finally:
         recorded.pop()
     said = [event["message"] for event in alice.events(run["id"])]
@@ -205,11 +205,11 @@ def test_a_field_that_an_old_agent_does_not_know_is_left_out_or_keeps_the_run_fr
     agent.enroll(token)
     plain = alice.run()
     tick()
-    (attempt,) = agent.beat().attempts
+    (attempt,) = agent.send().attempts
     assert attempt.run_id == plain["id"]
     assert "std_of" not in attempt.spec["algorithm"]["advantage"]
     assert attempt.spec["trainer"]["dtype"] == "float32"  # what a newer agent takes on a node without GPUs
     newer = alice.run(algorithm={"advantage": {"std_of": "sample"}})
     tick()
-    assert [found.run_id for found in agent.beat().attempts] == [plain["id"]]
+    assert [found.run_id for found in agent.send().attempts] == [plain["id"]]
     assert "agent of a newer version" in alice.see(newer["id"])["pending_reason"]

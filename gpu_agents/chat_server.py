@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from gpu_agents.rollout.sessions.openai_chat import InvalidChatRequest, error_document
+from oolong.system.http_listener import HttpListener
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class ChatServer:
+class ChatServer(ABC):
     """Listens on loopback. Subclasses add routes to `app`, authorize requests, and map their errors to responses."""
 
     def __init__(self, *, max_body_bytes: int) -> None:
         self.app = web.Application(client_max_size=max_body_bytes, middlewares=[self._middleware])
         self.port = 0
-        self._runner: web.AppRunner | None = None
+        self._listener = HttpListener(self.app)
 
     async def start(self, port: int) -> int:
         """Listen on loopback; port 0 takes a free one. Returns the port."""
-        # If a client disconnects, its completion must leave the engine.
-        self._runner = web.AppRunner(
-            self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        self.port = int(self._runner.addresses[0][1])
+        self.port = await self._listener.start("127.0.0.1", port)
         return self.port
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._listener.close()
 
+    @abstractmethod
     def authorize(self, request: web.Request) -> None:
         """Raises HTTPUnauthorized."""
-        raise NotImplementedError
 
     def error_to_response(self, error: Exception) -> web.Response | None:
         """Map an error of a handler to a response; None for unexpected errors."""

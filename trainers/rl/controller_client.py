@@ -14,12 +14,12 @@ Reply = TypeVar("Reply", bound=rollout.Message)
 class ControllerClient:
     """Each call returns the reply, or raises `RpcError` or `RpcUnavailable`. Use it in one thread.
 
-    Lost calls are retried. That is safe: announcing a version is idempotent, and repeating a take at one version
-    returns the same batch.
+    Lost calls and 5xx replies are retried. That is safe: announcing a version is idempotent, and repeating a take at
+    one version returns the same batch.
     """
 
     def __init__(self, url: str, token: str) -> None:
-        self._rpc = RpcClient("the rollout controller", url, token)
+        self._rpc = RpcClient("the rollout controller", url, token, retry_server_errors=True)
         self._runner = asyncio.Runner()
 
     def announce(self, request: rollout.PublishVersionRequest) -> None:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from oolong.contracts.rollout import ErrorReply, Message
 from oolong.system.backoff import Backoff
+from oolong.system.http_listener import HttpListener
 
 Reply = TypeVar("Reply", bound=Message)
 Request = TypeVar("Request", bound=Message)
@@ -30,6 +31,10 @@ class RpcUnavailable(ConnectionError):
     """The server did not answer before the deadline."""
 
 
+class _ServerFailed(ConnectionError):
+    """A 5xx reply of a server whose client retries them."""
+
+
 class RpcError(Exception):
     """Raise it in a method to reply with `ErrorReply`; the client raises it again."""
 
@@ -41,15 +46,25 @@ class RpcError(Exception):
 
 
 class RpcClient:
-    """Calls the methods of one server, and retries lost calls: every method is idempotent."""
+    """Calls the methods of one server, and retries lost calls: every method is idempotent.
+
+    `retry_server_errors`: a 5xx reply counts as lost too. Not for servers whose methods reply with 5xx on purpose.
+    """
 
     def __init__(
-        self, name: str, url: str, token: str, *, connect_seconds: float = BOOT_TIMEOUT_SECONDS
+        self,
+        name: str,
+        url: str,
+        token: str,
+        *,
+        connect_seconds: float = BOOT_TIMEOUT_SECONDS,
+        retry_server_errors: bool = False,
     ) -> None:
         self.name = name
         self._url = url.rstrip("/")
         self._token = token
         self._retry_seconds = connect_seconds
+        self._retry_server_errors = retry_server_errors
         self._http: aiohttp.ClientSession | None = None
 
     async def call(
@@ -70,7 +85,12 @@ class RpcClient:
             try:
                 status, content = await self._post(method, body, timeout)
                 break
-            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+            except (
+                aiohttp.ClientConnectionError,
+                aiohttp.ClientPayloadError,
+                _ServerFailed,
+                TimeoutError,
+            ) as error:
                 if time.monotonic() > deadline:
                     raise RpcUnavailable(
                         f"{self.name} at {self._url} did not answer /{method} for {limit:g} s: {error!r}"
@@ -93,7 +113,10 @@ class RpcClient:
             )
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         async with self._http.post(f"{self._url}/{method}", data=body, timeout=limits) as response:
-            return response.status, await response.read()
+            content = await response.read()
+        if self._retry_server_errors and response.status >= 500:
+            raise _ServerFailed(f"HTTP {response.status}: {content[:200]!r}")
+        return response.status, content
 
 
 def _decode_error(method: str, status: int, content: bytes) -> RpcError:
@@ -115,7 +138,7 @@ class RpcServer:
     def __init__(self, token: str) -> None:
         self._token = token
         self.app = web.Application(client_max_size=MAX_BODY_BYTES)
-        self._runner: web.AppRunner | None = None
+        self._listener = HttpListener(self.app)
 
     def method(
         self, name: str, request: type[Request], handler: Callable[[Request], Awaitable[Message]]
@@ -138,19 +161,10 @@ class RpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
-        # The long poll of a disconnected worker must not make a claim that nobody receives.
-        self._runner = web.AppRunner(
-            self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
-        )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
+        return await self._listener.start(host, port)
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._listener.close()
 
 
 def _error(status: int, code: str, message: str) -> web.Response:

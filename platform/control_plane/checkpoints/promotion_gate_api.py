@@ -10,8 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import Caller, caller_of
-from control_plane.checkpoints import promotion_gates, selectors
-from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints import promotion_gates, registry, selectors
 from control_plane.checkpoints.models import Checkpoint
 from control_plane.checkpoints.registry_api import ALIAS, REFERENCE
 from control_plane.checkpoints.serializers import AliasSerializer

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from control_plane.accounts.identity.caller import Caller
-from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints import registry
 from control_plane.checkpoints.models import AliasGate, Checkpoint
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.core.infra.clock import rfc3339

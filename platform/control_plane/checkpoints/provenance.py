@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project
-from control_plane.checkpoints import registry as registry
+from control_plane.checkpoints import registry
 from control_plane.checkpoints.models import Checkpoint, CheckpointAlias, RetentionPolicy
 from control_plane.core.infra.isolate_errors import apart
 from control_plane.runs.models import Attempt, Run

@@ -14,8 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
-from control_plane.checkpoints import registry as registry
-from control_plane.checkpoints import selectors
+from control_plane.checkpoints import registry, selectors
 from control_plane.checkpoints.provenance import lineage, model_card, needs_of_runs
 from control_plane.checkpoints.retention import Policy, Verdict
 from control_plane.core.api.base_view import ApiView

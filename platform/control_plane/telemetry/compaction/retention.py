@@ -9,6 +9,7 @@ from django.db import transaction
 
 from control_plane.assets.storage import store
 from control_plane.runs.models import Run
+from control_plane.telemetry.ingest.chunks import LOG_PREFIX
 from control_plane.telemetry.models import LogChunk, OutboxFile, TrajectoryFile, TrajectorySample
 from oolong.contracts.lifecycle import ENDED
 
@@ -37,7 +38,7 @@ def _remove(run_id: str, *, now: datetime) -> None:
     with transaction.atomic():
         Run.objects.select_for_update(no_key=True).get(pk=run_id)
         LogChunk.objects.filter(job__attempt__run=run_id).delete()
-        OutboxFile.objects.filter(job__attempt__run=run_id, name__startswith="output.log#").update(
+        OutboxFile.objects.filter(job__attempt__run=run_id, name__startswith=LOG_PREFIX).update(
             removed_at=now
         )
         TrajectorySample.objects.filter(run=run_id).delete()

@@ -18,6 +18,7 @@ from control_plane.core.stream import event_stream
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.ingest.bulk_insert import Conflict
+from control_plane.telemetry.ingest.chunks import LOG_PREFIX
 from control_plane.telemetry.ingest.lines import BadLine, ParsedChunk, parse_lines
 from control_plane.telemetry.ingest.lock_contention import REJECTED, busy_if_locked
 from control_plane.telemetry.ingest.persist import FreshLines, move_offsets, persist
@@ -178,7 +179,7 @@ def ingest_log(job_id: str, incarnation: int, *, offset: int, body: bytes) -> in
 
 
 def log_file_name(incarnation: int) -> str:
-    return f"output.log#{incarnation}"
+    return f"{LOG_PREFIX}{incarnation}"
 
 
 def _throttle(file: OutboxFile, fresh: bytes) -> bytes:

@@ -11,6 +11,7 @@ from django.db.models.functions import Greatest
 from control_plane.core.api.errors import not_found, or_not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
+from control_plane.telemetry.ingest.chunks import LOG_PREFIX
 from control_plane.telemetry.ingest.outbox import log_file_name
 from control_plane.telemetry.models import (
     Histogram,
@@ -92,7 +93,7 @@ def state_snapshot(run: Run, name: str) -> StateSnapshot:
 def logs(run: Run) -> QuerySet[OutboxFile]:
     """The logs of a run, jobs in the order of their attempts."""
     return (
-        OutboxFile.objects.filter(job__attempt__run=run, name__startswith="output.log#")
+        OutboxFile.objects.filter(job__attempt__run=run, name__startswith=LOG_PREFIX)
         .select_related("job__attempt")
         .order_by("job__attempt__number", "job__name", "pk")
     )
@@ -105,9 +106,7 @@ def log(run: Run, job_id: str, *, incarnation: int | None, offset: int, limit: i
     go on from `next_offset`. `end` says that nothing will follow: the job has exited and all was read.
     """
     job = or_not_found(Job.objects.filter(attempt__run=run, pk=job_id).first(), "job of this run", job_id)
-    files = {
-        row.incarnation: row for row in OutboxFile.objects.filter(job=job, name__startswith="output.log#")
-    }
+    files = {row.incarnation: row for row in OutboxFile.objects.filter(job=job, name__startswith=LOG_PREFIX)}
     if incarnation is None:
         incarnation = max(files, default=0)
     file = files.get(incarnation)

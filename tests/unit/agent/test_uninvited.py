@@ -99,13 +99,22 @@ async def test_a_port_without_authorization_is_found() -> None:
 
 def test_jobs_start_no_other_servers(checkout: Path) -> None:
     """Add a new server to the table above. A real engine tests the engine's port."""
-    words = ("TCPSite(", "run_app(", "start_server(", "create_server(", "uvicorn", ".listen(")
+    words = (
+        "HttpListener(",
+        "TCPSite(",
+        "run_app(",
+        "start_server(",
+        "create_server(",
+        "uvicorn",
+        ".listen(",
+    )
     packages = ("gpu_agents", "trainers", "platform/oolong/system")
     files = [file for package in packages for file in (checkout / package).rglob("*.py")]
     found = {
         str(file.relative_to(checkout)) for file in files if any(word in file.read_text() for word in words)
     }
     assert found == {
+        "platform/oolong/system/http_listener.py",  # of the next two
         "platform/oolong/system/rpc.py",
         "gpu_agents/chat_server.py",
         "gpu_agents/rollout/engines/guarded_ports/sitecustomize.py",

@@ -41,9 +41,14 @@ PROBE_PREFIX = "probe-"
 TEMPORARY_MODE = 0o711
 PROBE = """
 import json, os, sys
+hidden, needed = json.loads(sys.argv[1])
 open("written", "w").close()
+closed = []
+for top in needed:
+    for _, folders, _ in os.walk(top, onerror=lambda error: closed.append(error.filename)):
+        folders[:] = [name for name in folders if name != "__pycache__"]
 print(json.dumps({"uid": os.getuid(), "pids": sum(name.isdigit() for name in os.listdir("/proc")),
-                  "seen": [path for path in sys.argv[1:] if os.path.lexists(path)]}))
+                  "seen": [path for path in hidden if os.path.lexists(path)], "closed": closed}))
 """
 
 
@@ -229,7 +234,9 @@ def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
             read_only=isolation.read_only, writable=(work,), temporary=temporary, links=isolation.links,
             with_gpus=isolation.with_gpus,
         )  # fmt: skip
-        _judge_probe(command(view, [settings.node_python, "-I", "-c", PROBE, *hidden]), uid)
+        needed = [str(path) for path in (*CODE, Path(sys.prefix, "bin"))]
+        asked = json.dumps([hidden, needed])
+        _judge_probe(command(view, [settings.node_python, "-I", "-c", PROBE, asked]), uid)
     finally:
         shutil.rmtree(folder)
         if isolation.uids is not None and uid is not None:
@@ -255,3 +262,8 @@ def _judge_probe(words: Sequence[str], uid: int | None) -> None:
     wanted = os.geteuid() if uid is None else uid
     if found["uid"] != wanted or found["seen"] or found["pids"] > 3:
         raise IsolationError(f"an isolated process is not cut off: {found}")
+    if found["closed"]:
+        raise IsolationError(
+            f"users of jobs cannot read {found['closed'][0]}; it was made under a strict umask. Type: chmod -R go+rX "
+            f"{ROOT} {sys.prefix}"
+        )

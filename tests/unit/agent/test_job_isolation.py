@@ -157,3 +157,22 @@ def test_a_probe_that_times_out_is_repeated(
     assert len(probes) == min(timeouts + 1, PROBE_TRIES)
     assert (found.kind is JobIsolation.NONE) == (timeouts == PROBE_TRIES)
     assert ("Restart the agent to probe again" in found.reason) == (timeouts == PROBE_TRIES)
+
+
+@pytest.mark.skipif(bool(namespace_error()), reason=REASON)
+def test_code_that_jobs_cannot_read_is_named_with_the_way_out(
+    data: DataDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a strict umask leaves a checkout: each attempt's user would find half of the code."""
+    folder = tmp_path / "code" / "rl"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(node, "CODE", (*CODE, folder.parent))
+    settings = AgentSettings(
+        server="http://127.0.0.1", data_directory=data.root, node_python=sys.executable, name="node"
+    )
+    assert node.detect(settings, data).kind is not JobIsolation.NONE
+    folder.chmod(0)
+    found = node.detect(settings, data)
+    assert found.kind is JobIsolation.NONE
+    assert f"cannot read {folder}" in found.reason and f"chmod -R go+rX {ROOT}" in found.reason
+    folder.chmod(0o755)

@@ -17,7 +17,7 @@ from control_plane.asgi_wrapper import set_upload_tempdir, wrap_http, wrap_webso
 from control_plane.assets.storage import store  # noqa: E402
 from control_plane.core.infra import gc_tuning  # noqa: E402
 from control_plane.core.security.forwarded import ForwardedHeaders  # noqa: E402
-from control_plane.fleet.web_liveness import start_receiver_pulse  # noqa: E402
+from control_plane.fleet.web_liveness import start_liveness_thread  # noqa: E402
 from control_plane.routing import websocket_urlpatterns  # noqa: E402
 from oolong.tracing import start_tracing  # noqa: E402
 
@@ -31,7 +31,7 @@ application = ForwardedHeaders(
     trusted=settings.ENVIRONMENT.trusted_proxies,
     redis_url=settings.ENVIRONMENT.redis_url,
 )
-start_receiver_pulse()
+start_liveness_thread()
 start_tracing("oolong-web")
 get_resolver().url_patterns  # noqa: B018  (otherwise the first request imports every view)
 gc_tuning.settle()

@@ -11,7 +11,7 @@ from control_plane.core.api.errors import LOG_IN, Problem, not_found
 from control_plane.core.security.rate_limits import Limiter
 from control_plane.core.security.request_gateway import App, Doorkeeper, Knock, SocketGate
 from control_plane.fleet.selectors import node_of_credential
-from control_plane.fleet.services import revoked
+from control_plane.fleet.services import node_revoked_error
 from control_plane.telemetry.stream.credentials import Credential, in_database
 
 # What uploads and upload sessions are for.
@@ -44,7 +44,7 @@ def _authorize_upload(knock: Knock) -> Problem | None:
         node = node_of_credential(knock.bearer) if knock.bearer else None
         if node is None:
             return _unknown()
-        return revoked(node) if node.is_revoked else None
+        return node_revoked_error(node) if node.is_revoked else None
     if not knock.credential:
         return _unknown()
     # A token belongs to one project; the view rejects another one.

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
 IDLE_SECONDS = 30.0
-# A gap of 15 s between two sweeps is taken for an outage of ours (fleet.liveness.SWEEP_GAP).
+# A gap of 15 s between two sweeps is taken for an outage of ours (fleet.liveness.MAX_CHECK_GAP).
 IDLE_SECONDS_OF = {"sweep-leases": 10.0}
 
 

@@ -144,7 +144,7 @@ SPECTACULAR_SETTINGS = {
         "InvitationStatus": "control_plane.core.api.schema.INVITATION_STATUSES",
         "NodeStatus": "control_plane.core.api.schema.NODE_STATUSES",
         "Role": "control_plane.core.api.schema.ROLES",
-        "SweepStatus": "control_plane.experiments.sweep_api.SWEEP_STATUSES",
+        "SweepStatus": "control_plane.experiments.sweep_api.STATUSES",
         "RunKind": "control_plane.core.api.schema.RUN_KINDS",
         "ModelKind": "control_plane.core.api.schema.MODEL_KINDS",
         "CheckpointKind": "control_plane.core.api.schema.CHECKPOINT_KINDS",

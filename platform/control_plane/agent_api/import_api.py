@@ -1,4 +1,4 @@
-"""The agent's side of imports from a hub: take one, report, send the model in parts, or give it up."""
+"""Endpoints for agents that import a model from a hub: begin, report progress, upload, fail."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from control_plane.agent_api.job_api import NodeView
 from control_plane.assets.base_models import import_services as services
 from control_plane.assets.storage import multipart
+from control_plane.core.api.request_parsing import body_of
 from control_plane.core.api.schema import PART_SHA256
 from control_plane.core.infra import clock
 from control_plane.fleet.access import teams_of
@@ -32,7 +33,7 @@ class ImportFailureSerializer(serializers.Serializer[Any]):
 
 
 class ImportUploadSerializer(serializers.Serializer[Any]):
-    commit = serializers.CharField(max_length=1000, allow_blank=True)  # what is no commit ends the import
+    commit = serializers.CharField(max_length=1000, allow_blank=True)  # an invalid commit fails the import
     tar_sha256 = serializers.RegexField(r"^[0-9a-f]{64}$")
     bytes = serializers.IntegerField(min_value=1)
 
@@ -42,7 +43,7 @@ class ImportBeginView(NodeView):
     def post(self, request: Request, import_id: str) -> Response:
         """Begin a model import.
 
-        The node takes the import on. The answer says which model to fetch, and with which credentials.
+        Assigns the import to the node. The response names the model and the credentials to fetch it with.
         """
         node = node_of(request)
         order = services.begin(
@@ -60,11 +61,10 @@ class ImportProgressView(NodeView):
     def post(self, request: Request, import_id: str) -> Response:
         """Report the progress of a model import.
 
-        Tells how many bytes were fetched. The answer says whether the import was canceled.
+        Reports how many bytes were fetched. The answer says whether the import was canceled.
         """
-        form = ImportProgressSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        progress = ImportProgress(**form.validated_data)
+        fields = body_of(ImportProgressSerializer, request)
+        progress = ImportProgress(**fields)
         services.report(node_of(request).pk, import_id, progress, now=clock.now())
         return Response({})
 
@@ -80,9 +80,8 @@ class ImportFailedView(NodeView):
 
         Ends the import with the message, which its owner sees.
         """
-        form = ImportFailureSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        services.fail(node_of(request).pk, import_id, form.validated_data["message"], now=clock.now())
+        fields = body_of(ImportFailureSerializer, request)
+        services.fail(node_of(request).pk, import_id, fields["message"], now=clock.now())
         return Response({})
 
 
@@ -95,11 +94,10 @@ class ImportUploadsView(NodeView):
     def post(self, request: Request, import_id: str) -> Response:
         """Begin the upload of an imported model.
 
-        Tells the commit and the size of what was fetched. The answer lists the parts that are missing.
+        Names the commit and the size of what was fetched. The response lists the received parts.
         """
-        form = ImportUploadSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        reply = services.begin_upload(node_of(request).pk, import_id, now=clock.now(), **form.validated_data)
+        fields = body_of(ImportUploadSerializer, request)
+        reply = services.begin_upload(node_of(request).pk, import_id, now=clock.now(), **fields)
         return Response(msgspec.to_builtins(reply))
 
 

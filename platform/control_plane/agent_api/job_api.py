@@ -1,4 +1,4 @@
-"""What GPU agents call: enrollment, heartbeat, inputs, checkpoint uploads (contracts.agent)."""
+"""Endpoints for GPU agents: enrollment, heartbeat, inputs and checkpoint uploads (contracts.agent)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from control_plane.assets.storage.blob_response import blob_response
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, not_found, unprocessable
 from control_plane.core.api.numbers import whole
+from control_plane.core.api.request_parsing import body_of
 from control_plane.core.api.schema import PART_SHA256
 from control_plane.core.infra import clock
 from control_plane.fleet import services as fleet
@@ -33,7 +34,6 @@ from control_plane.fleet.access import teams_of
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.fleet.models import Node
 from oolong.contracts.agent import (
-    OLDEST_PROTOCOL,
     PROTOCOL,
     EnrollReply,
     EnrollRequest,
@@ -72,16 +72,18 @@ class EnrollView(ApiView):
     def post(self, request: Request) -> HttpResponse:
         """Enroll a node.
 
-        The bearer is a single-use enrollment token. The answer has the credential that the node uses from now
-        on.
+        The bearer is a single-use join token. The response has the credential of the node.
         """
         token = bearer(request)
         if token is None:
             raise exceptions.NotAuthenticated("send the join token as bearer token")
-        refuse_other_protocol(_decode(request, Hello).protocol)
-        asked = _decode(request, EnrollRequest)
+        require_protocol(_decode(request, Hello).protocol)
+        enrollment = _decode(request, EnrollRequest)
         node, credential = fleet.enroll(
-            token=token, name=asked.name, inventory=asked.inventory, protocol=asked.protocol, now=clock.now()
+            token=token,
+            name=enrollment.name,
+            inventory=enrollment.inventory,
+            now=clock.now(),
         )
         environment = settings.ENVIRONMENT
         return _json(
@@ -98,15 +100,13 @@ class EnrollView(ApiView):
 
 
 class HeartbeatView(NodeView):
-    """Observed state up, desired state down. With `?wait=8` the answer comes as soon as something changed."""
+    """Receives the observed state and returns the desired state. `?wait=8` waits for a change."""
 
     @extend_schema(
         operation_id="agent_heartbeat",
         parameters=[
             OpenApiParameter("wait", float, description="seconds to wait for a change; at most 20"),
-            OpenApiParameter(
-                "revision", int, description="of the reply that the node acts on; a change since then"
-            ),
+            OpenApiParameter("revision", int, description="revision of the last reply; wait for a newer one"),
         ],
         request=HeartbeatRequest,
         responses=HeartbeatReply,
@@ -114,48 +114,47 @@ class HeartbeatView(NodeView):
     def post(self, request: Request) -> HttpResponse:
         """Report the node's state and get the desired state.
 
-        The body is the observed state of the node, the answer is what it is to run. With `?wait=8` the answer
-        comes as soon as something changes, after 8 seconds at the latest.
+        The body is the observed state of the node, the response its desired state. With `?wait=8` the response
+        comes as soon as the desired state changes, after 8 seconds at the latest.
         """
         node = node_of(request)
-        refuse_other_protocol(_decode(request, Hello).protocol)
+        require_protocol(_decode(request, Hello).protocol)
         report = _decode(request, HeartbeatRequest)
-        revision = _known_revision(request, node)
-        acknowledged = services.take_heartbeat(node, report, now=clock.now())
+        revision = _last_seen_revision(request, node)
+        acknowledged = services.process_heartbeat(node, report, now=clock.now())
         wait = _wait_seconds(request)
         if wait and not acknowledged:
             _wait_for_change(node, revision, wait)
-        # Read before the state itself: what changes in between makes the node's next wait end at once.
+        # Read the revision before the state: a change in between ends the node's next wait at once.
         node = Node.objects.get(pk=node.pk)
-        fleet.refuse_revoked(node)
+        fleet.require_not_revoked(node)
         attempts, teams = services.desired_attempts(node), teams_of(node.pool_id)
         return _json(
             HeartbeatReply(
                 attempts=attempts,
                 acknowledged=acknowledged,
                 imports=imports_for(node.pk, teams, takes_work=node.takes_work),
-                model_checks=checks_for(node.pk, teams, node.model_roots or [], takes_work=node.takes_work),
+                model_checks=checks_for(node.pk, teams, node.model_roots, takes_work=node.takes_work),
                 revision=node.desired_revision,
                 heartbeat_seconds=settings.ENVIRONMENT.heartbeat_seconds,
             )
         )
 
 
-def refuse_other_protocol(protocol: int) -> None:
-    """426, with the way out. The agent's jobs run on meanwhile, for as long as an outage may last."""
-    if protocol < OLDEST_PROTOCOL:
+def require_protocol(protocol: int) -> None:
+    """426 for another protocol, with what to do. The agent's jobs continue, as in an outage."""
+    if protocol < PROTOCOL:
         raise Problem(
             426, "agent_too_old",
-            f"this agent speaks protocol {protocol}; this server speaks {OLDEST_PROTOCOL} to {PROTOCOL}. Upgrade the "
-            f"agent: stop it, check out Oolong {oolong.__version__} on its machine, run `python3 manage.py setup`, "
-            "start it again; its jobs run on meanwhile",
+            f"this agent has protocol {protocol}, this server {PROTOCOL}. Upgrade the agent: stop it, check out Oolong "
+            f"{oolong.__version__} on its machine, run `python3 manage.py setup`, start it again; its jobs continue",
         )  # fmt: skip
     if protocol > PROTOCOL:
         raise Problem(
             426, "agent_too_new",
-            f"this agent speaks protocol {protocol}; this server, Oolong {oolong.__version__}, speaks "
-            f"{OLDEST_PROTOCOL} to {PROTOCOL}. The server is upgraded first: check out the agent's version there, run "
-            "`python3 manage.py setup` and `python3 manage.py migrate`, start it again",
+            f"this agent has protocol {protocol}, this server, Oolong {oolong.__version__}, {PROTOCOL}. Upgrade the "
+            "server first: check out the agent's version there, run `python3 manage.py setup` and "
+            "`python3 manage.py migrate`, start it again",
         )  # fmt: skip
 
 
@@ -165,17 +164,17 @@ def _wait_seconds(request: Request) -> float:
         asked = float(text)
     except ValueError as error:
         raise unprocessable("invalid", f"wait={text!r}: seconds") from error
-    # A node must not be taken for silent while its heartbeat waits here.
+    # A node must not count as unresponsive while its heartbeat waits here.
     return max(0.0, min(MAX_WAIT_SECONDS, settings.ENVIRONMENT.node_lease_seconds / 2, asked))
 
 
-def _known_revision(request: Request, node: Node) -> int:
+def _last_seen_revision(request: Request, node: Node) -> int:
     known = whole(request.query_params.get("revision", ""))
     return node.desired_revision if known is None else known
 
 
 def _wait_for_change(node: Node, revision: int, seconds: float) -> None:
-    """Until the node's desired state has another revision than before this heartbeat, or the time is over."""
+    """Wait until the node's desired state has another revision, or for `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if Node.objects.filter(pk=node.pk).exclude(desired_revision=revision).exists():
@@ -212,15 +211,11 @@ class CheckpointUploadsView(NodeView):
     def post(self, request: Request, attempt_id: str) -> Response:
         """Announce a checkpoint upload.
 
-        Begins the upload of a committed checkpoint, or finds the unfinished one again. The answer lists the
-        parts that are missing.
+        Begins or resumes the upload of a committed checkpoint. The response lists the received parts.
         """
-        form = CheckpointAnnouncementSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
+        fields = body_of(CheckpointAnnouncementSerializer, request)
         with transaction.atomic():
-            reply = services.announce_checkpoint(
-                node_of(request), attempt_id, now=clock.now(), **form.validated_data
-            )
+            reply = services.announce_checkpoint(node_of(request), attempt_id, now=clock.now(), **fields)
         return Response(msgspec.to_builtins(reply))
 
 

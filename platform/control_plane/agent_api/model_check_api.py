@@ -1,4 +1,4 @@
-"""The agent's side of a model below a directory that it offers: take the check, report, say what was found."""
+"""Endpoints for agents that check a model in their file system: begin, keep alive, complete."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CheckBeginView(NodeView):
     def post(self, request: Request, check_id: str) -> Response:
         """Begin a model check.
 
-        The node takes on the check of a model that lies in its file system.
+        Assigns the check of a model in the node's file system to the node.
         """
         node = node_of(request)
         order = services.begin(
-            node.pk, check_id, teams_of(node.pool_id), node.model_roots or [], takes_work=node.takes_work,
+            node.pk, check_id, teams_of(node.pool_id), node.model_roots, takes_work=node.takes_work,
             now=clock.now(),
         )  # fmt: skip
         return Response(msgspec.to_builtins(order))
@@ -40,7 +40,7 @@ class CheckProgressView(NodeView):
     def post(self, request: Request, check_id: str) -> Response:
         """Keep a model check alive.
 
-        Tells that the check is still under way. The answer says whether it is still wanted.
+        Reports that the check is still running. The answer says whether it is still wanted.
         """
         services.report_alive(node_of(request).pk, check_id, now=clock.now())
         return Response({})
@@ -58,7 +58,7 @@ class CheckCompleteView(NodeView):
         The files, tensors and errors that the node found.
         """
         node = node_of(request)
-        services.held_by(node.pk, check_id)  # before anything of it is read
+        services.held_by(node.pk, check_id)  # before reading the body
         try:
             report = msgspec.json.decode(request._request.read(REPORT_BYTES), type=ModelReport)
         except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""The agent's question for the secrets of a job that it is about to start."""
+"""Endpoint for agents: the secrets of a job that is about to start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.agent_api.job_api import NodeView
+from control_plane.core.api.request_parsing import body_of
 from control_plane.core.infra import clock
 from control_plane.fleet.authentication import node_of
 from control_plane.runs import job_secrets
@@ -32,7 +33,6 @@ class JobSecretsView(NodeView):
 
         The values of the project secrets that the job may have. Each use is in the audit log.
         """
-        form = SecretsRequestSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        variables = job_secrets.hand_out(node_of(request), job_id, now=clock.now(), **form.validated_data)
+        fields = body_of(SecretsRequestSerializer, request)
+        variables = job_secrets.reveal(node_of(request), job_id, now=clock.now(), **fields)
         return Response({"variables": variables}, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""The control plane's side of the agent protocol, apart from HTTP."""
+"""The agent protocol on the control plane, without HTTP: heartbeats, desired state, checkpoint uploads."""
 
 from __future__ import annotations
 
@@ -19,37 +19,35 @@ from control_plane.experiments.models import RewardTest
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import may_use
 from control_plane.fleet.models import Node
-from control_plane.runs.fencing import refuse_stale
-from control_plane.runs.job_secrets import variables_of
+from control_plane.runs.fencing import check_epoch
+from control_plane.runs.job_secrets import secret_variables
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import PENDING, Attempt, Job, Run
-from control_plane.runs.node_reports import observe
-from control_plane.runs.reconciler import note_stored
-from control_plane.runs.runtime_overrides import live_settings
-from control_plane.runs.spec_for_node import spec_for_node
-from control_plane.runs.spec_resolution import function_places
+from control_plane.runs.node_reports import apply_report
+from control_plane.runs.reconciler import record_stored_checkpoint
+from control_plane.runs.runtime_overrides import runtime_overrides
+from control_plane.runs.spec_resolution import function_fields
 from oolong.contracts.agent import Artifact, DesiredAttempt, DesiredJob, HeartbeatRequest, UploadReply
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.user_code import SAMPLES
 
-# A playground reads no rows, and the protocol wants a dataset: an empty line.
-NO_ROWS = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")
+# A playground reads no rows, but the protocol requires a dataset: an empty line.
+EMPTY_DATASET = Artifact(sha256=hashlib.sha256(EMPTY_LINE).hexdigest(), bytes=len(EMPTY_LINE), kind="dataset")
 
 
-def take_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
-    """Note what a node has and does. Returns the jobs that it may forget."""
+def process_heartbeat(node: Node, report: HeartbeatRequest, *, now: datetime) -> list[str]:
+    """Record what a node has and runs. Returns the IDs of jobs that the node may forget."""
     with transaction.atomic():
         locked = Node.objects.select_for_update().get(pk=node.pk)
-        fleet.refuse_revoked(locked)
-        locked.protocol = report.protocol
-        heard = fleet.hear(locked, report.inventory, now=now)
-    return observe(node, report.jobs, rebooted=heard.rebooted, now=now)
+        fleet.require_not_revoked(locked)
+        heartbeat = fleet.record_heartbeat(locked, report.inventory, now=now)
+    return apply_report(node, report.jobs, rebooted=heartbeat.rebooted, now=now)
 
 
 def desired_attempts(node: Node) -> list[DesiredAttempt]:
-    """Of a team that may no longer use the node's pool (runs.sweep moves its runs away) the node keeps the jobs that it
-    runs, until they have ended; nothing of it is begun there."""
+    """The attempts that the node is to run. For a team that may no longer use the node's pool (runs.lease_reaper moves
+    its runs), running jobs continue until they have stopped, and no new ones start."""
     attempts = (
         Attempt.objects.filter(node=node)
         .exclude(status=AttemptStatus.ENDED)
@@ -74,8 +72,11 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         attempt_id=attempt.pk,
         attempt_number=attempt.number,
         epoch=attempt.epoch,
-        spec=spec_for_node(run.spec, node),
-        dataset=NO_ROWS if run.kind == "playground" else _dataset_artifact(run.trained_on),
+        # Without unused sections, and without the placement, which is decided here.
+        spec={
+            name: value for name, value in run.spec.items() if value not in (None, []) and name != "placement"
+        },
+        dataset=EMPTY_DATASET if run.kind == "playground" else _dataset_artifact(run.trained_on),
         evaluation=_dataset_artifact(run.evaluation_version) if run.evaluation_version else None,
         model=_model_artifact(run),
         model_path=run.base_model.path if run.base_model else "",
@@ -87,13 +88,13 @@ def _desired(attempt: Attempt, node: Node, *, slots_of_node: int) -> DesiredAtte
         jobs=[
             _desired_job(job, run)
             for job in sorted(attempt.jobs.all(), key=lambda job: job.pk)
-            # Of evaluators there may be one after the other for weeks: one that has ended is nobody's concern.
+            # Evaluators come and go during a run; exited ones are not part of the desired state.
             if not (job.evaluates and job.state == JobState.EXITED)
             and (attempt.allowed or job.state != PENDING)  # type: ignore[attr-defined]
         ],
-        live=live_settings(run),
-        tokens_generated_before=_generated_before(attempt),
-        # On a node that the run fills, its controller need not wait for a slot that never comes.
+        live=runtime_overrides(run),
+        tokens_generated_before=_tokens_generated_before(attempt),
+        # On a node that the run fills, its controller must not wait for an evaluator.
         evaluators=run.spec.get("evaluation") is not None and slots_of_node > run.slots_needed,
     )
 
@@ -102,7 +103,7 @@ def _sources(run: Run) -> dict[str, Artifact]:
     versions = {version.ref: version for version in run.functions.all()}
     sources = {
         place.source: Artifact(sha256=version.sha256, bytes=version.bytes, kind="source")
-        for place in (function_places(RunSpec.model_validate(run.spec)) if versions else [])
+        for place in (function_fields(RunSpec.model_validate(run.spec)) if versions else [])
         if (version := versions.get(place.reference or "")) is not None
     }
     test = RewardTest.objects.filter(run=run).first() if run.kind == "reward_test" else None
@@ -111,8 +112,8 @@ def _sources(run: Run) -> dict[str, Artifact]:
     return sources
 
 
-def _generated_before(attempt: Attempt) -> int:
-    """Tokens that the run had made when this attempt began: what its checkpoint does not know of them is lost."""
+def _tokens_generated_before(attempt: Attempt) -> int:
+    """Tokens that the run had generated when this attempt began. Those that its checkpoint does not count are lost."""
     earlier = Attempt.objects.filter(run=attempt.run_id, number__lt=attempt.number)
     return earlier.aggregate(most=Max("tokens_generated"))["most"] or 0
 
@@ -130,7 +131,7 @@ def _desired_job(job: Job, run: Run) -> DesiredJob:
         engine_port=job.engine_port,
         session_port=job.session_port,
         evaluates=job.evaluates,
-        secrets=sorted(variables_of(run, JobKind(job.kind))),
+        secrets=sorted(secret_variables(run, JobKind(job.kind))),
     )
 
 
@@ -152,14 +153,14 @@ def _model_artifact(run: Run) -> Artifact | None:
 
 
 def _model_files(run: Run) -> dict[str, int]:
-    """Of a path: what its check found, by which a node sees at once that it is another directory by now."""
+    """For a model path: file sizes that its check found, by which a node notices that the directory has changed."""
     if run.base_model is None or not run.base_model.path or not run.base_model.report:
         return {}
     return {file["name"]: file["bytes"] for file in run.base_model.report["files"]}
 
 
 def may_read(node: Node, sha256: str) -> bool:
-    """Only the inputs of the attempts that this node has now, of teams that may use its pool."""
+    """Whether the blob is an input of a current attempt of this node, of a team that may use its pool."""
     needed = (
         Q(run__dataset_version__sha256=sha256)
         | Q(run__evaluation_version__sha256=sha256)
@@ -169,7 +170,7 @@ def may_read(node: Node, sha256: str) -> bool:
         | Q(run__reward_test__samples_sha256=sha256)
         | Q(resume_checkpoint__tar_sha256=sha256)
     )
-    if sha256 == NO_ROWS.sha256:
+    if sha256 == EMPTY_DATASET.sha256:
         needed |= Q(run__kind="playground")
     return bool(sha256) and (
         Attempt.objects.filter(needed, may_use(pool="node__pool", team="run__project__team"), node=node)
@@ -193,11 +194,11 @@ def announce_checkpoint(
     final: bool,
     now: datetime,
 ) -> UploadReply:
-    """Begin, or go on with, the upload of a committed checkpoint. Call inside a transaction."""
+    """Begin or resume the upload of a committed checkpoint. Call inside a transaction."""
     attempt = _attempt_of(node, attempt_id)
     run = lock_run(attempt.run_id)
     attempt.refresh_from_db()
-    refuse_stale(attempt, run, epoch)
+    check_epoch(attempt, run, epoch)
     checkpoint, _ = Checkpoint.objects.get_or_create(
         attempt_id=attempt.pk,
         manifest_sha256=manifest_sha256,
@@ -220,12 +221,12 @@ def announce_checkpoint(
 
 
 def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply:
-    """Join the parts, verify the whole, and mark the checkpoint STORED. Repeating it changes nothing."""
+    """Join the parts, verify the result, and mark the checkpoint STORED. Idempotent."""
     upload = upload_of(node, upload_id)
     if upload.checkpoint.state == CheckpointState.STORED:
         return upload_reply(upload, stored=True)
     attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
-    refuse_stale(attempt, attempt.run, upload.epoch)
+    check_epoch(attempt, attempt.run, upload.epoch)
     with upload_lock.one_at_a_time(upload.pk):
         blob, refusal = multipart.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
         with store.freed_if_refused(blob.sha256), transaction.atomic():
@@ -233,11 +234,11 @@ def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply
             upload.checkpoint.refresh_from_db()
             if upload.checkpoint.state != CheckpointState.STORED:
                 attempt.refresh_from_db()
-                refuse_stale(attempt, run, upload.epoch)
+                check_epoch(attempt, run, upload.epoch)
                 if refusal is not None:
                     raise refusal
                 checkpoint = uploads.complete_checkpoint_upload(upload, blob, now=now)
-                note_stored(run, checkpoint, now=now)
+                record_stored_checkpoint(run, checkpoint, now=now)
     return upload_reply(upload, stored=True)
 
 

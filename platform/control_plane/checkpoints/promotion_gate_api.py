@@ -1,4 +1,4 @@
-"""Protected aliases: moving one, its gate, what the gate says of a checkpoint, and the eval run that it asks for."""
+"""Endpoints for checkpoint aliases and their promotion gates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.runs.serializers import RunSerializer
@@ -29,23 +29,27 @@ from control_plane.runs.show import run_detail_as_json
 class AliasChangeSerializer(StrictSerializer):
     checkpoint = serializers.CharField(max_length=300, help_text=REFERENCE)
     protected = serializers.BooleanField(
-        required=False, allow_null=True, default=None, help_text="moved only with the scope checkpoints:admin"
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="moving it requires the scope checkpoints:admin",
     )
     expected = serializers.CharField(
         required=False, allow_null=True, default=None, max_length=60,
-        help_text="id of the checkpoint that the alias must mean now; refused when it moved",
+        help_text="ID of the checkpoint that the alias must name now; 409 otherwise",
     )  # fmt: skip
     force = serializers.BooleanField(
         required=False, default=False,
-        help_text="move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so",
+        help_text="move the alias even though its gate has not passed; requires checkpoints:admin and is audited",
     )  # fmt: skip
 
 
 class GateChangeSerializer(StrictSerializer):
     alias = ALIAS
     spec = serializers.DictField(
-        help_text="of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, "
-        "seed. What it names is pinned now; the model is the checkpoint that is to be promoted"
+        help_text="spec of the eval run: dataset, and optionally reward, workflow, evaluation, rollout, budget, "
+        "placement, "
+        "seed. Its names are pinned now; the model is the checkpoint to promote"
     )
     assertions = serializers.ListField(
         child=serializers.CharField(max_length=200), min_length=1, max_length=20,
@@ -63,20 +67,20 @@ class GateSerializer(serializers.Serializer[Any]):
 
 class CheckSerializer(serializers.Serializer[Any]):
     assertion = serializers.CharField()
-    value = serializers.FloatField(allow_null=True, help_text="null: the run has measured no such thing")
+    value = serializers.FloatField(allow_null=True, help_text="null: not measured by the run")
     holds = serializers.BooleanField()
 
 
-class VerdictSerializer(serializers.Serializer[Any]):
+class GateResultSerializer(serializers.Serializer[Any]):
     alias = serializers.CharField()
     checkpoint = serializers.CharField()
-    verdict = serializers.ChoiceField(choices=list(promotion_gates.VERDICTS))
+    verdict = serializers.ChoiceField(choices=list(promotion_gates.RESULTS))
     run = serializers.CharField(
-        allow_null=True, help_text="the newest eval run of this checkpoint by the gate's spec"
+        allow_null=True, help_text="the newest eval run of this checkpoint with the gate's spec"
     )
     checks = CheckSerializer(many=True)
     why = serializers.CharField()
-    command = serializers.CharField(help_text="what to run next; empty when it has passed")
+    command = serializers.CharField(help_text="what to run next; empty when the gate has passed")
 
     class Meta:
         ref_name = "GateVerdict"
@@ -113,17 +117,16 @@ class AliasView(ApiView):
         promotion gate of the alias must pass first.
         """
         caller = caller_of(request)
-        form = AliasChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
+        fields = body_of(AliasChangeSerializer, request)
         try:
             ALIAS.run_validation(alias)
         except serializers.ValidationError as refusal:
             raise serializers.ValidationError({"alias": refusal.detail}) from refusal
-        given = dict(form.validated_data)
+        given = dict(fields)
         reference = given.pop("checkpoint")
         checkpoint = _checkpoint(caller, reference)
         registry.set_alias(
-            caller, alias, checkpoint, pass_gate=promotion_gates.pass_gate, now=clock.now(), **given
+            caller, alias, checkpoint, pass_gate=promotion_gates.enforce, now=clock.now(), **given
         )
         return Response(AliasSerializer.render(selectors.checkpoint_aliases(caller).get(name=alias)))
 
@@ -156,7 +159,7 @@ class GatesView(ApiView):
 
     @extend_schema(
         operation_id="set_checkpoint_gate", request=GateChangeSerializer, responses={201: GateSerializer},
-        description="Sets the gate of an alias; one that it had is replaced.",
+        description="Sets or replaces the gate of an alias.",
     )  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
@@ -165,9 +168,8 @@ class GatesView(ApiView):
         Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its
         metrics must fulfill.
         """
-        form = GateChangeSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        gate = promotion_gates.set_gate(caller_of(request), now=clock.now(), **form.validated_data)
+        fields = body_of(GateChangeSerializer, request)
+        gate = promotion_gates.set_gate(caller_of(request), now=clock.now(), **fields)
         return Response(promotion_gates.gate_as_json(gate), status=201)
 
 
@@ -194,14 +196,14 @@ class GateView(ApiView):
         return Response(status=204)
 
 
-class VerdictView(ApiView):
+class GateResultView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
         operation_id="judge_checkpoint_gate",
         parameters=[OpenApiParameter("checkpoint", str, required=True, description=REFERENCE)],
-        responses=VerdictSerializer,
-        description="What the gate says of a checkpoint by the newest eval run of it.",
+        responses=GateResultSerializer,
+        description="Evaluates the gate's assertions on the newest eval run of the checkpoint.",
     )
     def get(self, request: Request, alias: str) -> Response:
         """Get the gate's result for a checkpoint.
@@ -211,7 +213,7 @@ class VerdictView(ApiView):
         caller = caller_of(request)
         gate = selectors.alias_gate_for(caller, alias)
         checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
-        return Response(promotion_gates.judge(gate, checkpoint).as_json())
+        return Response(promotion_gates.evaluate(gate, checkpoint).as_json())
 
 
 class GateRunsView(ApiView):
@@ -219,20 +221,18 @@ class GateRunsView(ApiView):
 
     @extend_schema(
         operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunSerializer},
-        description="Starts the gate's eval run of a checkpoint.",
+        description="Starts the gate's eval run for a checkpoint.",
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, alias: str) -> Response:
         """Start the gate's eval run.
 
-        Evaluates a checkpoint as the gate says. The answer is the run; its result decides about the
-        promotion.
+        Evaluates a checkpoint with the gate's spec. Returns the run, whose result decides the promotion.
         """
         caller = caller_of(request)
         gate = selectors.alias_gate_for(caller, alias)
-        form = GateRunSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        checkpoint = _checkpoint(caller, form.validated_data["checkpoint"])
+        fields = body_of(GateRunSerializer, request)
+        checkpoint = _checkpoint(caller, fields["checkpoint"])
         run = promotion_gates.run_gate(caller, gate, checkpoint, now=clock.now())
         return Response(run_detail_as_json(run), status=201)
 

@@ -1,6 +1,7 @@
-"""Gates of aliases: assertions over an eval run of the very checkpoint, by a spec whose every name is pinned.
+"""Promotion gates of aliases: assertions on the metrics of an eval run of the checkpoint.
 
-The newest eval run that scores the checkpoint as the gate says decides; an earlier one that passed does not help.
+The gate's spec pins every name. Only the newest eval run of the checkpoint with that spec counts, even if an earlier
+one passed.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from control_plane.checkpoints import registry
 from control_plane.checkpoints.models import AliasGate, Checkpoint
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.core.infra.clock import rfc3339
-from control_plane.runs.evaluation import evaluation_metrics, metric_fault, same_evaluation
+from control_plane.runs.evaluation import evaluation_metrics, same_evaluation, unknown_metric_message
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.runs.submission import create_run
 from oolong.contracts.assertions import Assertion, parse
 from oolong.contracts.lifecycle import RunStatus
 
-PASSED, FAILED, MISSING, PENDING = VERDICTS = ("passed", "failed", "missing", "pending")
+PASSED, FAILED, MISSING, PENDING = RESULTS = ("passed", "failed", "missing", "pending")
 SECTIONS = ("dataset", "reward", "workflow", "evaluation", "rollout", "budget", "placement", "seed")
 
 
@@ -33,7 +34,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     alias: str
     checkpoint: str
     verdict: str
@@ -49,59 +50,59 @@ class Verdict:
 def set_gate(
     caller: Caller, alias: str, *, spec: dict[str, Any], assertions: list[str], now: datetime
 ) -> AliasGate:
-    """Pin what the spec names, and keep it. 422 with pointers into the body."""
-    faults = [*_faults_of(assertions), *_foreign_sections(spec)]
+    """Pin the names in the spec and save the gate. 422 with pointers into the body."""
+    errors = [*_assertion_errors(assertions), *_section_errors(spec)]
     document = {**spec, "kind": "eval", "name": f"gate of {alias}", "model": {"checkpoint": "candidate"}}
     resolved = resolve_spec(caller, document, with_model=False)
-    faults += [FieldError(f"/spec{error.pointer}", error.code, error.message) for error in resolved.errors]
-    if faults:
-        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    errors += [FieldError(f"/spec{error.pointer}", error.code, error.message) for error in resolved.errors]
+    if errors:
+        raise unprocessable("invalid", f"{errors[0].pointer}: {errors[0].message}", errors)
     assert resolved.document is not None
     pinned = {name: resolved.document[name] for name in SECTIONS}
-    kept = [str(parse(text)) for text in assertions]
-    return registry.set_gate(caller, alias, spec=pinned, assertions=kept, now=now)
+    normalized = [str(parse(text)) for text in assertions]
+    return registry.set_gate(caller, alias, spec=pinned, assertions=normalized, now=now)
 
 
 def run_gate(caller: Caller, gate: AliasGate, checkpoint: Checkpoint, *, now: datetime) -> Run:
-    """The eval run that the gate asks for, submitted like any other."""
-    return create_run(caller, {**gate.spec, **_head(gate, checkpoint)}, now=now)
+    """Submit the eval run of the gate for a checkpoint."""
+    return create_run(caller, {**gate.spec, **_identity_fields(gate, checkpoint)}, now=now)
 
 
-def judge(gate: AliasGate, checkpoint: Checkpoint) -> Verdict:
+def evaluate(gate: AliasGate, checkpoint: Checkpoint) -> GateResult:
     command = f"oolong checkpoint gate run {gate.alias} {checkpoint.pk}"
     run = _newest_run(gate, checkpoint)
     if run is None:
-        why = f"no eval run has scored {checkpoint.pk} as the gate of {gate.alias!r} says"
-        return Verdict(gate.alias, checkpoint.pk, MISSING, why, command)
+        why = f"no eval run has scored {checkpoint.pk} with the spec of the gate of {gate.alias!r}"
+        return GateResult(gate.alias, checkpoint.pk, MISSING, why, command)
     if not run.has_ended:
-        why = f"its eval run {run.pk} is {run.status} still"
-        return Verdict(gate.alias, checkpoint.pk, PENDING, why, f"oolong run wait {run.pk}", run.pk)
+        why = f"its eval run {run.pk} is still {run.status}"
+        return GateResult(gate.alias, checkpoint.pk, PENDING, why, f"oolong run wait {run.pk}", run.pk)
     if run.status != RunStatus.SUCCEEDED:
         why = f"its eval run {run.pk} is {run.status} ({run.reason or 'no reason'}), so nothing was measured"
-        return Verdict(gate.alias, checkpoint.pk, MISSING, why, command, run.pk)
+        return GateResult(gate.alias, checkpoint.pk, MISSING, why, command, run.pk)
     values = evaluation_metrics(run.summary.get("evaluation", {}))
     checks = tuple(_check(parse(text), values) for text in gate.assertions)
-    wrong = [check for check in checks if not check.holds]
-    if not wrong:
-        why = f"eval run {run.pk}: {'; '.join(map(_said, checks))}"
-        return Verdict(gate.alias, checkpoint.pk, PASSED, why, "", run.pk, checks)
-    why = f"eval run {run.pk}: {'; '.join(map(_said, wrong))}"
-    return Verdict(gate.alias, checkpoint.pk, FAILED, why, command, run.pk, checks)
+    failed = [check for check in checks if not check.holds]
+    if not failed:
+        why = f"eval run {run.pk}: {'; '.join(map(_format_check, checks))}"
+        return GateResult(gate.alias, checkpoint.pk, PASSED, why, "", run.pk, checks)
+    why = f"eval run {run.pk}: {'; '.join(map(_format_check, failed))}"
+    return GateResult(gate.alias, checkpoint.pk, FAILED, why, command, run.pk, checks)
 
 
-def pass_gate(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The evidence of a passed gate, kept with the promotion. 409 gate_missing or gate_failed with the way out."""
-    verdict = judge(gate, checkpoint)
-    if verdict.verdict == PASSED:
-        run = Run.objects.get(pk=verdict.run)
+def enforce(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The evidence of a passed gate, recorded with the promotion. 409 gate_missing or gate_failed with what to do."""
+    result = evaluate(gate, checkpoint)
+    if result.verdict == PASSED:
+        run = Run.objects.get(pk=result.run)
         return {
             "passed": True, "run": run.pk, "dataset": gate.spec["dataset"],
-            "checks": [asdict(check) for check in verdict.checks],
+            "checks": [asdict(check) for check in result.checks],
         }  # fmt: skip
-    code = "gate_failed" if verdict.verdict == FAILED else "gate_missing"
+    code = "gate_failed" if result.verdict == FAILED else "gate_missing"
     raise conflict(
-        code, f"{gate.alias!r} is behind a gate: {verdict.why}; run: {verdict.command}",
-        verdict=verdict.as_json(), command=verdict.command,
+        code, f"{gate.alias!r} is protected by a gate: {result.why}; run: {result.command}",
+        verdict=result.as_json(), command=result.command,
     )  # fmt: skip
 
 
@@ -115,12 +116,12 @@ def gate_as_json(gate: AliasGate) -> dict[str, Any]:
 def _newest_run(gate: AliasGate, checkpoint: Checkpoint) -> Run | None:
     runs = Run.objects.filter(project=gate.project_id, kind="eval", initial_checkpoint=checkpoint)
     for run in runs.order_by("-created_at", "-pk"):
-        if same_evaluation(run.spec, {**gate.spec, **_head(gate, checkpoint)}):
+        if same_evaluation(run.spec, {**gate.spec, **_identity_fields(gate, checkpoint)}):
             return run
     return None
 
 
-def _head(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
+def _identity_fields(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
     return {"kind": "eval", "name": f"gate of {gate.alias}", "model": {"checkpoint": checkpoint.pk}}
 
 
@@ -129,28 +130,30 @@ def _check(assertion: Assertion, values: dict[str, float]) -> Check:
     return Check(str(assertion), value, assertion.holds(value))
 
 
-def _said(check: Check) -> str:
+def _format_check(check: Check) -> str:
     value = "not measured" if check.value is None else f"{check.value:.4g}"
     return f"{check.assertion} {'holds' if check.holds else 'does not hold'} ({value})"
 
 
-def _faults_of(assertions: list[str]) -> list[FieldError]:
-    faults = []
+def _assertion_errors(assertions: list[str]) -> list[FieldError]:
+    errors = []
     for index, text in enumerate(assertions):
         try:
             name = parse(text).name
         except ValueError as error:
-            faults.append(FieldError(f"/assertions/{index}", "not_understood", str(error)))
+            errors.append(FieldError(f"/assertions/{index}", "not_understood", str(error)))
             continue
-        if message := metric_fault(name):
-            faults.append(FieldError(f"/assertions/{index}", "unknown_metric", message))
-    return faults
+        if message := unknown_metric_message(name):
+            errors.append(FieldError(f"/assertions/{index}", "unknown_metric", message))
+    return errors
 
 
-def _foreign_sections(spec: dict[str, Any]) -> list[FieldError]:
+def _section_errors(spec: dict[str, Any]) -> list[FieldError]:
     return [
         FieldError(
-            f"/spec/{name}", "not_of_a_gate", f"{name} is not of a gate's spec; it has {', '.join(SECTIONS)}"
+            f"/spec/{name}",
+            "not_of_a_gate",
+            f"{name} is not a section of a gate's spec; its sections are {', '.join(SECTIONS)}",
         )
         for name in spec
         if name not in SECTIONS

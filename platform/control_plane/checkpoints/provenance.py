@@ -1,4 +1,4 @@
-"""What runs know of checkpoints: who needs one, where one comes from, and its model card."""
+"""Runs and checkpoints: which runs need a checkpoint, its lineage, and its model card."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MAX_NODES = 200
 TRAINING_KINDS = ("rl", "sft")
 
 
-def needs_of_runs(project: Project) -> dict[str, list[str]]:
-    """Checkpoint id → why runs need it: one was trained from it, a live one uses it or would go on from it."""
+def reasons_to_keep(project: Project) -> dict[str, list[str]]:
+    """Checkpoint ID → why runs need it: a run was trained from it, or an active run uses it or would resume from it."""
     needs: defaultdict[str, list[str]] = defaultdict(list)
-    # An evaluation or a chat that has ended is no child: nothing was made of the checkpoint.
+    # Ended evaluations and playgrounds do not count: they made nothing from the checkpoint.
     starts = Run.objects.filter(~Q(status__in=ENDED) | Q(kind__in=TRAINING_KINDS), project=project)
     for run in starts.exclude(initial_checkpoint=None):
         needs[str(run.initial_checkpoint_id)].append(f"run {run.name!r} ({run.pk}) starts from it")
     for run in Run.objects.filter(project=project).exclude(resume_checkpoint=None).exclude(status__in=ENDED):
-        needs[str(run.resume_checkpoint_id)].append(f"run {run.name!r} ({run.pk}) goes on from it")
+        needs[str(run.resume_checkpoint_id)].append(f"run {run.name!r} ({run.pk}) resumes from it")
     live = list(Run.objects.filter(project=project).exclude(status__in=ENDED))
     for run_id, checkpoint in newest_stored_checkpoints(live).items():
-        needs[checkpoint.pk].append(f"the live run {run_id} would go on from it")
+        needs[checkpoint.pk].append(f"the active run {run_id} would resume from it")
     resuming = Attempt.objects.filter(run__project=project).exclude(status=AttemptStatus.ENDED)
     for attempt in resuming.exclude(resume_checkpoint=None):
         needs[str(attempt.resume_checkpoint_id)].append(
@@ -43,20 +43,20 @@ def needs_of_runs(project: Project) -> dict[str, list[str]]:
 
 
 def apply_automatic_retention(*, now: datetime) -> int:
-    """What the clean-up does for projects that asked for it; returns how many checkpoints were freed."""
-    freed = 0
+    """Apply the retention policy of projects with automatic retention. Returns how many checkpoints were deleted."""
+    deleted = 0
     for row in RetentionPolicy.objects.filter(automatic=True).select_related("project"):
         with apart(f"the automatic retention of project {row.project.pk}"):
             policy, _ = registry.policy_of(row.project)
-            verdicts = registry.apply_retention(row.project, policy, needs_of_runs, now=now)
-            freed += sum(verdict.freed for verdict in verdicts)
-    return freed
+            decisions = registry.apply_retention(row.project, policy, reasons_to_keep, now=now)
+            deleted += sum(decision.freed for decision in decisions)
+    return deleted
 
 
 def lineage(caller: Caller, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The graph around a checkpoint: all it comes from, and the runs that start from it or from what they leave.
+    """The lineage graph of a checkpoint: all its ancestors, the runs that start from it, and their checkpoints.
 
-    An edge points from what was used to what came of it.
+    An edge points from an input to its result.
     """
     graph = _Graph(caller)
     graph.add_ancestors(checkpoint)
@@ -134,7 +134,7 @@ class _Graph:
             self.edges.add((version.pk, run.pk, "trained_on"))
 
     def _add(self, key: str, kind: str, name: str, **facts: Any) -> bool:
-        """False when it was there already, or when the graph is full."""
+        """Add a node. False when it exists already or the graph is full."""
         if key in self.nodes:
             return False
         if len(self.nodes) >= MAX_NODES:
@@ -145,7 +145,7 @@ class _Graph:
 
 
 def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
-    """README.md for the exported Hugging Face directory: what it is, and how it came to be."""
+    """README.md of the exported Hugging Face directory: origin, training and metrics of the checkpoint."""
     run = Run.objects.filter(project=caller.project, pk=checkpoint.run_id).select_related(
         "dataset_version__dataset", "base_model", "initial_checkpoint"
     ).first()  # fmt: skip
@@ -156,7 +156,7 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
         ("checkpoint", f"`{checkpoint.pk}`"),
         (
             "run",
-            f"{_plain(checkpoint.run_name)} (`{checkpoint.run_id}`), attempt {checkpoint.attempt_number}",
+            f"{_escape_markdown(checkpoint.run_name)} (`{checkpoint.run_id}`), attempt {checkpoint.attempt_number}",
         ),
         ("step", str(checkpoint.step)),
         ("kind of checkpoint", str(checkpoint.kind)),
@@ -174,10 +174,10 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
                 "kind",
                 {"rl": "reinforcement learning", "sft": "supervised fine-tuning"}.get(run.kind, run.kind),
             ),
-            ("trained on", f"{_plain(run.trained_on.ref)}, sha256 `{run.trained_on.sha256}`"),
+            ("trained on", f"{_escape_markdown(run.trained_on.ref)}, sha256 `{run.trained_on.sha256}`"),
             ("started from", _origin(run)),
         ]
-    title = f"{_plain(checkpoint.run_name)}, step {checkpoint.step}"
+    title = f"{_escape_markdown(checkpoint.run_name)}, step {checkpoint.step}"
     front = [
         "---",
         "library_name: transformers",
@@ -195,13 +195,13 @@ def model_card(caller: Caller, checkpoint: Checkpoint) -> str:
 
 def _origin(run: Run) -> str:
     if run.base_model is not None:
-        return f"base model {_plain(run.base_model.name)}"
+        return f"base model {_escape_markdown(run.base_model.name)}"
     assert run.initial_checkpoint is not None
     return f"checkpoint `{run.initial_checkpoint.pk}`"
 
 
-def _plain(text: str) -> str:
-    """A name of a user inside Markdown: it starts no markup, table cell or line of its own."""
+def _escape_markdown(text: str) -> str:
+    """Escape a user's text for use inside a Markdown table cell."""
     return "".join(
         f"\\{letter}" if letter in "\\`*_{}[]()<>#|!" else letter for letter in " ".join(text.split())
     )

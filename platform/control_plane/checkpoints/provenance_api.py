@@ -1,4 +1,4 @@
-"""What runs add to the checkpoint registry: lineage, model card, and retention that spares what they need."""
+"""Endpoints for checkpoints that need runs: lineage, model card, and retention that keeps what runs need."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.checkpoints import registry, selectors
-from control_plane.checkpoints.provenance import lineage, model_card, needs_of_runs
+from control_plane.checkpoints.provenance import lineage, model_card, reasons_to_keep
 from control_plane.checkpoints.retention import Policy, Verdict
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import StrictSerializer, bodyless
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless
 from control_plane.core.api.schema import CHECKPOINT_KINDS
 from control_plane.core.infra import clock
 
@@ -34,8 +34,8 @@ class LineageNodeSerializer(serializers.Serializer[Any]):
 class LineageEdgeSerializer(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {
-            "from": serializers.CharField(help_text="what was used"),
-            "to": serializers.CharField(help_text="what came of it"),
+            "from": serializers.CharField(help_text="the input"),
+            "to": serializers.CharField(help_text="the result"),
             "kind": serializers.CharField(),
         }
 
@@ -46,59 +46,64 @@ class LineageSerializer(serializers.Serializer[Any]):
     truncated = serializers.BooleanField(help_text="the graph has more nodes than are shown")
 
 
-MOST = 2**31 - 1
+MAX_INTEGER = 2**31 - 1
 
 
 class PolicySerializer(StrictSerializer):
     keep_last = serializers.IntegerField(
         min_value=1,
-        max_value=MOST,
+        max_value=MAX_INTEGER,
         required=False,
         allow_null=True,
         default=None,
-        help_text="newest of each run",
+        help_text="keep so many newest ones of each run",
     )
     best_metric = serializers.CharField(
         max_length=120,
         required=False,
         allow_blank=True,
         default="",
-        help_text="best of each run by this metric",
+        help_text="keep the best ones of each run by this metric",
     )
     best_mode = serializers.ChoiceField(choices=["max", "min"], required=False, default="max")
-    best_count = serializers.IntegerField(min_value=1, max_value=MOST, required=False, default=1)
+    best_count = serializers.IntegerField(min_value=1, max_value=MAX_INTEGER, required=False, default=1)
     every_steps = serializers.IntegerField(
         min_value=1,
-        max_value=MOST,
+        max_value=MAX_INTEGER,
         required=False,
         allow_null=True,
         default=None,
-        help_text="steps that are a multiple of it",
+        help_text="keep steps that are a multiple of it",
     )
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=CHECKPOINT_KINDS), required=False, default=list, max_length=2,
-        help_text="only checkpoints of these kinds are freed; none given: of every kind",
+        help_text="delete only checkpoints of these kinds; empty: of every kind",
     )  # fmt: skip
     ttl_days = serializers.IntegerField(
-        min_value=1, max_value=36_500, required=False, allow_null=True, default=None, help_text="younger ones"
+        min_value=1,
+        max_value=36_500,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="keep checkpoints younger than this",
     )
 
 
 class RetentionSerializer(PolicySerializer):
     automatic = serializers.BooleanField(
-        required=False, default=False, help_text="applied every ten minutes; else only when asked"
+        required=False, default=False, help_text="apply every ten minutes; otherwise only on request"
     )
 
 
-class VerdictSerializer(serializers.Serializer[Any]):
+class RetentionDecisionSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     bytes = serializers.IntegerField()
     keep_reasons = serializers.ListField(child=serializers.CharField())
 
 
 class RetentionPlanSerializer(serializers.Serializer[Any]):
-    free = VerdictSerializer(many=True)
-    keep = VerdictSerializer(many=True)
+    free = RetentionDecisionSerializer(many=True)
+    keep = RetentionDecisionSerializer(many=True)
     free_bytes = serializers.IntegerField()
 
 
@@ -150,9 +155,8 @@ class RetentionView(ApiView):
         Replaces the policy. Nothing is deleted until it is applied, or at the next automatic pass.
         """
         caller = caller_of(request)
-        form = RetentionSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        given = dict(form.validated_data)
+        fields = body_of(RetentionSerializer, request)
+        given = dict(fields)
         automatic = given.pop("automatic")
         registry.set_policy(caller, _policy(given), automatic=automatic, now=clock.now())
         return Response(registry.settings_as_json(*registry.policy_of(caller.project)))
@@ -165,7 +169,8 @@ class RetentionPlanView(ApiView):
         operation_id="plan_checkpoint_retention",
         request=PolicySerializer,
         responses=RetentionPlanSerializer,
-        description="What a policy would free now, and why the rest stays. Without a body, the project's own policy.",
+        description="What a policy would delete now, and why the rest is kept. Without a body, the project's own "
+        "policy.",
     )
     def post(self, request: Request) -> Response:
         """Preview a retention policy.
@@ -175,10 +180,9 @@ class RetentionPlanView(ApiView):
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
         if request.data:
-            form = PolicySerializer(data=request.data)
-            form.is_valid(raise_exception=True)
-            policy = _policy(form.validated_data)
-        return Response(_plan(registry.plan_retention(project, policy, needs_of_runs, now=clock.now())))
+            fields = body_of(PolicySerializer, request)
+            policy = _policy(fields)
+        return Response(_plan(registry.plan_retention(project, policy, reasons_to_keep, now=clock.now())))
 
 
 class RetentionApplyView(ApiView):
@@ -188,7 +192,7 @@ class RetentionApplyView(ApiView):
         operation_id="apply_checkpoint_retention",
         request=None,
         responses=RetentionPlanSerializer,
-        description="Frees, by the project's own policy, what a plan of this moment would free.",
+        description="Deletes what the project's own policy does not keep now.",
     )
     @idempotent
     @bodyless
@@ -199,7 +203,7 @@ class RetentionApplyView(ApiView):
         """
         project = caller_of(request).project
         policy, _ = registry.policy_of(project)
-        return Response(_plan(registry.apply_retention(project, policy, needs_of_runs, now=clock.now())))
+        return Response(_plan(registry.apply_retention(project, policy, reasons_to_keep, now=clock.now())))
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:

@@ -1,4 +1,4 @@
-"""Playgrounds: open one, see how it stands, close it. The chat itself goes through the relay."""
+"""Endpoints for playgrounds. The chat itself goes through the tunnel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import playgrounds
@@ -35,11 +35,11 @@ class PlaygroundRequestSerializer(StrictSerializer):
     )
     idle_seconds = serializers.IntegerField(
         min_value=30, max_value=LONGEST_IDLE_SECONDS, required=False, default=600,
-        help_text="without a request for so long, the slot is given back",
+        help_text="the playground closes after so long without a request",
     )  # fmt: skip
     reward = serializers.DictField(
         required=False, allow_null=True, default=None,
-        help_text="as in a RunSpec; then replies can be scored (POST …/playground/score)",
+        help_text="as in a RunSpec; enables scoring of replies (POST …/playground/score)",
     )  # fmt: skip
     max_total_tokens = serializers.IntegerField(
         min_value=256,
@@ -54,16 +54,16 @@ class PlaygroundSideSerializer(serializers.Serializer[Any]):
     run = serializers.CharField(help_text="of kind playground")
     model = RunModelSerializer()
     status = serializers.ChoiceField(choices=RUN_STATUSES)
-    ready = serializers.BooleanField(help_text="it answers")
-    pending_reason = serializers.CharField(help_text="why it does not answer yet")
-    reason = serializers.CharField(help_text="why it has ended: completed after idleness, preempted by a run")
+    ready = serializers.BooleanField(help_text="it accepts requests")
+    pending_reason = serializers.CharField(help_text="why it is not ready yet")
+    reason = serializers.CharField(help_text="why it ended: completed after idling, preempted by a run")
     reason_message = serializers.CharField()
     base_url = serializers.CharField(help_text="for OpenAI clients, with your token as api_key")
 
 
 class PlaygroundSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
-    open = serializers.BooleanField(help_text="a side has not ended")
+    open = serializers.BooleanField(help_text="at least one side has not ended")
     sides = PlaygroundSideSerializer(many=True)
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()
@@ -92,13 +92,12 @@ class PlaygroundsView(ApiView):
     def post(self, request: Request) -> Response:
         """Open a playground.
 
-        Starts engines for up to a few models, to chat with them and compare their answers. It closes after
+        Starts engines for one or two models, to chat with them and compare their replies. It closes after
         `idle_seconds` without a request.
         """
         caller = caller_of(request)
-        form = PlaygroundRequestSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        opened = playgrounds.open_playground(caller, now=clock.now(), **form.validated_data)
+        fields = body_of(PlaygroundRequestSerializer, request)
+        opened = playgrounds.open_playground(caller, now=clock.now(), **fields)
         return Response(
             playgrounds.playground_as_json(playgrounds.playground_for(caller, opened.pk)), status=201
         )
@@ -118,7 +117,7 @@ class PlaygroundView(ApiView):
 
     @extend_schema(
         operation_id="close_playground", responses={204: None},
-        description="Gives its slots back. Closing it again changes nothing.",
+        description="Releases its slots. Closing it again changes nothing.",
     )  # fmt: skip
     def delete(self, request: Request, playground_id: str) -> Response:
         """Close a playground.

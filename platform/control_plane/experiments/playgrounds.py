@@ -1,4 +1,4 @@
-"""Playgrounds: one or two models, each on a slot that no run needs, until nobody asks any more."""
+"""Playgrounds: chats with one or two models, each on an idle slot until it has been idle for some time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def open_playground(
     max_total_tokens: int,
     now: datetime,
 ) -> Playground:
-    """Queue a side for each model, behind every run. 422 with pointers into the body; then neither is there."""
+    """Queue a run for each model, with the lowest priority. 422 with pointers into the body; then none is queued."""
     sides: list[Resolved] = []
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for index, model in enumerate(models):
         found = resolve_spec(
             caller,
@@ -43,11 +43,12 @@ def open_playground(
             internal=True,
         )
         sides.append(found)
-        faults += [
-            FieldError(_in_body(error.pointer, index), error.code, error.message) for error in found.errors
+        errors += [
+            FieldError(_body_pointer(error.pointer, index), error.code, error.message)
+            for error in found.errors
         ]
-    if faults:
-        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    if errors:
+        raise unprocessable("invalid", f"{errors[0].pointer}: {errors[0].message}", errors)
     store.put([EMPTY_LINE])
     with transaction.atomic():
         playground = Playground.objects.create(project=caller.project, created_by=caller.user, created_at=now)
@@ -58,14 +59,14 @@ def open_playground(
 
 
 def close_playground(playground: Playground, *, now: datetime) -> None:
-    """Give its slots back. Closing it again changes nothing."""
+    """Stop its runs. Idempotent."""
     for side in playground.sides.select_related("run").order_by("index"):
         if not side.run.has_ended:
             _stop_side(side.run_id, now=now)
 
 
 def _stop_side(run_id: str, *, now: datetime) -> None:
-    """Stop it, unless it has ended since it was looked at."""
+    """Stop the run, unless it has ended."""
     try:
         stop_run(run_id, now=now)
     except Problem as problem:
@@ -103,14 +104,15 @@ def _side_as_json(run: Run) -> dict[str, Any]:
         "model": model_as_json(run),
         "status": str(run.status),
         "ready": run.status == RunStatus.RUNNING and phase == "chat",
-        "pending_reason": run.pending_reason or ("the engine starts" if _boots(run, phase) else ""),
+        "pending_reason": run.pending_reason
+        or ("the engine is starting" if _is_starting(run, phase) else ""),
         "reason": str(run.reason),
         "reason_message": run.reason_message,
         "base_url": f"/api/v1/runs/{run.pk}/playground",
     }
 
 
-def _boots(run: Run, phase: str | None) -> bool:
+def _is_starting(run: Run, phase: str | None) -> bool:
     return run.status == RunStatus.STARTING or (run.status == RunStatus.RUNNING and phase != "chat")
 
 
@@ -124,11 +126,11 @@ def _spec(
         "playground": {"idle_seconds": idle_seconds, "scores": reward is not None},
         "rollout": {"engine_max_total_tokens": max_total_tokens, "engine_max_running_requests": 8},
     }  # fmt: skip
-    # An error of the reward is the reply's, and ends no chat.
+    # A failing reward must not end the chat.
     return document if reward is None else {**document, "reward": {**reward, "max_error_rate": 1.0}}
 
 
-def _in_body(pointer: str, index: int) -> str:
+def _body_pointer(pointer: str, index: int) -> str:
     if pointer.startswith("/model"):
         return f"/models/{index}{pointer.removeprefix('/model')}"
     return {"/playground/idle_seconds": "/idle_seconds"}.get(pointer, pointer)

@@ -1,4 +1,4 @@
-"""Starting points for the form and the command line: those that come with Oolong, and those of this installation."""
+"""Algorithm presets: the built-in ones and those of this installation."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def preset_as_json(preset: Preset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Presets:
-    usable: list[Preset]  # in their order
-    faults: dict[str, str]  # by the name of a file that cannot be used: why
+    usable: list[Preset]  # sorted
+    errors: dict[str, str]  # name of an invalid file → why
 
 
 def presets(data_dir: Path) -> Presets:
-    """Built-in presets and those of `data_dir/presets`, read again each time.
+    """Built-in presets and those in `data_dir/presets`, read at each call.
 
-    A file replaces the built-in preset that it is named after or that has its name, also when it cannot be used:
-    what stands in for a broken file would be a spec that nobody asked for.
+    A file replaces the built-in preset of the same name, even when the file is invalid: falling back to the built-in
+    preset would start runs with a spec that the user did not choose.
     """
     found = {preset.name: preset for preset in _built_in()}
-    faults: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for file in sorted((data_dir / "presets").glob("*.yaml")):
         try:
             preset = read_preset(file)
         except PresetUnusable as error:
-            faults[file.stem] = str(error)
+            errors[file.stem] = str(error)
             found.pop(file.stem, None)
             continue
         found[preset.name] = preset
-    return Presets(sorted(found.values(), key=lambda preset: (preset.order, preset.name)), faults)
+    return Presets(sorted(found.values(), key=lambda preset: (preset.order, preset.name)), errors)

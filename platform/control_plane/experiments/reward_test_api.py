@@ -1,4 +1,4 @@
-"""Reward tests: start a test, read its report, list earlier ones."""
+"""Endpoints for reward tests."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import one_of
-from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import reward_tests
 from control_plane.runs.serializers import DatasetRefSerializer
 
 VERDICTS = ["green", "amber", "red"]
-MOST_STORED = 2000
+MAX_STORED = 2000
 
 
 class StoredSampleSerializer(StrictSerializer):
-    row = serializers.IntegerField(required=False, min_value=0, help_text="its prompt and answer are taken")
+    row = serializers.IntegerField(
+        required=False, min_value=0, help_text="use the prompt and answer of this row"
+    )
     group = serializers.IntegerField(
-        required=False, min_value=0, help_text="without a row: completions of one prompt have the same number"
+        required=False, min_value=0, help_text="without a row: the same number for completions of one prompt"
     )
     prompt = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
     answer = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
     completion = serializers.CharField(trim_whitespace=False, allow_blank=True)
     finish_reason = serializers.ChoiceField(choices=["stop", "length"], required=False)
     special_tokens = serializers.BooleanField(
-        required=False, help_text="the completion holds the model's special tokens, as stored trajectories do"
+        required=False,
+        help_text="the completion contains the model's special tokens, like stored trajectories",
     )
 
     any_of = (("row",), ("prompt", "answer"))
@@ -46,20 +49,21 @@ class RewardTestRequestSerializer(StrictSerializer):
     reward = serializers.DictField(help_text="as in a RunSpec: name or function, and options")
     model = serializers.CharField(
         max_length=300, required=False,
-        help_text="base model: its chat template renders the prompts, and samples come from it",
+        help_text="base model: renders the prompts and generates the samples",
     )  # fmt: skip
     checkpoint = serializers.CharField(
         max_length=300, required=False,
-        help_text="instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so "
-        "the reward of its samples is constant",
+        help_text="instead of a base model: ID, alias, run_…@20 or name@latest. Samples of an untrained model all "
+        "get the "
+        "same reward",
     )  # fmt: skip
     reward_test = serializers.DictField(
         required=False, default=dict,
         help_text="rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate",
     )  # fmt: skip
     stored = serializers.ListField(
-        child=StoredSampleSerializer(), required=False, default=list, max_length=MOST_STORED,
-        help_text="completions to score besides",
+        child=StoredSampleSerializer(), required=False, default=list, max_length=MAX_STORED,
+        help_text="more completions to score",
     )  # fmt: skip
 
     one_of = ("model", "checkpoint")
@@ -67,17 +71,17 @@ class RewardTestRequestSerializer(StrictSerializer):
 
 class RewardTestSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
-    run = serializers.CharField(help_text="of kind reward_test: its events and logs, its place in the queue")
+    run = serializers.CharField(help_text="run of kind reward_test")
     status = serializers.ChoiceField(choices=RUN_STATUSES)
     reason = serializers.CharField()
     reason_message = serializers.CharField()
     pending_reason = serializers.CharField()
     reward = serializers.CharField()
-    reward_key = serializers.CharField(help_text="sha256 of the source, or the name, and the options")
+    reward_key = serializers.CharField(help_text="SHA-256 of the source or name, and the options")
     dataset = DatasetRefSerializer()
-    verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty before the end")
+    verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty until the test ends")
     complete = serializers.BooleanField(
-        help_text="every probe, on the usual rows and bounds: only such a test is proof where a project asks for green"
+        help_text="all probes, on the default rows and bounds: required where a project accepts only tested rewards"
     )
     report = serializers.DictField(allow_null=True)
     created_by = serializers.CharField()
@@ -92,7 +96,7 @@ class RewardTestsView(ApiView):
         operation_id="list_reward_tests",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("reward", str, description="only of this reward: name@3, exact_match"),
+            OpenApiParameter("reward", str, description="only tests of this reward: name@3, exact_match"),
             OpenApiParameter("verdict", str, enum=VERDICTS),
         ],
         responses=page_of(RewardTestSerializer),
@@ -119,14 +123,13 @@ class RewardTestsView(ApiView):
         """Test a reward function.
 
         Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether
-        it can be gamed.
+        the reward can be gamed.
         """
         caller = caller_of(request)
-        form = RewardTestRequestSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        if "stored" in form.validated_data["reward_test"]:
+        fields = body_of(RewardTestRequestSerializer, request)
+        if "stored" in fields["reward_test"]:
             raise serializers.ValidationError({"reward_test": {"stored": "send the completions as `stored`"}})
-        test = reward_tests.create_test(caller, now=clock.now(), **form.validated_data)
+        test = reward_tests.create_test(caller, now=clock.now(), **fields)
         return Response(reward_tests.test_as_json(test), status=201)
 
 
@@ -137,6 +140,6 @@ class RewardTestView(ApiView):
     def get(self, request: Request, reward_test_id: str) -> Response:
         """Get a reward test.
 
-        Its state, the scores and what was found.
+        Its status, scores and findings.
         """
         return Response(reward_tests.test_as_json(reward_tests.test_for(caller_of(request), reward_test_id)))

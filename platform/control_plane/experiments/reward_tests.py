@@ -1,4 +1,4 @@
-"""Tests of rewards: submitted as runs of kind reward_test, kept with what they said."""
+"""Reward tests: runs of kind reward_test with a stored report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, or_not_found, unprocessable
 from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import RewardTest
-from control_plane.runs.reward_fingerprint import reward_key
+from control_plane.runs.reward_fingerprint import reward_fingerprint
 from control_plane.runs.reward_test_policy import is_complete
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 from control_plane.runs.submission import queue_resolved
 from oolong.contracts.user_code import SourceKind
 
 LOWEST_PRIORITY = 0
-MOST_STORED_BYTES = 4 * 1024 * 1024
+MAX_STORED_BYTES = 4 * 1024 * 1024
 
 
 def create_test(
@@ -38,12 +38,11 @@ def create_test(
     stored: Sequence[Mapping[str, Any]] = (),
     now: datetime,
 ) -> RewardTest:
-    """Queue it, behind every run. Samples are of the base model or the checkpoint. 422 with pointers into the body."""
+    """Queue a test with the lowest priority. The base model or checkpoint generates samples. 422 with pointers into the
+    body."""
     lines = b"".join(json.dumps(sample).encode() + b"\n" for sample in stored)
-    if len(lines) > MOST_STORED_BYTES:
-        message = (
-            f"{len(lines)} bytes of completions; {MOST_STORED_BYTES} at most: send fewer, or shorter ones"
-        )
+    if len(lines) > MAX_STORED_BYTES:
+        message = f"{len(lines)} bytes of completions; at most {MAX_STORED_BYTES}; send fewer or shorter ones"
         raise unprocessable("invalid", message, [FieldError("/stored", "too_large", message)])
     blob = store.Blob.of(lines) if lines else None
     named = str(reward.get("function") or reward.get("name") or "exact_match")
@@ -56,10 +55,12 @@ def create_test(
     }  # fmt: skip
     resolved = resolve_spec(caller, document, internal=True)
     if resolved.errors:
-        faults = [FieldError(_in_body(error.pointer), error.code, error.message) for error in resolved.errors]
-        raise unprocessable("invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+        errors = [
+            FieldError(_body_pointer(error.pointer), error.code, error.message) for error in resolved.errors
+        ]
+        raise unprocessable("invalid", f"{errors[0].pointer}: {errors[0].message}", errors)
     if blob is not None:
-        store.put([lines])  # only now: what is refused leaves no bytes
+        store.put([lines])  # a rejected request stores nothing
     with transaction.atomic():
         if blob is not None:
             store.hold(blob.sha256)
@@ -68,7 +69,7 @@ def create_test(
         function = _function(resolved)
         return RewardTest.objects.create(
             project=caller.project, run=run, reward=function.ref if function else resolved.spec.reward.name,
-            reward_key=reward_key(resolved.spec.reward, function), dataset_version=resolved.dataset_version,
+            reward_key=reward_fingerprint(resolved.spec.reward, function), dataset_version=resolved.dataset_version,
             samples_sha256=blob.sha256 if blob else "", samples_bytes=blob.bytes if blob else 0,
             created_by=caller.user, created_at=now,
         )  # fmt: skip
@@ -109,8 +110,8 @@ def _function(resolved: Resolved) -> FunctionVersion | None:
     return resolved.functions.get(SourceKind.REWARD)
 
 
-def _in_body(pointer: str) -> str:
-    """Where the body of POST /reward-tests has what the spec has there."""
+def _body_pointer(pointer: str) -> str:
+    """The pointer into the body of POST /reward-tests for a pointer into the spec."""
     renamed = {
         "/dataset/version": "/dataset",
         "/dataset/split": "/split",

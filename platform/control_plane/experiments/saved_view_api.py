@@ -11,22 +11,24 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import saved_views
 from control_plane.experiments.saved_views import view_as_json
 
 
-class RunViewFormSerializer(StrictSerializer):
+class SavedViewFormSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
-    query = serializers.DictField(help_text="parameters of the run list: a text, or a list of texts, each")
+    query = serializers.DictField(
+        help_text="query parameters of the run list: a string or a list of strings each"
+    )
     shared = serializers.BooleanField(
-        required=False, help_text="the whole project sees it; only its owner changes it"
+        required=False, help_text="visible to the whole project; only its owner can change it"
     )
 
 
-class RunViewPatchSerializer(StrictSerializer):
+class SavedViewPatchSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120, required=False)
     query = serializers.DictField(required=False)
     shared = serializers.BooleanField(required=False)
@@ -53,22 +55,21 @@ class SavedViewsView(ApiView):
     def get(self, request: Request) -> Response:
         """List saved views.
 
-        Saved filters and columns of the run list: yours, and those that others share.
+        Saved queries of the run list: yours, and those that others share.
         """
         return Response(paginate(saved_views.views(caller_of(request)), read_page(request), view_as_json))
 
     @extend_schema(
-        operation_id="create_saved_view", request=RunViewFormSerializer, responses={201: RunViewSerializer}
+        operation_id="create_saved_view", request=SavedViewFormSerializer, responses={201: RunViewSerializer}
     )
     @idempotent
     def post(self, request: Request) -> Response:
         """Create a saved view.
 
-        The query of the run list under a name, for you or for everybody in the project.
+        A named query of the run list, for you or for everyone in the project.
         """
-        form = RunViewFormSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        view = saved_views.create_view(caller_of(request), **form.validated_data, now=clock.now())
+        fields = body_of(SavedViewFormSerializer, request)
+        view = saved_views.create_view(caller_of(request), **fields, now=clock.now())
         return Response(view_as_json(view), status=201)
 
 
@@ -84,7 +85,7 @@ class SavedViewView(ApiView):
         return Response(view_as_json(saved_views.view_for(caller_of(request), view_id)))
 
     @extend_schema(
-        operation_id="update_saved_view", request=RunViewPatchSerializer, responses=RunViewSerializer
+        operation_id="update_saved_view", request=SavedViewPatchSerializer, responses=RunViewSerializer
     )
     def patch(self, request: Request, view_id: str) -> Response:
         """Change a saved view.
@@ -92,14 +93,11 @@ class SavedViewView(ApiView):
         Only its owner changes a view.
         """
         saved_views.view_for(caller_of(request), view_id)
-        form = RunViewPatchSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        view = saved_views.update_view(caller_of(request), view_id, form.validated_data, now=clock.now())
+        fields = body_of(SavedViewPatchSerializer, request)
+        view = saved_views.update_view(caller_of(request), view_id, fields, now=clock.now())
         return Response(view_as_json(view))
 
-    @extend_schema(
-        operation_id="delete_saved_view", responses={204: OpenApiResponse(description="it is gone")}
-    )
+    @extend_schema(operation_id="delete_saved_view", responses={204: OpenApiResponse(description="deleted")})
     def delete(self, request: Request, view_id: str) -> Response:
         """Delete a saved view.
 

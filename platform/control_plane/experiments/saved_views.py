@@ -1,4 +1,4 @@
-"""Saved views of the run list: a name for what one looks for, kept to oneself or shared with the project."""
+"""Saved views: named queries of the run list, private or shared with the project."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_
 from control_plane.core.infra.clock import rfc3339
 from control_plane.core.infra.locks import LockClass, hold_until_commit
 from control_plane.experiments.models import SavedView
-from control_plane.runs.search import read_search
+from control_plane.runs.search import parse_search
 
-MOST_VIEWS = 200  # of one user in a project
+MAX_VIEWS = 200  # of one user in a project
 
 
 def views(caller: Caller) -> QuerySet[SavedView]:
@@ -31,25 +31,25 @@ def view_for(caller: Caller, view_id: str) -> SavedView:
 def create_view(
     caller: Caller, *, name: str, query: Mapping[str, Any], shared: bool = False, now: datetime
 ) -> SavedView:
-    words = _words(query)
+    params = _parse_query(query)
     try:
         with transaction.atomic():
             hold_until_commit(LockClass.QUOTA, f"views {caller.project.pk} {caller.user.pk}")
-            if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MOST_VIEWS:
-                raise conflict("too_many", f"you have {MOST_VIEWS} views already; delete one first")
+            if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MAX_VIEWS:
+                raise conflict("too_many", f"you have {MAX_VIEWS} views; delete one first")
             return SavedView.objects.create(
-                project=caller.project, owner=caller.user, name=name, query=words, shared=shared, created_at=now,
+                project=caller.project, owner=caller.user, name=name, query=params, shared=shared, created_at=now,
                 updated_at=now,
             )  # fmt: skip
     except IntegrityError as error:
-        raise conflict("name_taken", f"you have a view {name!r} already") from error
+        raise conflict("name_taken", f"you already have a view {name!r}") from error
 
 
 def update_view(caller: Caller, view_id: str, fields: Mapping[str, Any], *, now: datetime) -> SavedView:
     view = _own(caller, view_id)
     changed = {
         **fields,
-        **({"query": _words(fields["query"])} if "query" in fields else {}),
+        **({"query": _parse_query(fields["query"])} if "query" in fields else {}),
         "updated_at": now,
     }
     for name, value in changed.items():
@@ -58,7 +58,7 @@ def update_view(caller: Caller, view_id: str, fields: Mapping[str, Any], *, now:
         with transaction.atomic():
             view.save(update_fields=list(changed))
     except IntegrityError as error:
-        raise conflict("name_taken", f"you have a view {view.name!r} already") from error
+        raise conflict("name_taken", f"you already have a view {view.name!r}") from error
     return view
 
 
@@ -77,23 +77,23 @@ def _own(caller: Caller, view_id: str) -> SavedView:
     view = view_for(caller, view_id)
     if view.owner_id != caller.user.pk:
         raise Problem(
-            403, "not_owner", f"view {view.name!r} is {view.owner.username}'s; save one of your own"
+            403, "not_owner", f"view {view.name!r} belongs to {view.owner.username}; save your own copy"
         )
     return view
 
 
-def _words(query: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """As the list's own parameters: a text, or several. 422 when the list would refuse them."""
-    words: dict[str, Sequence[str]] = {}
+def _parse_query(query: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Validated query parameters. 422 when the run list would reject them."""
+    params: dict[str, Sequence[str]] = {}
     for name, value in query.items():
         values = value if isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in values):
-            message = f"{name}={value!r}: a text, or a list of texts"
+            message = f"{name}={value!r}: a string or a list of strings"
             raise unprocessable("invalid", message, [FieldError(f"/query/{name}", "invalid", message)])
-        words[name] = values
+        params[name] = values
     try:
-        read_search(words)
+        parse_search(params)
     except Problem as problem:
         errors = [FieldError(f"/query{fault.pointer}", fault.code, fault.message) for fault in problem.errors]
         raise unprocessable(problem.code, problem.detail, errors) from problem
-    return words
+    return params

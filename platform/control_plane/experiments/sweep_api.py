@@ -11,13 +11,13 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, paginate_together, read_page
-from control_plane.core.api.request_parsing import StrictSerializer, bodyless
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import sweeps
 from control_plane.experiments.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
 
-SWEEP_STATUSES = [str(status) for status in sweeps.SweepStatus]
+STATUSES = [str(status) for status in sweeps.SweepStatus]
 
 
 class SweepFormSerializer(StrictSerializer):
@@ -49,7 +49,7 @@ class TrialSerializer(serializers.Serializer[Any]):
 class SweepSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
-    status = serializers.ChoiceField(choices=SWEEP_STATUSES)
+    status = serializers.ChoiceField(choices=STATUSES)
     message = serializers.CharField()
     spec = serializers.DictField()
     plan = serializers.DictField()
@@ -81,9 +81,8 @@ class SweepsView(ApiView):
 
         Runs of one spec over a grid or random points. Every point is validated before the first run starts.
         """
-        form = SweepFormSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        sweep = sweeps.create_sweep(caller_of(request), **form.validated_data, now=clock.now())
+        fields = body_of(SweepFormSerializer, request)
+        sweep = sweeps.create_sweep(caller_of(request), **fields, now=clock.now())
         return Response(sweep_as_json(sweep), status=201)
 
 

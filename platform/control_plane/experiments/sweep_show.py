@@ -7,7 +7,7 @@ from typing import Any
 
 from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import Sweep, SweepTrial
-from control_plane.experiments.sweep_plan import SweepPlan, best_of
+from control_plane.experiments.sweep_plan import SweepPlan, best_index
 from control_plane.experiments.sweeps import plan_of, value_of
 from oolong.contracts.lifecycle import ENDED, RunStatus
 
@@ -40,7 +40,7 @@ def trial_as_json(plan: SweepPlan, trial: SweepTrial) -> dict[str, Any]:
 
 def _sweep_as_json(sweep: Sweep, trials: list[SweepTrial]) -> dict[str, Any]:
     plan = plan_of(sweep)
-    best = best_of(plan.objective, [value_of(plan, trial) for trial in trials])
+    best = best_index(plan.objective, [value_of(plan, trial) for trial in trials])
     counts = Counter(_state(trial) for trial in trials)
     return {
         "id": sweep.pk,

@@ -1,4 +1,4 @@
-"""Sweeps: many runs of one spec, a few at a time, until all points ran, a target is met, or somebody ends it."""
+"""Sweeps: many runs of one spec, a few at a time, until all points ran, a target is reached, or a user ends it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from control_plane.accounts.selectors import caller_in
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.core.infra.isolate_errors import apart
 from control_plane.experiments.models import Sweep, SweepTrial
-from control_plane.experiments.sweep_plan import SweepPlan, name_of, reached, set_values, to_be_stopped
-from control_plane.runs.events import note
+from control_plane.experiments.sweep_plan import (
+    SweepPlan,
+    set_values,
+    stop_reason,
+    target_reached,
+    trial_name,
+)
+from control_plane.runs.events import record_event
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import resolve_spec
@@ -30,7 +36,7 @@ from oolong.contracts.lifecycle import ENDED, EndReason, RunStatus
 from oolong.contracts.model_faults import faults_of
 
 log = logging.getLogger(__name__)
-MOST_SHOWN = 20  # faults of points that one answer names
+MAX_ERRORS_SHOWN = 20  # errors in one response
 
 
 class SweepStatus(StrEnum):
@@ -41,7 +47,7 @@ class SweepStatus(StrEnum):
     FAILED = "FAILED"
 
 
-LIVE = (SweepStatus.RUNNING, SweepStatus.PAUSED)
+ACTIVE = (SweepStatus.RUNNING, SweepStatus.PAUSED)
 
 
 def sweeps(caller: Caller) -> QuerySet[Sweep]:
@@ -65,10 +71,10 @@ def create_sweep(
     max_parallel: int,
     now: datetime,
 ) -> Sweep:
-    """Every point is checked before the first run is made. 422 names the parameter, or the point and its field."""
+    """Validate every point and create a sweep. 422 names the parameter, or the point and its field."""
     read = _read_plan(plan)
     points = read.points()
-    _refuse_bad_points(caller, spec, points)
+    _require_valid_points(caller, spec, points)
     with transaction.atomic():
         sweep = Sweep.objects.create(
             project=caller.project, created_by=caller.user, name=name, spec=dict(spec),
@@ -83,107 +89,110 @@ def create_sweep(
 
 
 def pause_sweep(sweep_id: str, *, now: datetime) -> Sweep:
-    """No new runs, and those that it has rest; the tick sees to them. Asking again changes nothing; 409 when it has
-    ended."""
-    return _ask(sweep_id, SweepStatus.PAUSED, now=now)
+    """Pause the sweep; the next tick pauses its active runs. Idempotent; 409 when it has ended."""
+    return _request_status(sweep_id, SweepStatus.PAUSED, now=now)
 
 
 def resume_sweep(sweep_id: str, *, now: datetime) -> Sweep:
-    return _ask(sweep_id, SweepStatus.RUNNING, now=now)
+    return _request_status(sweep_id, SweepStatus.RUNNING, now=now)
 
 
 def cancel_sweep(sweep_id: str, *, by: Caller, now: datetime) -> Sweep:
-    """No new runs, and those that it has end without a last checkpoint. Asking again changes nothing; 409 when it has
-    ended otherwise."""
+    """Cancel the sweep and, at the next tick, its active runs. Idempotent; 409 when it has ended otherwise."""
     with transaction.atomic():
-        sweep = _ask(sweep_id, SweepStatus.CANCELLED, now=now, message=f"cancelled by {by.user.username}")
-        _skip_rest(sweep, "the sweep was cancelled")
+        sweep = _request_status(
+            sweep_id, SweepStatus.CANCELLED, now=now, message=f"canceled by {by.user.username}"
+        )
+        _skip_remaining(sweep, "the sweep was canceled")
     return sweep
 
 
-# --- the tick: every run is handled in a transaction of its own (see the lock order in common.live)
+# --- the tick: each run has a separate transaction (see the lock order in common.live)
 
 
-def advance_sweeps(*, now: datetime) -> None:
-    """Bring the runs of every sweep to where the sweep wants them. One sweep's failure is not in the way of others."""
+def reconcile_sweeps(*, now: datetime) -> None:
+    """Start, pause, resume, stop and cancel the runs of every sweep. Failures of sweeps are raised together at
+    the end."""
     unended = Q(trials__run__isnull=False) & ~Q(trials__run__status__in=ENDED)
-    wanted = Sweep.objects.filter(Q(status=SweepStatus.RUNNING) | unended).distinct().order_by("pk")
+    sweeps_to_reconcile = (
+        Sweep.objects.filter(Q(status=SweepStatus.RUNNING) | unended).distinct().order_by("pk")
+    )
     failures: list[Exception] = []
-    for sweep in wanted.select_related("created_by", "project__team"):
-        with apart(f"advancing sweep {sweep.pk}", failures.append):
-            _advance(sweep, now=now)
+    for sweep in sweeps_to_reconcile.select_related("created_by", "project__team"):
+        with apart(f"reconciling sweep {sweep.pk}", failures.append):
+            _reconcile(sweep, now=now)
     if failures:
-        raise ExceptionGroup("some sweeps could not be advanced", failures)
+        raise ExceptionGroup("some sweeps could not be reconciled", failures)
 
 
-def _advance(sweep: Sweep, *, now: datetime) -> None:
+def _reconcile(sweep: Sweep, *, now: datetime) -> None:
     plan = plan_of(sweep)
     trials = list(sweep.trials.select_related("run").order_by("number"))
-    going = [trial for trial in trials if trial.run is not None and trial.run.status not in ENDED]
+    active = [trial for trial in trials if trial.run is not None and trial.run.status not in ENDED]
     match SweepStatus(sweep.status):
         case SweepStatus.CANCELLED:
-            for trial in going:
-                if not _ends_already(_run_of(trial)):
-                    _try(partial(_cancel, by=f"sweep {sweep.name!r}", now=now), trial)
+            for trial in active:
+                if not _is_ending(_run_of(trial)):
+                    _apply_unless_conflict(partial(_cancel, by=f"sweep {sweep.name!r}", now=now), trial)
         case SweepStatus.PAUSED:
-            for trial in going:
-                if _run_of(trial).status in _MAY_REST:
-                    _try(partial(_pause, trial=trial, now=now), trial)
+            for trial in active:
+                if _run_of(trial).status in _PAUSABLE:
+                    _apply_unless_conflict(partial(_pause, trial=trial, now=now), trial)
         case SweepStatus.RUNNING:
-            _go_on(sweep, plan, trials, going, now=now)
+            _continue(sweep, plan, trials, active, now=now)
 
 
-def _go_on(
-    sweep: Sweep, plan: SweepPlan, trials: list[SweepTrial], going: list[SweepTrial], *, now: datetime
+def _continue(
+    sweep: Sweep, plan: SweepPlan, trials: list[SweepTrial], active: list[SweepTrial], *, now: datetime
 ) -> None:
-    for trial in going:
+    for trial in active:
         run = _run_of(trial)
         if trial.rests and run.status == RunStatus.PAUSED:
-            _try(partial(_resume, trial=trial, now=now), trial)
-        why = to_be_stopped(plan, train_step=run.train_step, value=value_of(plan, trial))
+            _apply_unless_conflict(partial(_resume, trial=trial, now=now), trial)
+        why = stop_reason(plan, train_step=run.train_step, value=value_of(plan, trial))
         if why and run.status in (RunStatus.RUNNING, RunStatus.RECOVERING):
-            _try(partial(_stop, why=why, now=now), trial)
+            _apply_unless_conflict(partial(_stop, why=why, now=now), trial)
     waiting = [trial for trial in trials if trial.run is None and not trial.skipped]
-    if waiting and reached(plan, [value_of(plan, trial) for trial in trials]):
-        _skip_rest(sweep, "the target was reached")
+    if waiting and target_reached(plan, [value_of(plan, trial) for trial in trials]):
+        _skip_remaining(sweep, "the target was reached")
         waiting = []
-    room = max(0, sweep.max_parallel - len(going))
-    begun = [trial for trial in waiting[:room] if _begin(sweep, trial, now=now)]
-    if not waiting and not going and not begun:
+    capacity = max(0, sweep.max_parallel - len(active))
+    started = [trial for trial in waiting[:capacity] if _start_trial(sweep, trial, now=now)]
+    if not waiting and not active and not started:
         with transaction.atomic():
-            held = Sweep.objects.select_for_update().get(pk=sweep.pk)
-            if held.status == SweepStatus.RUNNING:
-                _move(held, SweepStatus.FINISHED, now=now)
+            locked = Sweep.objects.select_for_update().get(pk=sweep.pk)
+            if locked.status == SweepStatus.RUNNING:
+                _transition(locked, SweepStatus.FINISHED, now=now)
 
 
-_MAY_REST = (
+_PAUSABLE = (
     RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING, RunStatus.RECOVERING,
 )  # fmt: skip
 
 
-def _try(act: Callable[[Run], object], trial: SweepTrial) -> None:
-    """One act on one run, or nothing when the run has moved on meanwhile and the act does not fit it any more."""
+def _apply_unless_conflict(action: Callable[[Run], object], trial: SweepTrial) -> None:
+    """Apply an action to the trial's run, or nothing if the run's new status does not allow it (409)."""
     try:
         with transaction.atomic():
-            act(_run_of(trial))
+            action(_run_of(trial))
     except Problem as problem:
         if problem.status != 409:
             raise
 
 
-def _ends_already(run: Run) -> bool:
-    """Whether a cancel has nothing to do: the run was cancelled before, or comes to its own end."""
+def _is_ending(run: Run) -> bool:
+    """Whether a cancel has nothing to do: the run is canceled already, or is finalizing."""
     return run.status == RunStatus.FINALIZING or run.reason == EndReason.CANCELLED_BY_USER
 
 
 def _cancel(run: Run, *, by: str, now: datetime) -> None:
-    if not _ends_already(lock_run(run.pk)):
+    if not _is_ending(lock_run(run.pk)):
         cancel_run(run.pk, by=by, now=now)
 
 
 def _pause(run: Run, *, trial: SweepTrial, now: datetime) -> None:
-    """The pause and the note that it was the sweep's, both or neither; the run's lock comes first."""
-    if lock_run(run.pk).status in _MAY_REST:
+    """Pause the run and mark it as paused by the sweep, in one transaction; locks the run first."""
+    if lock_run(run.pk).status in _PAUSABLE:
         SweepTrial.objects.filter(pk=trial.pk).update(rests=True)
         pause_run(run.pk, now=now)
 
@@ -196,7 +205,7 @@ def _resume(run: Run, *, trial: SweepTrial, now: datetime) -> None:
 
 def _stop(run: Run, *, why: str, now: datetime) -> None:
     stopped = stop_run(run.pk, now=now)
-    note(stopped, "sweep", f"stopped by its sweep: {why}", at=now)
+    record_event(stopped, "sweep", f"stopped by its sweep: {why}", at=now)
 
 
 def _run_of(trial: SweepTrial) -> Run:
@@ -204,30 +213,30 @@ def _run_of(trial: SweepTrial) -> Run:
     return trial.run
 
 
-def _begin(sweep: Sweep, trial: SweepTrial, *, now: datetime) -> bool:
-    """Submit a trial's run as whoever made the sweep. False when the sweep has moved on, or this trial cannot begin."""
+def _start_trial(sweep: Sweep, trial: SweepTrial, *, now: datetime) -> bool:
+    """Submit a trial's run as the user who created the sweep. False when the sweep is not running or the spec fails."""
     caller = caller_in(sweep.created_by, sweep.project)
     with transaction.atomic():
-        held = Sweep.objects.select_for_update().get(pk=sweep.pk)
-        if held.status != SweepStatus.RUNNING:
+        locked = Sweep.objects.select_for_update().get(pk=sweep.pk)
+        if locked.status != SweepStatus.RUNNING:
             return False
         if caller is None or "runs:write" not in caller.scopes:
-            message = f"{sweep.created_by.username} may not submit runs in this project any more"
-            _skip_rest(held, message)
-            _move(held, SweepStatus.FAILED, now=now, message=message)
+            message = f"{sweep.created_by.username} may no longer submit runs in this project"
+            _skip_remaining(locked, message)
+            _transition(locked, SweepStatus.FAILED, now=now, message=message)
             return False
-        name = name_of(sweep.name, plan_of(sweep).in_order(trial.values))
+        name = trial_name(sweep.name, plan_of(sweep).in_order(trial.values))
         document = {**set_values(sweep.spec, trial.values), "name": name}
         try:
             with transaction.atomic():
                 run = create_run(caller, document, now=now)
-        except Problem as problem:  # what it names was there when the sweep was made, and is gone
+        except Problem as problem:  # what the spec names was deleted after the sweep was created
             SweepTrial.objects.filter(pk=trial.pk).update(skipped=problem.detail[:400])
             return False
         run.tags = [f"sweep:{sweep.pk}"]
         run.save(update_fields=["tags"])
-        said = f"trial {trial.number} of sweep {sweep.name!r}"
-        note(run, "sweep", said, at=now, sweep=sweep.pk, values=trial.values)
+        message = f"trial {trial.number} of sweep {sweep.name!r}"
+        record_event(run, "sweep", message, at=now, sweep=sweep.pk, values=trial.values)
         SweepTrial.objects.filter(pk=trial.pk).update(run=run)
     return True
 
@@ -238,27 +247,27 @@ def value_of(plan: SweepPlan, trial: SweepTrial) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _skip_rest(sweep: Sweep, why: str) -> None:
+def _skip_remaining(sweep: Sweep, why: str) -> None:
     sweep.trials.filter(run=None, skipped="").update(skipped=why[:400])
 
 
-def _move(sweep: Sweep, status: SweepStatus, *, now: datetime, message: str = "") -> None:
+def _transition(sweep: Sweep, status: SweepStatus, *, now: datetime, message: str = "") -> None:
     sweep.status, sweep.message = status, message
-    sweep.ended_at = None if status in LIVE else now
+    sweep.ended_at = None if status in ACTIVE else now
     sweep.save(update_fields=["status", "message", "ended_at"])
     _record(status.lower(), sweep, now=now)
-    if status not in LIVE:
-        told = {"sweep": {"id": sweep.pk, "name": sweep.name, "status": str(status)}, "message": message}
-        outbox.emit(sweep.project_id, "sweep.finished", told, now=now)
+    if status not in ACTIVE:
+        payload = {"sweep": {"id": sweep.pk, "name": sweep.name, "status": str(status)}, "message": message}
+        outbox.emit(sweep.project_id, "sweep.finished", payload, now=now)
 
 
-def _ask(sweep_id: str, status: SweepStatus, *, now: datetime, message: str = "") -> Sweep:
+def _request_status(sweep_id: str, status: SweepStatus, *, now: datetime, message: str = "") -> Sweep:
     with transaction.atomic():
         sweep = Sweep.objects.select_for_update().get(pk=sweep_id)
-        if sweep.status not in (*LIVE, status):
-            raise conflict("has_ended", f"the sweep is {sweep.status} already", current_status=sweep.status)
+        if sweep.status not in (*ACTIVE, status):
+            raise conflict("has_ended", f"the sweep is already {sweep.status}", current_status=sweep.status)
         if sweep.status != status:
-            _move(sweep, status, now=now, message=message)
+            _transition(sweep, status, now=now, message=message)
     return sweep
 
 
@@ -266,27 +275,27 @@ def _read_plan(plan: Mapping[str, Any]) -> SweepPlan:
     try:
         return SweepPlan.model_validate(plan)
     except ValidationError as error:
-        faults = [
+        errors = [
             FieldError(fault.pointer, fault.code, fault.message) for fault in faults_of(error, SweepPlan)
         ]
         raise unprocessable(
-            "sweep_invalid", f"{faults[0].pointer or '/'}: {faults[0].message}", faults
+            "sweep_invalid", f"{errors[0].pointer or '/'}: {errors[0].message}", errors
         ) from error
 
 
-def _refuse_bad_points(caller: Caller, spec: Mapping[str, Any], points: list[dict[str, Any]]) -> None:
-    faults: list[FieldError] = []
+def _require_valid_points(caller: Caller, spec: Mapping[str, Any], points: list[dict[str, Any]]) -> None:
+    errors: list[FieldError] = []
     for number, values in enumerate(points, start=1):
         document = {"name": "sweep", **set_values(spec, values)}
-        said = f"point {number} ({name_of('', values).strip()})"
-        faults += [
-            FieldError(f"/spec{fault.pointer}", fault.code, f"{said}: {fault.message}")
+        label = f"point {number} ({trial_name('', values).strip()})"
+        errors += [
+            FieldError(f"/spec{fault.pointer}", fault.code, f"{label}: {fault.message}")
             for fault in resolve_spec(caller, document).errors
         ]
-        if len(faults) >= MOST_SHOWN:
+        if len(errors) >= MAX_ERRORS_SHOWN:
             break
-    if faults:
-        raise unprocessable("sweep_invalid", faults[0].message, faults[:MOST_SHOWN])
+    if errors:
+        raise unprocessable("sweep_invalid", errors[0].message, errors[:MAX_ERRORS_SHOWN])
 
 
 def _record(verb: str, sweep: Sweep, *, now: datetime) -> None:

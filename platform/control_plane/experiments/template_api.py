@@ -11,7 +11,7 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.request_parsing import StrictSerializer, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import templates
@@ -73,9 +73,8 @@ class TemplatesView(ApiView):
 
         A spec under a name, for this project or for the whole team.
         """
-        form = TemplateFormSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        template = templates.create_template(caller_of(request), **form.validated_data, now=clock.now())
+        fields = body_of(TemplateFormSerializer, request)
+        template = templates.create_template(caller_of(request), **fields, now=clock.now())
         return Response(template_as_json(template), status=201)
 
 
@@ -118,7 +117,6 @@ class TemplateVersionsView(ApiView):
         """
         caller = caller_of(request)
         found = templates.template_for(caller, template_id)
-        form = TemplateVersionFormSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
-        templates.add_version(caller, found.pk, form.validated_data["spec"], now=clock.now())
+        fields = body_of(TemplateVersionFormSerializer, request)
+        templates.add_version(caller, found.pk, fields["spec"], now=clock.now())
         return Response(template_as_json(templates.template_for(caller, template_id)), status=201)

@@ -1,7 +1,7 @@
-"""Templates: named parts of a spec, in versions that never change, of a project or of a whole team.
+"""Run templates: named parts of a spec in immutable versions, for a project or a team.
 
-A run is made from `name@2` (or `name`, its newest version) with the rest of its spec merged over it. The presets that
-come with Oolong can be named the same way.
+A run of template `name@2` (or `name`, its newest version) merges its own spec over the template. Presets can be named
+in the same way.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from control_plane.experiments.presets import presets
 from control_plane.runs.cloning import merge_patch
 from oolong.contracts.run_spec import spec_errors
 
-# Fields of a section that exclude each other.
-ALTERNATIVES = (
+# Section and two fields of it that exclude each other.
+EXCLUSIVE_FIELDS = (
     ("model", "base_model", "checkpoint"),
     ("reward", "name", "function"),
     ("workflow", "name", "function"),
@@ -32,9 +32,9 @@ ALTERNATIVES = (
 
 
 def templates(caller: Caller) -> QuerySet[RunTemplate]:
-    """The project's, and those of its team."""
-    place = Q(project=caller.project) | Q(project=None)
-    found = RunTemplate.objects.filter(place, team=caller.project.team_id)
+    """Templates of the project and of its team."""
+    scope = Q(project=caller.project) | Q(project=None)
+    found = RunTemplate.objects.filter(scope, team=caller.project.team_id)
     return found.select_related("created_by").prefetch_related("versions")
 
 
@@ -51,9 +51,9 @@ def create_template(
     for_team: bool = False,
     now: datetime,
 ) -> RunTemplate:
-    """A template with its first version. 422 with pointers for what no spec could hold; 409 for a name in use."""
-    _refuse_faulty(spec)
-    _need_team(caller, for_team)
+    """Create a template with its first version. 422 with pointers for an invalid spec; 409 for a name in use."""
+    _require_valid(spec)
+    _require_team_admin(caller, for_team)
     try:
         with transaction.atomic():
             template = RunTemplate.objects.create(
@@ -62,25 +62,25 @@ def create_template(
             )  # fmt: skip
             _add(caller, template, 1, spec, now=now)
     except IntegrityError as error:
-        raise conflict("name_taken", f"there is a template {name!r} already; add a version to it") from error
+        raise conflict("name_taken", f"a template {name!r} exists already; add a version to it") from error
     return template
 
 
 def add_version(caller: Caller, template_id: str, spec: Mapping[str, Any], *, now: datetime) -> RunTemplate:
-    _refuse_faulty(spec)
+    _require_valid(spec)
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().get(pk=template_id)
-        _need_team(caller, template.project_id is None)
+        _require_team_admin(caller, template.project_id is None)
         newest = template.versions.order_by("-number").first()
         _add(caller, template, newest.number + 1 if newest else 1, spec, now=now)
     return template
 
 
 def delete_template(caller: Caller, template_id: str, *, now: datetime) -> None:
-    """Runs that were made from it keep their specs."""
+    """Delete a template. Runs created from it keep their specs."""
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().get(pk=template_id)
-        _need_team(caller, template.project_id is None)
+        _require_team_admin(caller, template.project_id is None)
         _record("delete", caller, template, now=now)
         template.delete()
 
@@ -88,36 +88,37 @@ def delete_template(caller: Caller, template_id: str, *, now: datetime) -> None:
 def with_template(caller: Caller, reference: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The template's spec with `spec` merged over it (RFC 7396). 422 when there is no such template.
 
-    Of fields that exclude each other the one in `spec` counts: `model: {checkpoint}` takes the place of the template's
-    base_model.
+    Of two exclusive fields the one in `spec` wins: `model: {checkpoint}` replaces the template's base_model.
     """
-    found = find_spec(caller, reference) if isinstance(reference, str) else None
+    found = find_template_spec(caller, reference) if isinstance(reference, str) else None
     if found is None:
         message = f"there is no template {reference!r}; name@2 or name of a template or preset"
         raise unprocessable("invalid", message, [FieldError("/template", "unknown_template", message)])
-    merged: dict[str, Any] = merge_patch(_without_alternatives(found, spec), dict(spec))
+    merged: dict[str, Any] = merge_patch(_drop_excluded(found, spec), dict(spec))
     return merged
 
 
-def _without_alternatives(template: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's spec without what excludes a field that `spec` names itself."""
-    kept = dict(template)
-    for section, one, other in ALTERNATIVES:
-        asked, there = spec.get(section), kept.get(section)
-        if not isinstance(asked, dict) or not isinstance(there, dict):
+def _drop_excluded(template: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's spec without fields that exclude a field in `spec`."""
+    result = dict(template)
+    for section, one, other in EXCLUSIVE_FIELDS:
+        own, inherited = spec.get(section), result.get(section)
+        if not isinstance(own, dict) or not isinstance(inherited, dict):
             continue
         for named, replaced in ((one, other), (other, one)):
-            if asked.get(named) is not None and asked.get(replaced) is None:
-                # Options are of the function that they stand beside.
+            if own.get(named) is not None and own.get(replaced) is None:
+                # Options belong to the replaced name or function.
                 dropped = (
-                    {replaced} if section == "model" or there.get(replaced) is None else {replaced, "options"}
+                    {replaced}
+                    if section == "model" or inherited.get(replaced) is None
+                    else {replaced, "options"}
                 )
-                kept[section] = {name: value for name, value in there.items() if name not in dropped}
-    return kept
+                result[section] = {name: value for name, value in inherited.items() if name not in dropped}
+    return result
 
 
-def find_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
-    """Of the project's template of that name, else the team's, else a preset. 422 for one that cannot be used."""
+def find_template_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
+    """The spec of the project's template, else the team's, else a preset. 422 for an invalid preset."""
     name, at, number = reference.partition("@")
     if at and not (number.isdecimal() and len(number) < 10):
         return None
@@ -128,8 +129,8 @@ def find_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
     if at:
         return None
     known = presets(settings.ENVIRONMENT.data_dir)
-    if name in known.faults:
-        message = f"the preset {name!r} cannot be used: {known.faults[name]}"
+    if name in known.errors:
+        message = f"the preset {name!r} cannot be used: {known.errors[name]}"
         raise unprocessable("invalid", message, [FieldError("/template", "preset_unusable", message)])
     return next((dict(preset.spec) for preset in known.usable if preset.name == name), None)
 
@@ -161,19 +162,21 @@ def _add(
     _record("create" if number == 1 else "add_version", caller, template, now=now)
 
 
-def _refuse_faulty(spec: Mapping[str, Any]) -> None:
-    """What is there must be right; what is left open is filled in by the run."""
+def _require_valid(spec: Mapping[str, Any]) -> None:
+    """422 for invalid fields; missing ones come from the run."""
     dataset = spec.get("dataset", {})
-    whole = {"name": "template", "model": {"base_model": "any"}, **spec}
-    whole["dataset"] = {"version": "any@1", **dataset} if isinstance(dataset, dict) else dataset
-    faults = [FieldError(f"/spec{fault.pointer}", fault.code, fault.message) for fault in spec_errors(whole)]
-    if faults:
-        raise unprocessable("spec_invalid", f"{faults[0].pointer}: {faults[0].message}", faults)
+    document = {"name": "template", "model": {"base_model": "any"}, **spec}
+    document["dataset"] = {"version": "any@1", **dataset} if isinstance(dataset, dict) else dataset
+    errors = [
+        FieldError(f"/spec{error.pointer}", error.code, error.message) for error in spec_errors(document)
+    ]
+    if errors:
+        raise unprocessable("spec_invalid", f"{errors[0].pointer}: {errors[0].message}", errors)
 
 
-def _need_team(caller: Caller, for_team: bool) -> None:
+def _require_team_admin(caller: Caller, for_team: bool) -> None:
     if for_team and "team:admin" not in caller.scopes:
-        raise Problem(403, "missing_scope", "a template of the whole team needs the scope team:admin")
+        raise Problem(403, "missing_scope", "a template for the whole team requires the scope team:admin")
 
 
 def _record(verb: str, caller: Caller, template: RunTemplate, *, now: datetime) -> None:

@@ -1,8 +1,8 @@
-"""Who used the pool: seconds of slots from the leases, by what was done with them, and tokens by what became of them.
+"""Usage of pools: slot seconds by phase, from leases, and tokens by their outcome.
 
-A lease counts for the part of it that lies in the window. Its phases are the job's own, spread evenly over the lease;
-what no phase accounts for (start, end, checkpoints, a job that does not measure) is `other`, so phases add up to the
-lease. Every second of the pool is in the answer: what the caller may not see by name is one row without one.
+A lease counts for the part that lies in the window. The phases of its job are spread evenly over the lease; the rest
+(start, end, checkpoints, jobs without measurements) is `other`, so that phases add up to the lease. Every second of the
+pool is included: usage that the caller may not see by name is one row without a name.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _DEPTH: dict[By, int] = {"team": 1, "project": 2, "run": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class UsageQuery:
     since: datetime
     until: datetime  # not after now
     now: datetime
@@ -75,9 +75,9 @@ class Asked:
     device: str = ""  # cpu or cuda; empty: all
 
 
-def usage(caller: Caller, asked: Asked) -> Iterator[dict[str, Any]]:
-    """Rows by team, project or run, the largest first."""
-    depth = _DEPTH[asked.by]
+def usage(caller: Caller, query: UsageQuery) -> Iterator[dict[str, Any]]:
+    """Usage rows by team, project or run, largest first."""
+    depth = _DEPTH[query.by]
     keys, groups = [], []
     for index, (identity, name) in enumerate(_KEYS):
         shown = f"CASE WHEN {identity} IS NOT NULL THEN {name} END"
@@ -85,7 +85,7 @@ def usage(caller: Caller, asked: Asked) -> Iterator[dict[str, Any]]:
         groups += [identity, shown] if index < depth else []
     statement = _USAGE.format(keys=", ".join(keys), groups=", ".join(groups))
     values: dict[str, Any] = {
-        "since": asked.since, "until": asked.until, "now": asked.now, "device": asked.device,
+        "since": query.since, "until": query.until, "now": query.now, "device": query.device,
         "rollout": JobKind.ROLLOUT, "trainer": JobKind.TRAINER,
         "team": caller.project.team_id, "own": caller.project.pk,
         "every_team": "installation:admin" in caller.scopes,

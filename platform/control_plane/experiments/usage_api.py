@@ -1,4 +1,4 @@
-"""Usage of the pool over the API: JSON, or CSV for a spreadsheet."""
+"""Endpoint for pool usage, as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.query_params import plain_cell, read_moment, refused
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
-from control_plane.experiments.usage import PHASES, Asked, By, total, usage
+from control_plane.experiments.usage import PHASES, By, UsageQuery, total, usage
 
 DEFAULT_WINDOW = timedelta(days=30)
-MOST_ROWS = 1000  # of a JSON answer; CSV has all
+MAX_ROWS = 1000  # in a JSON response; CSV has all
 CHOICES = {"by": ("run", "project", "team"), "device": ("cuda", "cpu"), "format": ("json", "csv")}
 
 
 class PhaseSecondsSerializer(serializers.Serializer[Any]):
-    generate = serializers.FloatField(help_text="engines had requests")
-    train = serializers.FloatField(help_text="trainers prepared, scored and updated")
-    wait = serializers.FloatField(help_text="engines had no request, trainers no batch")
-    sync = serializers.FloatField(help_text="weights were published and loaded")
-    evaluate = serializers.FloatField(help_text="engines beside those of a run evaluated")
-    other = serializers.FloatField(help_text="start, checkpoints, end, and what does not measure")
+    generate = serializers.FloatField(help_text="engines with requests")
+    train = serializers.FloatField(help_text="trainers preparing, scoring and updating")
+    wait = serializers.FloatField(help_text="engines without requests, trainers without a batch")
+    sync = serializers.FloatField(help_text="publishing and loading weights")
+    evaluate = serializers.FloatField(help_text="evaluators")
+    other = serializers.FloatField(help_text="start, checkpoints, end, and jobs without measurements")
 
 
 class TokenUsageSerializer(serializers.Serializer[Any]):
-    """Of the runs as a whole, whatever the window."""
+    """Totals of the runs, independent of the window."""
 
     generated = serializers.IntegerField(allow_null=True)
     trained = serializers.IntegerField(allow_null=True)
@@ -46,8 +46,8 @@ class TokenUsageSerializer(serializers.Serializer[Any]):
 
 class UsageTotalSerializer(serializers.Serializer[Any]):
     runs = serializers.IntegerField()
-    slot_seconds = serializers.FloatField(help_text="slots of every kind")
-    gpu_seconds = serializers.FloatField(help_text="of them, of GPUs")
+    slot_seconds = serializers.FloatField(help_text="slots of all devices")
+    gpu_seconds = serializers.FloatField(help_text="GPU slots only")
     phases = PhaseSecondsSerializer(help_text="add up to slot_seconds")
     tokens = TokenUsageSerializer()
 
@@ -65,9 +65,9 @@ class UsageSerializer(serializers.Serializer[Any]):
     until = serializers.DateTimeField()
     by = serializers.ChoiceField(choices=CHOICES["by"])
     data = UsageRowSerializer(  # type: ignore[assignment]  # a field, as in every answer with rows
-        many=True, help_text=f"the largest first, at most {MOST_ROWS}"
+        many=True, help_text=f"largest first, at most {MAX_ROWS}"
     )
-    left_out = serializers.IntegerField(help_text="rows beyond these; the total has them, and CSV")
+    left_out = serializers.IntegerField(help_text="number of rows left out; included in the total and in CSV")
     total = UsageTotalSerializer()
 
 
@@ -77,11 +77,11 @@ class UsageView(ApiView):
     @extend_schema(
         operation_id="get_pool_usage",
         parameters=[
-            OpenApiParameter("by", str, enum=list(CHOICES["by"]), description="one row for each; run when left out"),
-            OpenApiParameter("since", OpenApiTypes.DATETIME, description="30 days before `until` when left out"),
-            OpenApiParameter("until", OpenApiTypes.DATETIME, description="now when left out"),
-            OpenApiParameter("device", str, enum=list(CHOICES["device"]), description="only slots of this kind"),
-            OpenApiParameter("format", str, enum=list(CHOICES["format"]), description="json when left out"),
+            OpenApiParameter("by", str, enum=list(CHOICES["by"]), description="one row per what; default: run"),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="default: 30 days before `until`"),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="default: now"),
+            OpenApiParameter("device", str, enum=list(CHOICES["device"]), description="only slots of this device"),
+            OpenApiParameter("format", str, enum=list(CHOICES["format"]), description="default: json"),
         ],
         responses={200: UsageSerializer, (200, "text/csv"): OpenApiTypes.STR},
     )  # fmt: skip
@@ -90,43 +90,43 @@ class UsageView(ApiView):
 
         Seconds of slots and GPUs in a period, by run, project or team, and by phase. As JSON or CSV.
         """
-        asked, form = _read(request), _choice(request, "format", "json")
-        rows = list(usage(caller_of(request), asked))
+        query, form = _parse(request), _choice(request, "format", "json")
+        rows = list(usage(caller_of(request), query))
         if form == "csv":
             response = HttpResponse(_csv(rows), content_type="text/csv; charset=utf-8")
             response["Content-Disposition"] = 'attachment; filename="usage.csv"'
             return response
         return Response(
             {
-                "since": rfc3339(asked.since),
-                "until": rfc3339(asked.until),
-                "by": asked.by,
-                "data": rows[:MOST_ROWS],
-                "left_out": max(0, len(rows) - MOST_ROWS),
+                "since": rfc3339(query.since),
+                "until": rfc3339(query.until),
+                "by": query.by,
+                "data": rows[:MAX_ROWS],
+                "left_out": max(0, len(rows) - MAX_ROWS),
                 "total": total(rows),
             }
         )
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """`format` names the file's form here, not one of the framework's renderers."""
+        """`format` selects JSON or CSV here, not a DRF renderer."""
         return self.get_renderers()[0], "application/json"
 
 
-def _read(request: Request) -> Asked:
+def _parse(request: Request) -> UsageQuery:
     now = clock.now()
     until = min(read_moment(request, "until") or now, now)
     since = read_moment(request, "since") or until - DEFAULT_WINDOW
     if since >= until:
         raise refused("since", f"since={rfc3339(since)} is not before until={rfc3339(until)}")
     by, device = cast(By, _choice(request, "by", "run")), _choice(request, "device", "")
-    return Asked(since=since, until=until, now=now, by=by, device=device)
+    return UsageQuery(since=since, until=until, now=now, by=by, device=device)
 
 
 def _choice(request: Request, name: str, otherwise: str) -> str:
-    said = request.query_params.get(name) or otherwise
-    if said not in (*CHOICES[name], otherwise):
-        raise refused(name, f"{name}={said!r}: one of {', '.join(CHOICES[name])}")
-    return said
+    value = request.query_params.get(name) or otherwise
+    if value not in (*CHOICES[name], otherwise):
+        raise refused(name, f"{name}={value!r}: one of {', '.join(CHOICES[name])}")
+    return value
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

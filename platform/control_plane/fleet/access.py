@@ -1,7 +1,7 @@
-"""Who may use a pool, and who manages it.
+"""Access to pools: which teams may use a pool, and which users manage it.
 
-A team may use a pool that is open to all teams or that the team is bound to. A pool is managed by its pool admins and
-by the admins of the installation; a role in a project or team gives no say over nodes.
+A team may use a pool that is open to all teams or bound to the team. Pool admins and installation admins manage a
+pool; a role in a project or team grants no rights on nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from control_plane.core.api.errors import Problem, not_found, or_not_found
 from control_plane.fleet.models import DEFAULT_POOL, Node, Pool, PoolTeam
 
 HOW_TO_MANAGE = (
-    "ask a pool admin, or have an admin of the installation appoint you: oolong pool admins add {pool} {user}"
+    "ask a pool admin, or ask an installation admin to appoint you: oolong pool admins add {pool} {user}"
 )
 
 
@@ -26,13 +26,13 @@ def pools_of(team: str) -> QuerySet[Pool]:
 
 
 def teams_of(pool: str | None) -> QuerySet[Team]:
-    """The teams that may use a pool; None, the pool of a revoked node, is nobody's."""
+    """The teams that may use a pool. None is the pool of a revoked node, which no team may use."""
     is_open = Exists(Pool.objects.filter(pk=pool, all_teams=True))
     return Team.objects.filter(Q(is_open) | Q(pk__in=PoolTeam.objects.filter(pool=pool).values("team")))
 
 
 def projects_of(pool: str | None) -> list[str]:
-    """Ids of the projects whose runs may be placed in a pool."""
+    """IDs of the projects whose runs may be scheduled in a pool."""
     return list(Project.objects.filter(team__in=teams_of(pool)).values_list("pk", flat=True))
 
 
@@ -41,7 +41,7 @@ def team_may_use(pool: str | None, team: str) -> bool:
 
 
 def may_use(*, pool: str, team: str) -> Exists:
-    """For a query whose rows name a pool and a team in these columns: whether that team may use that pool."""
+    """A query condition: whether the team in column `team` may use the pool in column `pool`."""
     bound = PoolTeam.objects.filter(pool=OuterRef("pk"), team=OuterRef(OuterRef(team)))
     return Exists(Pool.objects.filter(Q(all_teams=True) | Exists(bound), pk=OuterRef(pool)))
 
@@ -55,33 +55,33 @@ def managed_pools(caller: Caller) -> QuerySet[Pool]:
 
 
 def visible_pools(caller: Caller) -> QuerySet[Pool]:
-    """Those that the caller's team may use, and those that the caller manages."""
+    """Pools that the caller's team may use, and pools that the caller manages."""
     managed = managed_pools(caller).order_by().values("pk")
     usable = pools_of(caller.project.team_id).order_by().values("pk")
     return Pool.objects.filter(Q(pk__in=usable) | Q(pk__in=managed)).order_by("name")
 
 
 def pool_for(caller: Caller, name: str) -> Pool:
-    """404 for what does not exist and for what the caller's team may not use, alike."""
+    """The pool by name. 404 both for unknown pools and for pools that the caller cannot see."""
     return or_not_found(visible_pools(caller).filter(pk=name).first(), "pool", name)
 
 
 def first_pool(caller: Caller) -> Pool:
-    """The default pool, or the first by name where that is not visible to the caller."""
+    """The default pool, or the first visible pool by name when the caller cannot see the default one."""
     visible = visible_pools(caller)
     pool = visible.filter(pk=DEFAULT_POOL).first() or visible.first()
     if pool is None:
         team = caller.project.team.name
-        way_out = f"ask an admin of the installation: oolong pool teams add POOL {team}"
-        message = f"team {team!r} may use no pool yet; {way_out}"
+        way_out = f"ask an installation admin: oolong pool teams add POOL {team}"
+        message = f"team {team!r} cannot use any pool yet; {way_out}"
         raise Problem(404, "not_found", message)
     return pool
 
 
 def managed_pool(caller: Caller, name: str) -> Pool:
-    """404 as `pool_for`; 403 for a pool that others manage."""
+    """The pool by name. 404 as in `pool_for`; 403 for a pool that the caller does not manage."""
     pool = pool_for(caller, name)
-    if reason := why_not_managed(caller, pool):
+    if reason := manage_denied_reason(caller, pool):
         raise Problem(403, "not_pool_admin", reason)
     return pool
 
@@ -94,8 +94,8 @@ def managed_node(caller: Caller, node_id: str) -> Node:
     return node
 
 
-def why_not_managed(caller: Caller, pool: Pool) -> str:
-    """Why the caller does not manage the pool, with the way out; empty when they do."""
+def manage_denied_reason(caller: Caller, pool: Pool) -> str:
+    """Why the caller does not manage the pool, and what to do about it; empty for managers of the pool."""
     if managed_pools(caller).filter(pk=pool.pk).exists():
         return ""
     way_out = HOW_TO_MANAGE.format(pool=pool.name, user=caller.user.username)

@@ -15,26 +15,26 @@ from control_plane.core.api.request_parsing import bodyless
 from control_plane.core.api.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
 from control_plane.fleet.access import managed_node
-from control_plane.fleet.models import Intent
+from control_plane.fleet.models import SchedulingState
 
 
 class NodeSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     name = serializers.CharField()
-    pool = serializers.CharField(help_text="empty once the node was revoked")
+    pool = serializers.CharField(help_text="empty for a revoked node")
     status = serializers.ChoiceField(choices=NODE_STATUSES)
     hostname = serializers.CharField()
     agent_version = serializers.CharField()
     cpu_count = serializers.IntegerField()
     memory_bytes = serializers.IntegerField()
     disk_free_bytes = serializers.IntegerField()
-    slots = serializers.IntegerField(help_text="how many")
+    slots = serializers.IntegerField(help_text="number of slots")
     enrolled_at = serializers.DateTimeField()
     last_seen_at = serializers.DateTimeField()
 
 
 class HolderSerializer(serializers.Serializer[Any]):
-    run_id = serializers.CharField(help_text="empty when the run is another team's")
+    run_id = serializers.CharField(help_text="empty for another team's run")
     run_name = serializers.CharField()
     job = serializers.CharField()
 
@@ -47,21 +47,21 @@ class SlotSerializer(serializers.Serializer[Any]):
     model = serializers.CharField()
     memory_bytes = serializers.IntegerField()
     state = serializers.ChoiceField(choices=["free", "held", "unhealthy"])
-    reason = serializers.CharField(help_text="why it is unhealthy")
+    reason = serializers.CharField(help_text="why the slot is unhealthy")
     held_by = HolderSerializer(allow_null=True)
 
 
-class _IntentView(ApiView):
+class _SchedulingStateView(ApiView):
     scopes = {"POST": "pool:admin"}
-    intent: Intent
+    state: SchedulingState
 
-    def set_intent(self, request: Request, node_id: str) -> Response:
+    def set_state(self, request: Request, node_id: str) -> Response:
         node = managed_node(caller_of(request), node_id)
-        return Response(selectors.node_as_json(services.set_intent(node, self.intent)))
+        return Response(selectors.node_as_json(services.set_scheduling_state(node, self.state)))
 
 
-class CordonView(_IntentView):
-    intent = Intent.CORDONED
+class CordonView(_SchedulingStateView):
+    state = SchedulingState.CORDONED
 
     @extend_schema(
         operation_id="cordon_node",
@@ -77,16 +77,16 @@ class CordonView(_IntentView):
 
         Running jobs continue, no new jobs start.
         """
-        return self.set_intent(request, node_id)
+        return self.set_state(request, node_id)
 
 
-class UncordonView(_IntentView):
-    intent = Intent.ACTIVE
+class UncordonView(_SchedulingStateView):
+    state = SchedulingState.ACTIVE
 
     @extend_schema(
         operation_id="uncordon_node",
         summary="Uncordon a node",
-        description="New jobs may start on it again.",
+        description="New jobs can start on it again.",
         request=None,
         responses=NodeSerializer,
     )
@@ -95,19 +95,19 @@ class UncordonView(_IntentView):
     def post(self, request: Request, node_id: str) -> Response:
         """Uncordon a node.
 
-        New jobs may start on it again.
+        New jobs can start on it again.
         """
-        return self.set_intent(request, node_id)
+        return self.set_state(request, node_id)
 
 
-class DrainView(_IntentView):
-    intent = Intent.DRAINING
+class DrainView(_SchedulingStateView):
+    state = SchedulingState.DRAINING
 
     @extend_schema(
         operation_id="drain_node",
         summary="Drain a node",
-        description="Its runs take a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once "
-        "nothing holds a slot of it.",
+        description="Its runs save a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once "
+        "none of its slots is leased.",
         request=None,
         responses=NodeSerializer,
     )
@@ -118,4 +118,4 @@ class DrainView(_IntentView):
 
         No new jobs start; running jobs save a checkpoint and move elsewhere.
         """
-        return self.set_intent(request, node_id)
+        return self.set_state(request, node_id)

@@ -1,4 +1,4 @@
-"""How a node says who it is: its credential as bearer token. `request.auth` is then the Node."""
+"""Authenticates a node by the credential in its bearer token and sets `request.auth` to the Node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from control_plane.core.api.errors import Problem
 from control_plane.core.security.request_context import note_caller
 from control_plane.fleet.models import Node
 from control_plane.fleet.selectors import node_of_credential
-from control_plane.fleet.services import refuse_revoked
+from control_plane.fleet.services import require_not_revoked
 
 
 class NodeAuthentication(BaseAuthentication):
@@ -26,7 +26,7 @@ class NodeAuthentication(BaseAuthentication):
         node = node_of_credential(text)
         if node is None:
             raise exceptions.NotAuthenticated("the node credential is unknown; enroll the node again")
-        refuse_revoked(node)
+        require_not_revoked(node)
         note_caller(kind="node", identity=node.pk, name=node.name)
         return None, node
 

@@ -1,4 +1,4 @@
-"""When silence means something (SEMANTICS section 7): pure functions of clocks."""
+"""Classifies nodes by the time since their last heartbeat (SEMANTICS section 7): pure functions of timestamps."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from datetime import datetime, timedelta
 
 from control_plane.fleet.models import Liveness
 
-SWEEP_GAP = timedelta(seconds=15)  # a longer gap of ours suspends every judgement for one lease
+MAX_CHECK_GAP = timedelta(
+    seconds=15
+)  # after a longer gap in our own checks, no node is classified for one lease
 ORPHAN_MARGIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Clocks:
+class Timeouts:
     lease: timedelta
     orphan: timedelta
 
 
-def suspension(
+def outage_grace(
     *,
     now: datetime,
     swept_at: datetime | None,
     receiver_at: datetime | None,
     suspended_until: datetime | None,
-    clocks: Clocks,
+    timeouts: Timeouts,
 ) -> datetime | None:
-    """Until when no node may be judged: one lease from now after a gap of our own, else what was set before.
+    """Until when no node is classified: one lease from now after an outage of our own, else the previous value.
 
-    `receiver_at` is when the process that takes heartbeats was last known to live. A first sweep counts as a gap.
+    `receiver_at` is when the web process, which receives heartbeats, was last known to be alive. The first check counts
+    as an outage.
     """
-    gaps = [moment is None or now - moment > SWEEP_GAP for moment in (swept_at, receiver_at)]
+    gaps = [moment is None or now - moment > MAX_CHECK_GAP for moment in (swept_at, receiver_at)]
     if any(gaps):
-        return now + clocks.lease
+        return now + timeouts.lease
     return suspended_until
 
 
-def judge(
-    last_seen_at: datetime, *, now: datetime, suspended_until: datetime | None, clocks: Clocks
+def classify(
+    last_seen_at: datetime, *, now: datetime, suspended_until: datetime | None, timeouts: Timeouts
 ) -> Liveness:
-    """Silence up to the lease is nothing; beyond orphan time plus a margin the node has ended its own jobs."""
+    """READY up to one lease of silence; LOST after the orphan timeout plus a margin, when its jobs have ended."""
     if suspended_until is not None and now < suspended_until:
         return Liveness.READY
     silence = now - last_seen_at
-    if silence > clocks.orphan + ORPHAN_MARGIN:
+    if silence > timeouts.orphan + ORPHAN_MARGIN:
         return Liveness.LOST
-    return Liveness.UNRESPONSIVE if silence > clocks.lease else Liveness.READY
+    return Liveness.UNRESPONSIVE if silence > timeouts.lease else Liveness.READY

@@ -19,7 +19,7 @@ def collect() -> Iterable[Metric]:
 
 
 def slot_states() -> dict[str, int]:
-    """How many slots are free, held, unhealthy, or on a node that is silent."""
+    """Number of slots that are free, held, unhealthy, or on an unreachable node."""
     states: Counter[str] = Counter({"free": 0, "held": 0, "unhealthy": 0, "unreachable": 0})
     held = Exists(Lease.objects.filter(slot=OuterRef("pk"), released_at=None))
     rows = (

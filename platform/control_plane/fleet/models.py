@@ -1,4 +1,4 @@
-"""Nodes, their slots, and who holds them. Nothing here knows what a run does with a slot."""
+"""Pools, nodes, slots and the leases on them. Nothing here depends on what a run does with a slot."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from control_plane.core.infra import ids
 from oolong.contracts.agent import JobIsolation
 
 DEFAULT_POOL = "default"
-DRAINED = "DRAINED"  # status of a node that is DRAINING and that nothing holds any more
+DRAINED = "DRAINED"  # status of a DRAINING node without open leases
 REVOKED = "REVOKED"  # status of a node whose credential was revoked
 
 
 class Liveness(models.TextChoices):
     READY = "READY"
-    UNRESPONSIVE = "UNRESPONSIVE"  # silent for longer than the lease
-    LOST = "LOST"  # silent for so long that it has ended its own jobs
+    UNRESPONSIVE = "UNRESPONSIVE"  # no heartbeat for longer than the lease
+    LOST = "LOST"  # no heartbeat for so long that the node has ended its own jobs
 
 
-class Intent(models.TextChoices):
+class SchedulingState(models.TextChoices):
     ACTIVE = "ACTIVE"
-    CORDONED = "CORDONED"  # gets nothing new
-    DRAINING = "DRAINING"  # gets nothing new, and its runs move away
+    CORDONED = "CORDONED"  # no new jobs start
+    DRAINING = "DRAINING"  # no new jobs start, and its runs move to other nodes
 
 
 def liveness_choices() -> list[tuple[str, str]]:
     return Liveness.choices
 
 
-def intent_choices() -> list[tuple[str, str]]:
-    return Intent.choices
+def scheduling_state_choices() -> list[tuple[str, str]]:
+    return SchedulingState.choices
 
 
 class Pool(models.Model):
-    """Nodes that certain teams may use. A node sees the data and secrets of the jobs placed on it, so the people who
-    enroll nodes into a pool must be trusted by every team that may use it."""
+    """Nodes that certain teams may use. A node sees the data and secrets of its jobs, so every team that may use a pool
+    must trust the people who enroll nodes into it."""
 
     name = models.CharField(primary_key=True, max_length=60)
-    all_teams = models.BooleanField(default=False, db_default=False)  # else only the teams bound to it
-    # Runs may bring losses of their own, which run inside the trainer.
+    all_teams = models.BooleanField(default=False, db_default=False)  # False: only the teams bound to it
+    # Whether uploaded loss functions, which run inside the trainer, are allowed.
     trainer_code = models.BooleanField(default=False, db_default=False)
     teams = models.ManyToManyField(Team, through="PoolTeam", related_name="pools")
 
@@ -56,7 +56,7 @@ class PoolTeam(models.Model):
 
 
 class PoolAdmin(models.Model):
-    """The user manages the pool: enrolls, cordons, drains and revokes its nodes, and sets quotas."""
+    """The user manages the pool: enrolls, cordons, drains and revokes nodes, and sets quotas."""
 
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="admins")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="pools_administered")
@@ -68,22 +68,19 @@ class PoolAdmin(models.Model):
 
 class Node(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.node_id, editable=False)
-    # None once its credential was revoked: it belongs nowhere, and stays for the history of its attempts alone.
+    # None for a revoked node, which is kept only for the history of its attempts.
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes", null=True)
     name = models.CharField(max_length=120)
     credential_sha256 = models.CharField(max_length=64, unique=True)
     hostname = models.CharField(max_length=255, default="", blank=True)
     agent_version = models.CharField(max_length=60, default="", blank=True)
-    protocol = models.PositiveSmallIntegerField(
-        default=1, db_default=1
-    )  # contracts.agent.PROTOCOL of its agent
     boot_id = models.CharField(max_length=80, default="", blank=True)
     cpu_count = models.PositiveIntegerField(default=0)
     memory_bytes = models.BigIntegerField(default=0)
     disk_free_bytes = models.BigIntegerField(default=0)
     liveness = models.CharField(max_length=16, choices=liveness_choices, default=Liveness.READY)
-    intent = models.CharField(max_length=16, choices=intent_choices, default=Intent.ACTIVE)
-    model_roots = models.JSONField(null=True)  # directories of models that it offers; null: not said
+    intent = models.CharField(max_length=16, choices=scheduling_state_choices, default=SchedulingState.ACTIVE)
+    model_roots = models.JSONField(default=list)  # directories of models that it offers
     job_isolation = models.CharField(
         max_length=12, default="none", db_default="none"
     )  # contracts.JobIsolation
@@ -92,7 +89,7 @@ class Node(models.Model):
     last_seen_at = models.DateTimeField()
     desired_revision = models.BigIntegerField(
         default=0
-    )  # grows whenever the node's desired state may have changed
+    )  # incremented when the node's desired state may have changed
     next_port = models.PositiveIntegerField(default=0)
 
     class Meta:
@@ -108,28 +105,28 @@ class Node(models.Model):
 
     @property
     def takes_work(self) -> bool:
-        """It is heard of, and whoever runs it wants something new to go there."""
-        return self.liveness == Liveness.READY and self.intent == Intent.ACTIVE
+        """Whether new jobs can start on the node."""
+        return self.liveness == Liveness.READY and self.intent == SchedulingState.ACTIVE
 
     @property
     def isolates_jobs(self) -> bool:
-        """Whether code of a user may run inside a trainer there."""
+        """Whether user code may run inside a trainer on the node."""
         return self.job_isolation in ISOLATED
 
     @property
     def status(self) -> str:
-        """One word for people: silence outranks intent, and a drain is done once nothing holds a slot."""
+        """The status that people see. Liveness outranks the scheduling state; a drain is done without open leases."""
         if self.is_revoked:
             return REVOKED
         if self.liveness != Liveness.READY:
             return self.liveness
-        if self.intent == Intent.DRAINING and not self.is_held:
+        if self.intent == SchedulingState.DRAINING and not self.is_held:
             return DRAINED
-        return Liveness.READY if self.intent == Intent.ACTIVE else self.intent
+        return Liveness.READY if self.intent == SchedulingState.ACTIVE else self.intent
 
     @property
     def is_held(self) -> bool:
-        """Whether any of its slots is leased."""
+        """Whether any slot of the node is leased."""
         return Lease.objects.filter(slot__node=self, released_at=None).exists()
 
 
@@ -144,14 +141,14 @@ class Slot(models.Model):
     memory_bytes = models.BigIntegerField(default=0)
     healthy = models.BooleanField(default=True)
     reason = models.CharField(max_length=400, default="", blank=True)
-    present = models.BooleanField(default=True)  # false when the last inventory did not name it
+    present = models.BooleanField(default=True)  # False when the last inventory did not list it
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "name"], name="slot_name_on_node")]
 
 
 class Lease(models.Model):
-    """A holder's timed right to one slot. The partial unique index is what makes selling a slot twice impossible."""
+    """A holder's timed right to one slot. The partial unique index prevents leasing a slot twice."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.lease_id, editable=False)
     slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="leases")
@@ -194,7 +191,8 @@ class Quota(models.Model):
 
 
 class Watch(models.Model):
-    """When the sweep last ran and when the web process last lived: silence that was ours must not blame a node."""
+    """When the liveness check last ran and when the web process was last alive, so that nodes are not blamed for our
+    own outages."""
 
     name = models.CharField(primary_key=True, max_length=20, default="pool")
     swept_at = models.DateTimeField(null=True)

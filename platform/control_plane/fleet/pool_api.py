@@ -1,4 +1,4 @@
-"""Pools: who may use them, who manages them, quotas, and the tokens with which nodes join."""
+"""Endpoints for pools: teams, admins, quotas and join tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import whole_page
-from control_plane.core.api.request_parsing import StrictSerializer, bodyless, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless, name_field
 from control_plane.core.api.schema import page_of
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
@@ -25,21 +25,23 @@ from control_plane.fleet import access, pools, selectors, services
 from control_plane.fleet.models import Pool
 
 POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
-POOL_NAME_WORDS = "lower-case letters, digits and hyphens, at most 60"
-GONE = OpenApiResponse(description="done; there is nothing to show")
+POOL_NAME_RULE = "lowercase letters, digits and hyphens, at most 60"
+NO_CONTENT = OpenApiResponse(description="done; no content")
 
 
 class PoolSettingsSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
-    all_teams = serializers.BooleanField(help_text="every team may use it; otherwise only those bound to it")
-    trainer_code = serializers.BooleanField(
-        help_text="runs may bring losses of their own, which run inside the trainer with its rights on the node"
+    all_teams = serializers.BooleanField(
+        help_text="every team may use the pool; otherwise only the teams bound to it"
     )
-    may_manage = serializers.BooleanField(help_text="you enroll and drain its nodes and set its quotas")
+    trainer_code = serializers.BooleanField(
+        help_text="uploaded loss functions are allowed; they run inside the trainer with its rights on the node"
+    )
+    may_manage = serializers.BooleanField(help_text="you can enroll and drain its nodes and set its quotas")
 
 
 class CreatePoolSerializer(StrictSerializer):
-    name = name_field(rf"^{POOL_NAME.pattern}$", POOL_NAME_WORDS, max_length=60)
+    name = name_field(rf"^{POOL_NAME.pattern}$", POOL_NAME_RULE, max_length=60)
     all_teams = serializers.BooleanField(required=False)
     trainer_code = serializers.BooleanField(required=False)
 
@@ -59,7 +61,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
 class QuotaChangeSerializer(StrictSerializer):
     limit_slots = serializers.IntegerField(
-        min_value=0, max_value=1_000_000, allow_null=True, help_text="null lifts the limit"
+        min_value=0, max_value=1_000_000, allow_null=True, help_text="null removes the limit"
     )
 
 
@@ -72,14 +74,14 @@ class AppointSerializer(StrictSerializer):
 
 
 class PoolAdminSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField(help_text="of the user")
+    id = serializers.CharField(help_text="user ID")
     username = serializers.CharField()
     appointed_at = serializers.DateTimeField()
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
     pool = serializers.CharField(help_text="the pool that the node joins")
-    token = serializers.CharField(help_text="for one node, good for 15 minutes, shown this once")
+    token = serializers.CharField(help_text="enrolls one node within 15 minutes; shown only once")
     expires_at = serializers.DateTimeField()
 
 
@@ -89,7 +91,7 @@ class PoolsView(ApiView):
     @extend_schema(
         operation_id="list_pools",
         summary="List pools",
-        description="Those that your team may use, and those that you manage.",
+        description="Pools that your team may use, and pools that you manage.",
         responses=page_of(PoolSettingsSerializer),
     )
     def get(self, request: Request) -> Response:
@@ -98,13 +100,14 @@ class PoolsView(ApiView):
     @extend_schema(
         operation_id="create_pool",
         summary="Create a pool",
-        description="A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.",
+        description="The new pool has no nodes. No team may use it until a team is bound to it or it is open to all "
+        "teams.",
         request=CreatePoolSerializer,
         responses={201: PoolSettingsSerializer},
     )
     @idempotent
     def post(self, request: Request) -> Response:
-        pool = pools.create_pool(**_body(CreatePoolSerializer, request))
+        pool = pools.create_pool(**body_of(CreatePoolSerializer, request))
         return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)), status=201)
 
 
@@ -114,13 +117,13 @@ class PoolView(ApiView):
     @extend_schema(
         operation_id="change_pool",
         summary="Change a pool",
-        description="Open it to all teams or close it; allow losses of users in it or forbid them.",
+        description="Open it to all teams or close it; allow or forbid uploaded loss functions.",
         request=PoolChangeSerializer,
         responses=PoolSettingsSerializer,
     )
     def patch(self, request: Request, pool_name: str) -> Response:
-        pool = any_pool(pool_name)
-        pool = pools.change_pool(pool, **_body(PoolChangeSerializer, request))
+        pool = get_pool(pool_name)
+        pool = pools.change_pool(pool, **body_of(PoolChangeSerializer, request))
         return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)))
 
 
@@ -130,7 +133,7 @@ class PoolTeamsView(ApiView):
     @extend_schema(
         operation_id="list_pool_teams",
         summary="List the teams of a pool",
-        description="Every team that may use the pool, what it holds and its quota.",
+        description="Every team that may use the pool, with its used slots and quota.",
         responses=page_of(QuotaSerializer),
     )
     def get(self, request: Request, pool_name: str) -> Response:
@@ -150,11 +153,11 @@ class PoolTeamsView(ApiView):
 
         The team's runs may be scheduled on its nodes, up to the quota when one is given.
         """
-        pool, named = any_pool(pool_name), _body(BindTeamSerializer, request)["team"]
-        # A team may be named as another's id is.
+        pool, named = get_pool(pool_name), body_of(BindTeamSerializer, request)["team"]
+        # One team's name may equal another team's ID; IDs win.
         team = Team.objects.filter(pk=named).first() or Team.objects.filter(name=named).first()
         if team is None:
-            raise _unknown("team", named, "see GET /api/v1/teams")
+            raise _unknown_error("team", named, "see GET /api/v1/teams")
         pools.bind_team(pool, team)
         return Response(selectors.quotas_as_json(pool, [team])[0])
 
@@ -164,15 +167,16 @@ class PoolTeamView(ApiView):
 
     @extend_schema(
         operation_id="unbind_pool_team",
-        summary="Take a pool from a team",
-        description="From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go "
-        "back to the queue, where they wait until the team may use the pool again.",
+        summary="Unbind a team from a pool",
+        description="The team's runs in the pool save a checkpoint and return to the queue, where they wait until "
+        "the team "
+        "may use the pool again.",
         request=None,
-        responses={204: GONE},
+        responses={204: NO_CONTENT},
     )
     def delete(self, request: Request, pool_name: str, team_id: str) -> Response:
         team = or_not_found(Team.objects.filter(pk=team_id).first(), "team", team_id)
-        pools.unbind_team(any_pool(pool_name), team)
+        pools.unbind_team(get_pool(pool_name), team)
         return Response(status=204)
 
 
@@ -182,13 +186,14 @@ class PoolQuotaView(ApiView):
     @extend_schema(
         operation_id="set_pool_quota",
         summary="Set or lift the quota of a team",
-        description="At most so many slots of the pool at once; null lifts the limit. What runs goes on.",
+        description="The most slots of the pool that the team may use at once; null removes the limit. Running jobs "
+        "continue.",
         request=QuotaChangeSerializer,
         responses=QuotaSerializer,
     )
     def put(self, request: Request, pool_name: str, team_id: str) -> Response:
         pool = access.managed_pool(caller_of(request), pool_name)
-        limit: int | None = _body(QuotaChangeSerializer, request)["limit_slots"]
+        limit: int | None = body_of(QuotaChangeSerializer, request)["limit_slots"]
         team = or_not_found(access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
         pools.set_quota(pool, team, limit_slots=limit)
         return Response(selectors.quotas_as_json(pool, [team])[0])
@@ -200,7 +205,7 @@ class PoolAdminsView(ApiView):
     @extend_schema(
         operation_id="list_pool_admins",
         summary="List the admins of a pool",
-        description="Admins of the installation manage every pool and are not listed.",
+        description="Installation admins manage every pool and are not listed.",
         responses=page_of(PoolAdminSerializer),
     )
     def get(self, request: Request, pool_name: str) -> Response:
@@ -210,17 +215,18 @@ class PoolAdminsView(ApiView):
     @extend_schema(
         operation_id="appoint_pool_admin",
         summary="Appoint an admin of a pool",
-        description="Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people "
-        "whom every team of the pool trusts.",
+        description="Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom "
+        "every "
+        "team of the pool trusts.",
         request=AppointSerializer,
         responses=PoolAdminSerializer,
     )
     @idempotent
     def post(self, request: Request, pool_name: str) -> Response:
-        pool, username = any_pool(pool_name), _body(AppointSerializer, request)["username"]
+        pool, username = get_pool(pool_name), body_of(AppointSerializer, request)["username"]
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
-            raise _unknown("username", username, "add or invite them to a project first")
+            raise _unknown_error("username", username, "add or invite them to a project first")
         return Response(_admin_as_json(pools.appoint_admin(pool, user)))
 
 
@@ -231,14 +237,14 @@ class PoolAdminView(ApiView):
         operation_id="remove_pool_admin",
         summary="Remove an admin of a pool",
         request=None,
-        responses={204: GONE},
+        responses={204: NO_CONTENT},
     )
     def delete(self, request: Request, pool_name: str, user_id: str) -> Response:
         """Remove an admin of a pool.
 
         The user no longer manages its nodes and quotas.
         """
-        pools.remove_admin(any_pool(pool_name), user_id)
+        pools.remove_admin(get_pool(pool_name), user_id)
         return Response(status=204)
 
 
@@ -247,16 +253,16 @@ class JoinTokensView(ApiView):
 
     @extend_schema(
         operation_id="create_join_token",
-        summary="Create a token with which one node joins a pool",
+        summary="Create a join token for one node",
         request=None,
         responses={201: JoinTokenSerializer},
     )
     @idempotent(secret=True)
     @bodyless
     def post(self, request: Request, pool_name: str) -> Response:
-        """Create an enrollment token.
+        """Create a join token.
 
-        Enrolls one node within 15 minutes. It is shown once.
+        Enrolls one node within 15 minutes. Shown only once.
         """
         pool = access.managed_pool(caller_of(request), pool_name)
         token, expires_at = services.create_join_token(pool, now=clock.now())
@@ -264,27 +270,20 @@ class JoinTokensView(ApiView):
         return Response(shown, status=201)
 
 
-def _body(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    filled = form(data=request.data)
-    filled.is_valid(raise_exception=True)
-    fields: dict[str, Any] = filled.validated_data
-    return fields
-
-
-def any_pool(name: str) -> Pool:
-    """For admins of the installation, to whom every pool is visible."""
+def get_pool(name: str) -> Pool:
+    """The pool by name, for installation admins, who see every pool."""
     return or_not_found(Pool.objects.filter(pk=name).first(), "pool", name)
 
 
 def _manages(request: Request, pool: Pool) -> bool:
     caller: Caller = caller_of(request)
-    return not access.why_not_managed(caller, pool)
+    return not access.manage_denied_reason(caller, pool)
 
 
 def _admin_as_json(row: Any) -> dict[str, Any]:
     return {"id": row.user.pk, "username": row.user.username, "appointed_at": rfc3339(row.appointed_at)}
 
 
-def _unknown(field: str, value: str, way_out: str) -> Problem:
+def _unknown_error(field: str, value: str, way_out: str) -> Problem:
     message = f"there is no {field} {value!r}; {way_out}"
     return unprocessable("invalid", message, [FieldError(f"/{field}", "unknown", message)])

@@ -1,7 +1,8 @@
-"""Which slots that nobody needed are taken back for a run that waits: a pure function.
+"""Selects holders of borrowed slots to preempt for a run that waits: pure functions.
 
-Yielding holders have a slot only because it was free. The first request of the queue that waits for slots and would
-fit if some of them went gets them, from as few holders as possible; what comes free already is waited for.
+Preemptible holders have a slot only because it was idle. The first request in the queue that waits for slots and would
+fit without some of them gets their slots, from as few holders as possible. Slots that are about to become free are
+waited for.
 """
 
 from __future__ import annotations
@@ -10,41 +11,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from control_plane.fleet.scheduler import (
-    NodeView,
+    NodeSnapshot,
     Plan,
     Request,
-    SlotView,
+    SlotSnapshot,
     Snapshot,
     allocate,
-    offers,
-    order,
+    meets_requirements,
+    sort_queue,
 )
 
 
 @dataclass(frozen=True)
-class Yielding:
+class Preemptible:
     holder: str
     team: str
     node: str
     slots: tuple[str, ...]  # names
-    leaves: bool  # it was told to go: its slots come free by themselves
+    leaving: bool  # it is stopping already: its slots become free soon
 
 
-def who_goes(
-    decided: Plan, snapshot: Snapshot, holders: Sequence[Yielding], *, yielding_requests: frozenset[str]
+def select_victims(
+    plan: Plan, snapshot: Snapshot, holders: Sequence[Preemptible], *, preemptible_requests: frozenset[str]
 ) -> tuple[str, ...]:
-    """Which of the holders are to go now. `yielding_requests`: of the queue, those that take no slot from anybody."""
-    placed = {(placement.node, slot) for placement in decided.placements for slot in placement.slots}
-    for request in order(snapshot.queue):
-        if not _waits(request, decided, snapshot, yielding_requests):
+    """IDs of the holders to preempt now. `preemptible_requests` are the queued requests that never preempt others."""
+    placed = {(placement.node, slot) for placement in plan.placements for slot in placement.slots}
+    for request in sort_queue(snapshot.queue):
+        if not _waits_for_slots(request, plan, snapshot, preemptible_requests):
             continue
-        over = _over_the_limit(request, snapshot, holders)
+        over = _slots_over_limit(request, snapshot, holders)
         choices = []
         for node in snapshot.nodes:
-            if not (node.accepts and _may_hold(node, request)):
+            if not (node.accepts and _could_hold(node, request)):
                 continue
             free = [slot for slot in node.free if (node.id, slot.name) not in placed]
-            chosen = _for_node(node, request, free, holders, over=over)
+            chosen = _victims_on_node(node, request, free, holders, over=over)
             if chosen is not None:
                 choices.append(chosen)
         if choices:
@@ -52,55 +53,58 @@ def who_goes(
     return ()
 
 
-def teams_to_spare(
-    decided: Plan, snapshot: Snapshot, holders: Sequence[Yielding], *, yielding_requests: frozenset[str]
+def teams_without_headroom(
+    plan: Plan, snapshot: Snapshot, holders: Sequence[Preemptible], *, preemptible_requests: frozenset[str]
 ) -> frozenset[str]:
-    """Teams of which a run waits that fits below the limit without the holders, and not with one slot more: whoever
-    got that would have to go, and the run would wait for ever for one after the other."""
+    """Teams with a waiting run that fits their quota without the holders, but not with one more borrowed slot. Whoever
+    borrowed that slot would be preempted at once, and the run would wait for one borrower after the other."""
     found = set()
     for request in snapshot.queue:
         limit = snapshot.limits.get(request.team)
-        if limit is None or not _waits(request, decided, snapshot, yielding_requests):
+        if limit is None or not _waits_for_slots(request, plan, snapshot, preemptible_requests):
             continue
-        with_it = decided.used.get(request.team, 0) + request.slots
+        with_it = plan.used.get(request.team, 0) + request.slots
         own = sum(len(holder.slots) for holder in holders if holder.team == request.team)
         if with_it - own <= limit < with_it + 1:
             found.add(request.team)
     return frozenset(found)
 
 
-def _waits(request: Request, decided: Plan, snapshot: Snapshot, yielding_requests: frozenset[str]) -> bool:
+def _waits_for_slots(
+    request: Request, plan: Plan, snapshot: Snapshot, preemptible_requests: frozenset[str]
+) -> bool:
     if snapshot.teams is not None and request.team not in snapshot.teams:
-        return False  # no slot that comes free is for it
+        return False
     delayed = request.not_before is not None and request.not_before > snapshot.now
-    return request.id in decided.waiting and request.id not in yielding_requests and not delayed
+    return request.id in plan.waiting and request.id not in preemptible_requests and not delayed
 
 
-def _may_hold(node: NodeView, request: Request) -> bool:
-    """Whether it would be placed there if all of the node's slots were free."""
-    return (
-        allocate((*node.free, *node.held), request) is not None
-        and node.protocol >= request.protocol
-        and offers(node, request)
-    )
+def _could_hold(node: NodeSnapshot, request: Request) -> bool:
+    """Whether the request would fit the node if all slots of the node were free."""
+    return allocate((*node.free, *node.held), request) is not None and meets_requirements(node, request)
 
 
-def _over_the_limit(request: Request, snapshot: Snapshot, holders: Sequence[Yielding]) -> int:
-    """How many slots its own team has too many for it, without those that come free by themselves."""
+def _slots_over_limit(request: Request, snapshot: Snapshot, holders: Sequence[Preemptible]) -> int:
+    """How many slots its team must release for it, beyond those that become free anyway."""
     limit = snapshot.limits.get(request.team)
     if limit is None:
         return 0
-    leaving = sum(len(holder.slots) for holder in holders if holder.team == request.team and holder.leaves)
+    leaving = sum(len(holder.slots) for holder in holders if holder.team == request.team and holder.leaving)
     return snapshot.used.get(request.team, 0) - leaving + request.slots - limit
 
 
-def _for_node(
-    node: NodeView, request: Request, free: Sequence[SlotView], holders: Sequence[Yielding], *, over: int
+def _victims_on_node(
+    node: NodeSnapshot,
+    request: Request,
+    free: Sequence[SlotSnapshot],
+    holders: Sequence[Preemptible],
+    *,
+    over: int,
 ) -> tuple[str, ...] | None:
-    """The fewest holders that make room on a node and below the team's limit; none when what comes free is enough;
-    None when it is hopeless."""
-    limited = over > 0  # then those of its own team go first, whose slots count for both
-    staying = [one for one in holders if not one.leaves]
+    """The fewest holders to preempt so that the request fits the node and the team's quota; empty when slots that
+    become free anyway suffice; None when no choice suffices."""
+    limited = over > 0  # then holders of its own team first: their slots count for both
+    staying = [one for one in holders if not one.leaving]
     staying.sort(
         key=lambda one: (
             limited and one.team != request.team,
@@ -109,18 +113,18 @@ def _for_node(
             one.holder,
         )
     )
-    leaving = [one for one in holders if one.leaves]
+    leaving = [one for one in holders if one.leaving]
 
-    def fits(chosen: Sequence[Yielding]) -> bool:
+    def fits(chosen: Sequence[Preemptible]) -> bool:
         coming = {name for one in (*leaving, *chosen) if one.node == node.id for name in one.slots}
         slots = (*free, *(slot for slot in node.held if slot.name in coming))
-        freed = sum(len(one.slots) for one in chosen if one.team == request.team)
-        return over <= freed and allocate(slots, request) is not None
+        released = sum(len(one.slots) for one in chosen if one.team == request.team)
+        return over <= released and allocate(slots, request) is not None
 
     chosen = list(staying)
     if not fits(chosen):
         return None
-    for holder in reversed(staying):  # who is last in the order stays first
+    for holder in reversed(staying):  # the last in the order is spared first
         others = [one for one in chosen if one is not holder]
         chosen = others if fits(others) else chosen
     return tuple(one.holder for one in chosen)

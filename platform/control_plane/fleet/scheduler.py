@@ -1,10 +1,10 @@
-"""Who gets slots now: a pure function from a snapshot of one pool to placements, and a why for each run that waits.
+"""Schedules one pool: a pure function from a snapshot to placements, with a reason for each request that waits.
 
-Order: higher priority first, then who submitted first; above USUAL_PRIORITY among the runs of one team only, because it
-is the team's own operators who give it. A request is placed whole on one node (gang, all or
-nothing) or waits; the ranks of a trainer get a GPU each, also where slots share GPUs. The first request that waits
-only for slots to come free reserves the node where it will fit soonest, and nobody behind it is placed there: small
-requests may pass a big one, but cannot starve it.
+Requests are sorted by priority, then by submission time. A priority above DEFAULT_PRIORITY only moves a run ahead of
+other runs of its team, because the team's own operators grant it. Gang scheduling: a request is placed on one node with
+all its slots, or it waits. Each rank of a trainer gets a GPU of its own, even where slots share GPUs. The first request
+that waits only for slots to become free reserves the node where it fits soonest, and no request behind it is placed
+there: small requests may pass a big one, but cannot starve it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.model_paths import root_of
 from oolong.gpu_slots import device_of
 
-USUAL_PRIORITY = 500  # above it a run goes ahead of others of its team: operators decide that
+DEFAULT_PRIORITY = 500  # operators may raise a run above it, ahead of other runs of its team
 
 
 @dataclass(frozen=True)
-class SlotView:
+class SlotSnapshot:
     name: str
     device: str = "cpu"  # cpu | cuda
     memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
-class NodeView:
+class NodeSnapshot:
     id: str
     name: str
-    free: tuple[SlotView, ...]  # healthy slots that can be leased now
-    held: tuple[SlotView, ...]  # healthy slots that somebody holds
+    free: tuple[SlotSnapshot, ...]  # healthy slots without a lease
+    held: tuple[SlotSnapshot, ...]  # healthy slots with a lease
     accepts: bool  # READY, not cordoned, not draining
-    refusal: str = ""  # why it does not accept: "cordoned"
-    protocol: int = PROTOCOL  # that its agent speaks
-    model_roots: tuple[str, ...] | None = ()  # directories of models; None: of an agent that takes any path
+    state: str = ""  # why it does not accept jobs: "cordoned"
+    model_roots: tuple[str, ...] = ()  # directories of models
     isolates_jobs: bool = False  # from its agent and from each other
 
 
@@ -48,24 +46,23 @@ class Request:
     priority: int
     slots: int
     submitted_at: datetime
-    trainer_ranks: int = 1  # of the slots: each on a device of its own
+    trainer_ranks: int = 1  # slots of the trainer, each on a separate device
     not_before: datetime | None = None
-    protocol: int = 1  # that an agent must speak for it
-    model_path: str = ""  # a directory below one that its node must offer
-    isolated: bool = False  # it runs code of a user inside its trainer, so its node must isolate jobs
-    device: str = ""  # that its slots must have; "": any
-    slot_memory_bytes: int = 0  # that each of its slots must have at least
+    model_path: str = ""  # must be below a model directory of the node
+    isolated: bool = False  # its trainer runs user code, so the node must isolate jobs
+    device: str = ""  # required device of its slots; "": any
+    slot_memory_bytes: int = 0  # required memory of each slot
 
 
 @dataclass(frozen=True)
 class Snapshot:
     now: datetime
-    nodes: Sequence[NodeView]
+    nodes: Sequence[NodeSnapshot]
     queue: Sequence[Request]
     used: Mapping[str, int]  # team → slots held
     limits: Mapping[str, int | None]  # team → hard limit; None or absent is unlimited
-    pool: str = "default"  # its name, for the reasons
-    teams: frozenset[str] | None = None  # that may use the pool; None: all
+    pool: str = "default"  # its name, for messages
+    teams: frozenset[str] | None = None  # the teams that may use the pool; None: all
 
 
 @dataclass(frozen=True)
@@ -78,131 +75,130 @@ class Placement:
 @dataclass(frozen=True)
 class Plan:
     placements: tuple[Placement, ...]
-    waiting: Mapping[str, str]  # request → why, one line
-    positions: Mapping[str, int]  # request → 1-based place in the queue of those that go on waiting
-    idle: Mapping[str, tuple[SlotView, ...]] = field(
+    waiting: Mapping[str, str]  # request → pending reason, one line
+    positions: Mapping[str, int]  # request → 1-based position among the requests that wait
+    idle: Mapping[str, tuple[SlotSnapshot, ...]] = field(
         default_factory=dict
-    )  # node → slots left that are kept for nobody
-    used: Mapping[str, int] = field(default_factory=dict)  # team → slots held, with these placements
+    )  # node → slots that are neither placed nor reserved
+    used: Mapping[str, int] = field(default_factory=dict)  # team → slots held, including these placements
 
 
 @dataclass
-class _Pool:
-    nodes: Mapping[str, NodeView]
-    free: dict[str, list[SlotView]]
+class _PoolState:
+    nodes: Mapping[str, NodeSnapshot]
+    free: dict[str, list[SlotSnapshot]]
     used: dict[str, int]
-    reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is kept for
+    reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
 
 
-def order(queue: Sequence[Request]) -> list[Request]:
-    # Each team keeps the places that it has without priorities above the usual, and orders its own runs within them.
-    places = sorted(queue, key=lambda one: (-min(one.priority, USUAL_PRIORITY), one.submitted_at, one.id))
+def sort_queue(queue: Sequence[Request]) -> list[Request]:
+    # Each team keeps the positions that it has without priorities above the default, and sorts its own runs within
+    # them.
+    positions = sorted(
+        queue, key=lambda one: (-min(one.priority, DEFAULT_PRIORITY), one.submitted_at, one.id)
+    )
     own: dict[str, list[Request]] = {}
     for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id), reverse=True):
         own.setdefault(request.team, []).append(request)
-    return [own[place.team].pop() for place in places]
+    return [own[position.team].pop() for position in positions]
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    pool = _Pool(
+    pool = _PoolState(
         nodes={node.id: node for node in snapshot.nodes},
         free={node.id: list(node.free) for node in snapshot.nodes if node.accepts},
         used=dict(snapshot.used),
     )
     placements: list[Placement] = []
     waiting: dict[str, str] = {}
-    for request in order(snapshot.queue):
-        found = _place(request, pool, snapshot)
-        if isinstance(found, Placement):
-            placements.append(found)
+    for request in sort_queue(snapshot.queue):
+        placement = _place(request, pool, snapshot)
+        if isinstance(placement, Placement):
+            placements.append(placement)
         else:
-            waiting[request.id] = found
+            waiting[request.id] = placement
     positions = {identity: index for index, identity in enumerate(waiting, start=1)}
     idle = {node: tuple(slots) for node, slots in pool.free.items() if slots and node not in pool.reserved}
     return Plan(tuple(placements), waiting, positions, idle, pool.used)
 
 
-def suits(slot: SlotView, request: Request) -> bool:
-    """Whether the slot has the device and the memory that the request needs."""
+def matches(slot: SlotSnapshot, request: Request) -> bool:
+    """Whether the slot has the device and memory that the request needs."""
     return request.device in ("", slot.device) and slot.memory_bytes >= request.slot_memory_bytes
 
 
-def suiting(slots: Iterable[SlotView], request: Request) -> list[SlotView]:
-    return [slot for slot in slots if suits(slot, request)]
+def matching_slots(slots: Iterable[SlotSnapshot], request: Request) -> list[SlotSnapshot]:
+    return [slot for slot in slots if matches(slot, request)]
 
 
-def capacity(node: NodeView, request: Request) -> int:
-    """How many slots the node would have for the request if nobody held any."""
-    return len(suiting((*node.free, *node.held), request))
+def total_matching(node: NodeSnapshot, request: Request) -> int:
+    """Number of slots of the node that match the request, leased or not."""
+    return len(matching_slots((*node.free, *node.held), request))
 
 
-def allocate(slots: Sequence[SlotView], request: Request) -> tuple[SlotView, ...] | None:
-    """The slots for the request, its trainer's ranks first, each on a device of its own (NCCL refuses two ranks on one
-    GPU); engines share a device with a rank only where no other is left. None: they do not suffice."""
-    by_device: dict[str, SlotView] = {}
-    for slot in suiting(slots, request):
+def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnapshot, ...] | None:
+    """The slots for the request: first one per trainer rank, each on a separate device (NCCL rejects two ranks on one
+    GPU), then the engines, on devices without a rank where possible. None when the slots do not suffice."""
+    by_device: dict[str, SlotSnapshot] = {}
+    for slot in matching_slots(slots, request):
         by_device.setdefault(device_of(slot.name), slot)
     ranks = list(by_device.values())[: request.trainer_ranks]
-    others = [slot for slot in suiting(slots, request) if slot not in ranks]
+    others = [slot for slot in matching_slots(slots, request) if slot not in ranks]
     others.sort(key=lambda slot: device_of(slot.name) in {device_of(rank.name) for rank in ranks})
     if len(ranks) < request.trainer_ranks or len(ranks) + len(others) < request.slots:
         return None
     return (*ranks, *others)[: request.slots]
 
 
-def _place(request: Request, pool: _Pool, snapshot: Snapshot) -> Placement | str:
+def _place(request: Request, pool: _PoolState, snapshot: Snapshot) -> Placement | str:
     if snapshot.teams is not None and request.team not in snapshot.teams:
         return (
-            f"the team may not use pool {snapshot.pool}; an admin of the installation can allow it again, or cancel "
-            "the run and clone it with another placement.pool"
+            f"the team may not use pool {snapshot.pool}; ask an installation admin to allow it, or cancel the run and "
+            "clone it with another placement.pool"
         )
     if request.not_before is not None and request.not_before > snapshot.now:
-        seconds = int((request.not_before - snapshot.now).total_seconds()) + 1
-        return f"tries again in {seconds} s, after its last attempt ended early"
+        return f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
     limit = snapshot.limits.get(request.team)
     used = pool.used.get(request.team, 0)
     if limit is not None and used + request.slots > limit:
         return f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
     if not pool.nodes:
-        return "no node has joined the pool"
+        return "the pool has no nodes"
 
-    offering = [node for node in pool.nodes.values() if offers(node, request)]
-    if not offering and request.isolated and not any(node.isolates_jobs for node in pool.nodes.values()):
-        return "runs a loss of its own in the trainer, and no node isolates jobs; see what the nodes report"
-    if not offering:
+    eligible = [node for node in pool.nodes.values() if meets_requirements(node, request)]
+    if not eligible and request.isolated and not any(node.isolates_jobs for node in pool.nodes.values()):
+        return "its trainer runs an uploaded loss function, and no node isolates jobs; see the nodes' job isolation"
+    if not eligible:
         return f"no node offers the model's directory {request.model_path}"
-    if not any(capacity(node, request) for node in offering):
-        return _no_such_slot(request, offering, snapshot)
+    if not any(total_matching(node, request) for node in eligible):
+        return _no_such_slot(request, eligible, snapshot)
     fitting = [
         (node, slots)
-        for node in offering
+        for node in eligible
         if node.id in pool.free
         and node.id not in pool.reserved
-        and node.protocol >= request.protocol
         and (slots := allocate(pool.free[node.id], request)) is not None
     ]
     if fitting:
-        # Best fit keeps the big holes whole.
-        node, taken = min(
+        # Best fit: keep the nodes with many free slots free.
+        node, slots = min(
             fitting, key=lambda found: (len(pool.free[found[0].id]), found[0].name, found[0].id)
         )
-        pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in taken]
+        pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in slots]
         pool.used[request.team] = used + request.slots
-        return Placement(request.id, node.id, tuple(slot.name for slot in taken))
-    return _wait(request, pool, offering)
+        return Placement(request.id, node.id, tuple(slot.name for slot in slots))
+    return _reserve(request, pool, eligible)
 
 
-def offers(node: NodeView, request: Request) -> bool:
-    """Whether the node has what the request needs besides slots: isolation of jobs, the model's directory."""
+def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
+    """Whether the node meets the requirements other than slots: job isolation and the model's directory."""
     if request.isolated and not node.isolates_jobs:
         return False
-    if not request.model_path or node.model_roots is None:
-        return True
-    return root_of(request.model_path, node.model_roots) is not None
+    return not request.model_path or root_of(request.model_path, node.model_roots) is not None
 
 
-def _no_such_slot(request: Request, nodes: Sequence[NodeView], snapshot: Snapshot) -> str:
-    """No slot of these nodes has the device and the memory that the request needs."""
+def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Snapshot) -> str:
+    """The reason when no slot of these nodes has the device and memory that the request needs."""
     slots = [slot for node in nodes for slot in (*node.free, *node.held)]
     where = f"pool {snapshot.pool}"
     if not slots:
@@ -220,10 +216,11 @@ def _no_such_slot(request: Request, nodes: Sequence[NodeView], snapshot: Snapsho
     return f"needs {wanted} of at least {needed:.4g} GiB; the largest of {where} has {largest:.4g} GiB"
 
 
-def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
-    big_enough = [node for node in offering if capacity(node, request) >= request.slots]
+def _reserve(request: Request, pool: _PoolState, eligible: Sequence[NodeSnapshot]) -> str:
+    """Reserve the node where the request fits soonest, unless none ever fits. Returns why the request waits."""
+    big_enough = [node for node in eligible if total_matching(node, request) >= request.slots]
     if not big_enough:
-        largest = max(capacity(node, request) for node in offering)
+        largest = max(total_matching(node, request) for node in eligible)
         if request.model_path:
             return (
                 f"needs {_slots(request.slots)} on one node that offers {request.model_path}; the largest such node "
@@ -232,24 +229,21 @@ def _wait(request: Request, pool: _Pool, offering: Sequence[NodeView]) -> str:
         return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
     big_enough = [node for node in big_enough if allocate((*node.free, *node.held), request) is not None]
     if not big_enough:
-        return f"needs {request.trainer_ranks} GPUs on one node, one for each rank of the trainer; no node has so many"
-    big_enough = [node for node in big_enough if node.protocol >= request.protocol]
-    if not big_enough:
-        return "needs an agent of a newer version; upgrade those of the nodes that are large enough for it"
+        return f"needs {request.trainer_ranks} GPUs on one node, one per rank of the trainer; no node has that many"
     open_nodes = [node for node in big_enough if node.id in pool.free]
     if not open_nodes:
-        named = ", ".join(f"{node.name} is {node.refusal or 'not ready'}" for node in big_enough[:3])
-        return f"no node accepts work: {named}"
+        named = ", ".join(f"{node.name} is {node.state or 'not ready'}" for node in big_enough[:3])
+        return f"no node accepts jobs: {named}"
     unreserved = [node for node in open_nodes if node.id not in pool.reserved]
     if not unreserved:
         ahead = pool.reserved[open_nodes[0].id]
-        # Names of other teams' runs are not for this one.
+        # Names of other teams' runs are not shown.
         named = repr(ahead.name) if ahead.team == request.team else "another team's run"
-        return f"waits behind {named}, for which the slots of {open_nodes[0].name} are kept"
-    free_of = {node.id: len(suiting(pool.free[node.id], request)) for node in unreserved}
-    best = max(unreserved, key=lambda node: (free_of[node.id], capacity(node, request), node.id))
+        return f"waits behind {named}, for which {open_nodes[0].name} is reserved"
+    free_of = {node.id: len(matching_slots(pool.free[node.id], request)) for node in unreserved}
+    best = max(unreserved, key=lambda node: (free_of[node.id], total_matching(node, request), node.id))
     pool.reserved[best.id] = request
-    free = f"{free_of[best.id]} of {capacity(best, request)} are free on {best.name}"
+    free = f"{free_of[best.id]} of {total_matching(best, request)} are free on {best.name}"
     return f"needs {_slots(request.slots)} on one node; {free}"
 
 

@@ -1,4 +1,4 @@
-"""Every read of the pool."""
+"""All reads of pools and nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
 from control_plane.core.infra.clock import rfc3339
-from control_plane.fleet.access import managed_pools, pools_of, teams_of, visible_pools, why_not_managed
+from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
-from control_plane.fleet.scheduler import NodeView, SlotView
+from control_plane.fleet.scheduler import NodeSnapshot, SlotSnapshot
 
 
 def node_of_credential(text: str) -> Node | None:
@@ -22,36 +22,35 @@ def node_of_credential(text: str) -> Node | None:
     return Node.objects.filter(credential_sha256=digest(text)).first()
 
 
-def node_views(pool: str) -> list[NodeView]:
-    """A pool as the scheduler sees it. A slot is free when it is healthy and nobody has an open lease on it."""
-    views = []
+def node_snapshots(pool: str) -> list[NodeSnapshot]:
+    """A pool's nodes as the scheduler sees them. A slot is free when it is healthy and has no open lease."""
+    snapshots = []
     for node in _nodes_with_slots().filter(pool=pool):
         slots = sorted(
             (slot for slot in node.slots.all() if slot.healthy), key=lambda slot: _natural(slot.name)
         )
         accepts = node.takes_work
-        views.append(
-            NodeView(
+        snapshots.append(
+            NodeSnapshot(
                 node.pk, node.name,
-                free=tuple(_slot_view(slot) for slot in slots if not slot.open_leases),
-                held=tuple(_slot_view(slot) for slot in slots if slot.open_leases),
-                accepts=accepts, refusal="" if accepts else node.status.lower(), protocol=node.protocol,
-                model_roots=None if node.model_roots is None else tuple(node.model_roots),
+                free=tuple(_slot_snapshot(slot) for slot in slots if not slot.open_leases),
+                held=tuple(_slot_snapshot(slot) for slot in slots if slot.open_leases),
+                accepts=accepts, state="" if accepts else node.status.lower(),
+                model_roots=tuple(node.model_roots),
                 isolates_jobs=node.isolates_jobs,
             )
         )  # fmt: skip
-    return views
+    return snapshots
 
 
-def _slot_view(slot: Slot) -> SlotView:
-    return SlotView(slot.name, slot.device, slot.memory_bytes)
+def _slot_snapshot(slot: Slot) -> SlotSnapshot:
+    return SlotSnapshot(slot.name, slot.device, slot.memory_bytes)
 
 
 def model_roots(project: Project) -> set[str]:
-    """Directories of models that nodes offer to a project: those of every node of its team's pools that may be heard
-    of again."""
+    """Model directories that nodes offer to a project: of every node in its team's pools that is not LOST."""
     nodes = Node.objects.filter(pool__in=pools_of(project.team_id)).exclude(liveness=Liveness.LOST)
-    return {root for roots in nodes.values_list("model_roots", flat=True) for root in roots or ()}
+    return {root for roots in nodes.values_list("model_roots", flat=True) for root in roots}
 
 
 def used_slots(pool: str) -> dict[str, int]:
@@ -81,7 +80,7 @@ def teams_that_may_use(pool: str) -> frozenset[str]:
 
 
 def leased_jobs(node: Node) -> list[str]:
-    """Jobs that hold slots of the node."""
+    """IDs of jobs that hold slots of the node."""
     return list(
         Lease.objects.filter(slot__node=node, released_at=None).values_list("job", flat=True).distinct()
     )
@@ -127,7 +126,7 @@ def pool_as_json(caller: Caller, pool: Pool) -> dict[str, Any]:
     """Slots and nodes, with holders; names of other teams' runs are not shown to this one."""
     team = caller.project.team
     nodes = list(_nodes_with_slots().filter(pool=pool).order_by("name", "id"))
-    blocked_reason = why_not_managed(caller, pool)
+    blocked_reason = manage_denied_reason(caller, pool)
     return {
         **pool_settings_as_json(pool, may_manage=not blocked_reason),
         "blocked_reason": blocked_reason,
@@ -154,7 +153,7 @@ def node_as_json(node: Node) -> dict[str, Any]:
         "cpu_count": node.cpu_count,
         "memory_bytes": node.memory_bytes,
         "disk_free_bytes": node.disk_free_bytes,
-        "model_roots": node.model_roots or [],
+        "model_roots": node.model_roots,
         "job_isolation": node.job_isolation,
         "job_isolation_reason": node.job_isolation_reason,
         "slots": len(slots),

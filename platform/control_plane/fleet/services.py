@@ -1,4 +1,4 @@
-"""Every write to nodes and their slots: enrollment, heartbeats, leases, cordon, drain and revoke, the sweep."""
+"""All writes to nodes and slots: enrollment, heartbeats, leases, cordon, drain, revoke and liveness."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_
 from control_plane.core.api.errors import Problem, not_found
 from control_plane.core.stream import event_stream
 from control_plane.fleet import pools
-from control_plane.fleet.liveness import Clocks, judge, suspension
+from control_plane.fleet.liveness import Timeouts, classify, outage_grace
 from control_plane.fleet.models import (
-    Intent,
     JoinToken,
     Lease,
     Liveness,
     Node,
     Pool,
+    SchedulingState,
     Slot,
     Watch,
 )
-from oolong.contracts.agent import PROTOCOL, Inventory
+from oolong.contracts.agent import Inventory
 from oolong.contracts.model_paths import MOST_ROOTS, faults_of_path, root_of
 
 JOIN_TOKEN_TTL = timedelta(minutes=15)
-PORTS_FROM, PORTS_TO = 20_000, 32_000  # below the range that Linux gives to outgoing connections
+PORTS_FROM, PORTS_TO = 20_000, 32_000  # below Linux's ephemeral port range
 
 
-def clocks() -> Clocks:
+def timeouts() -> Timeouts:
     environment = settings.ENVIRONMENT
-    return Clocks(
+    return Timeouts(
         lease=timedelta(seconds=environment.node_lease_seconds),
         orphan=timedelta(seconds=environment.orphan_seconds),
     )
 
 
-# --- joining ----------------------------------------------------------------------------------------------
+# --- enrollment -------------------------------------------------------------------------------------------
 
 
 def create_join_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
@@ -52,42 +52,44 @@ def create_join_token(pool: Pool, *, now: datetime) -> tuple[str, datetime]:
     text = new_secret(JOIN_TOKEN_PREFIX)
     expires_at = now + JOIN_TOKEN_TTL
     with transaction.atomic():
-        pool = pools.locked(pool.pk)
+        pool = pools.lock_pool(pool.pk)
         JoinToken.objects.create(sha256=digest(text), pool=pool, expires_at=expires_at)
-        pools.record("pool.join_token", pool)
+        pools.record_audit("pool.join_token", pool)
     return text, expires_at
 
 
-def enroll(
-    *, token: str, name: str, inventory: Inventory, now: datetime, protocol: int = PROTOCOL
-) -> tuple[Node, str]:
-    """A new node and its credential. 401 for an unknown token, 409 for one that was used, 410 for an old one."""
+def enroll(*, token: str, name: str, inventory: Inventory, now: datetime) -> tuple[Node, str]:
+    """Create a node and its credential. 401 for an unknown token, 409 for a used one, 410 for an expired one."""
     with transaction.atomic():
-        # The pool first, as whoever deletes it: its tokens go with it.
+        # Lock the pool first, in the same order as its deletion, which deletes its tokens.
         pool = (
             Pool.objects.select_for_update(of=("self",), no_key=True).filter(jointoken=digest(token)).first()
         )
         row = JoinToken.objects.select_for_update().filter(sha256=digest(token), pool=pool).first()
         if row is None or pool is None:
-            raise Problem(401, "join_token_unknown", "this join token is unknown; make one on the pool page")
+            raise Problem(
+                401, "join_token_unknown", "this join token is unknown; create one on the pool page"
+            )
         if row.used_at is not None:
             raise Problem(
                 409,
                 "join_token_used",
-                f"this join token was used at {row.used_at:%H:%M:%S}; make another",
+                f"this join token was used at {row.used_at:%H:%M:%S}; create another",
             )
         if row.expires_at <= now:
-            raise Problem(410, "join_token_expired", "this join token is older than 15 minutes; make another")
+            raise Problem(
+                410, "join_token_expired", "this join token is older than 15 minutes; create another"
+            )
         credential = new_secret(NODE_PREFIX)
         node = Node.objects.create(
-            pool=pool, name=name, credential_sha256=digest(credential), last_seen_at=now, protocol=protocol,
+            pool=pool, name=name, credential_sha256=digest(credential), last_seen_at=now,
             next_port=random.randrange(PORTS_FROM, PORTS_TO - 500, 20),
         )  # fmt: skip
         row.used_at, row.node = now, node
         row.save(update_fields=["used_at", "node"])
         _write_inventory(node, inventory)
-        pools.record("node.enroll", pool, target=("node", node.pk, node.name))
-        pools.announce_pool()
+        pools.record_audit("node.enroll", pool, target=("node", node.pk, node.name))
+        pools.publish_pool_change()
     return node, credential
 
 
@@ -95,29 +97,30 @@ def enroll(
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What a heartbeat means beyond its content."""
+class HeartbeatResult:
+    """What changed with a heartbeat."""
 
-    rebooted: bool  # the node came back with another boot id: every process of before is dead
-    was: Liveness  # what we had thought of it
+    rebooted: bool  # the boot ID changed: every earlier process is dead
+    liveness_before: Liveness
 
 
-def hear(node: Node, inventory: Inventory, *, now: datetime) -> Heard:
-    """Note that the node lives and what it has; renew its leases. Call inside a transaction with the row locked."""
-    heard = Heard(
-        rebooted=bool(node.boot_id) and node.boot_id != inventory.boot_id, was=Liveness(node.liveness)
+def record_heartbeat(node: Node, inventory: Inventory, *, now: datetime) -> HeartbeatResult:
+    """Mark the node READY, update its inventory and renew its leases. Call inside a transaction that locked its row."""
+    result = HeartbeatResult(
+        rebooted=bool(node.boot_id) and node.boot_id != inventory.boot_id,
+        liveness_before=Liveness(node.liveness),
     )
     node.liveness = Liveness.READY
     node.last_seen_at = now
     _write_inventory(node, inventory)
-    open_leases = _locked(Lease.objects.filter(slot__node=node, released_at=None))
-    if heard.rebooted:
+    open_leases = _lock_leases(Lease.objects.filter(slot__node=node, released_at=None))
+    if result.rebooted:
         open_leases.update(released_at=now)
     else:
-        open_leases.update(expires_at=now + clocks().lease)
-    if heard.was != Liveness.READY:
-        pools.announce_pool()
-    return heard
+        open_leases.update(expires_at=now + timeouts().lease)
+    if result.liveness_before != Liveness.READY:
+        pools.publish_pool_change()
+    return result
 
 
 def _write_inventory(node: Node, inventory: Inventory) -> None:
@@ -125,44 +128,44 @@ def _write_inventory(node: Node, inventory: Inventory) -> None:
     node.boot_id = inventory.boot_id[:80]
     node.cpu_count, node.memory_bytes = inventory.cpu_count, inventory.memory_bytes
     node.disk_free_bytes = inventory.disk_free_bytes
-    roots = inventory.model_roots
-    node.model_roots = None if roots is None else _plain_roots(roots)
+    node.model_roots = _valid_roots(inventory.model_roots)
     node.job_isolation = inventory.job_isolation.value
     node.job_isolation_reason = inventory.job_isolation_reason[:400]
     node.save()
     known = {slot.name: slot for slot in node.slots.all()}
     for item in inventory.slots:
-        wanted = {
+        fields = {
             "device": item.device, "model": item.model[:200], "memory_bytes": item.memory_bytes,
             "healthy": item.healthy, "reason": item.reason[:400], "present": True,
         }  # fmt: skip
         slot = known.pop(item.slot, None)
         if slot is None:
-            Slot.objects.create(node=node, name=item.slot, **wanted)
-        elif any(getattr(slot, key) != value for key, value in wanted.items()):
-            Slot.objects.filter(pk=slot.pk).update(**wanted)
+            Slot.objects.create(node=node, name=item.slot, **fields)
+        elif any(getattr(slot, key) != value for key, value in fields.items()):
+            Slot.objects.filter(pk=slot.pk).update(**fields)
     gone = [slot.pk for slot in known.values() if slot.present]
     if gone:
         Slot.objects.filter(pk__in=gone).update(present=False)
 
 
-def _plain_roots(roots: list[str]) -> list[str]:
+def _valid_roots(roots: list[str]) -> list[str]:
     return sorted({root for root in roots if not faults_of_path(root)})[:MOST_ROOTS]
 
 
-def ring(nodes: Iterable[str]) -> None:
-    """The desired state of these nodes may have changed: a waiting heartbeat answers.
+def notify_nodes(nodes: Iterable[str]) -> None:
+    """Wake the long-polling heartbeats of these nodes, because their desired state may have changed.
 
-    After the commit, so that it holds no lock together with others; a lost ring only delays to the next heartbeat.
+    Runs after the commit, so that it never holds node locks together with others. A lost notification only delays the
+    change until the next heartbeat.
     """
     rows = Node.objects.filter(pk__in=list(nodes))
     transaction.on_commit(lambda: rows.update(desired_revision=F("desired_revision") + 1) and None)
 
 
-def ring_offering(path: str) -> None:
-    """The nodes that may check a model at this path: one of them takes it with its next heartbeat."""
-    nodes = Node.objects.filter(liveness=Liveness.READY, intent=Intent.ACTIVE)
-    ring(node.pk for node in nodes if root_of(path, node.model_roots or []) is not None)
+def notify_nodes_offering(path: str) -> None:
+    """Notify the nodes that offer this model path; one of them begins the check with its next heartbeat."""
+    nodes = Node.objects.filter(liveness=Liveness.READY, intent=SchedulingState.ACTIVE)
+    notify_nodes(node.pk for node in nodes if root_of(path, node.model_roots) is not None)
 
 
 # --- leases -----------------------------------------------------------------------------------------------
@@ -188,45 +191,45 @@ def grant_leases(
     run_name: str,
     now: datetime,
 ) -> None:
-    """All or nothing; IntegrityError (nothing granted) when somebody holds one of the slots."""
+    """Lease all the slots or none. Raises IntegrityError when one of them is leased already."""
     slots = {slot.name: slot for slot in node.slots.filter(name__in=[grant.slot for grant in grants])}
     Lease.objects.bulk_create(
         Lease(
             slot=slots[grant.slot], team=team, holder=holder, epoch=epoch, job=grant.job, job_name=grant.job_name,
-            run=run, run_name=run_name, granted_at=now, expires_at=now + clocks().lease,
+            run=run, run_name=run_name, granted_at=now, expires_at=now + timeouts().lease,
         )
         for grant in grants
     )  # fmt: skip
 
 
 def release_jobs(jobs: Iterable[str], *, now: datetime) -> int:
-    """Give back the slots of these jobs. The caller has proof that they are dead."""
+    """Release the slots of these jobs. The caller has proof that the jobs are dead."""
     with transaction.atomic():
-        leases = _locked(Lease.objects.filter(job__in=list(jobs), released_at=None))
+        leases = _lock_leases(Lease.objects.filter(job__in=list(jobs), released_at=None))
         return leases.update(released_at=now)
 
 
-def _locked(leases: QuerySet[Lease]) -> QuerySet[Lease]:
-    """These leases, locked in the order of their ids: an UPDATE of several would take them in any order, and two that
-    meet, of a heartbeat and of a job's end, could wait for each other. Call inside a transaction."""
+def _lock_leases(leases: QuerySet[Lease]) -> QuerySet[Lease]:
+    """These leases, locked in the order of their IDs, inside the caller's transaction. An UPDATE of several rows locks
+    them in any order, so that a heartbeat and the end of a job could deadlock."""
     held = leases.select_for_update(of=("self",)).order_by("pk").only("pk")
     return Lease.objects.filter(pk__in=[lease.pk for lease in held])
 
 
-def announce_queue() -> None:
-    """Say on the topic `pool` that the queue changed; like announce_leases, last in its transaction."""
+def publish_queue_change() -> None:
+    """Publish on the topic `pool` that the queue changed; the last publish of a transaction (see common.live)."""
     event_stream.publish("pool", "event", {"kind": "queue"})
 
 
-def announce_leases() -> None:
-    """Say on the topic `pool` that holders changed; the last publish of a transaction (see common.live)."""
+def publish_lease_change() -> None:
+    """Publish on the topic `pool` that leases changed; the last publish of a transaction (see common.live)."""
     event_stream.publish("pool", "event", {"kind": "leases"})
 
 
 def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int]:
-    """`count` ports that are none of `held`, going round the range so that one just given back is not used at once.
+    """Allocate `count` ports outside `held`, round-robin, so that a port just released is not reused at once.
 
-    The caller has locked the node's row.
+    The caller holds the lock of the node's row.
     """
     ports: list[int] = []
     for port in chain(range(max(node.next_port, PORTS_FROM), PORTS_TO), range(PORTS_FROM, PORTS_TO)):
@@ -240,85 +243,85 @@ def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int
     return ports
 
 
-# --- people -----------------------------------------------------------------------------------------------
+# --- operators --------------------------------------------------------------------------------------------
 
 
-def set_intent(node: Node, intent: Intent) -> Node:
+def set_scheduling_state(node: Node, state: SchedulingState) -> Node:
     with transaction.atomic():
-        node, pool = _managed(node)
-        change = {"before": node.intent, "after": intent}
-        pools.record("node.intent", pool, target=("node", node.pk, node.name), data=change)
-        node.intent = intent
+        node, pool = _lock_managed(node)
+        change = {"before": node.intent, "after": state}
+        pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
+        node.intent = state
         node.save(update_fields=["intent"])
-        pools.announce_pool()
+        pools.publish_pool_change()
     return node
 
 
 def revoke(node: Node, *, now: datetime) -> Node:
-    """Its credential is refused from now on, and it leaves its pool for good. Its leases end: nobody is placed there
-    again. What becomes of its attempts is not known here (runs.revocation)."""
+    """Reject the node's credential, remove the node from its pool and end its leases. The runs of the node are the
+    caller's concern (runs.pool_services)."""
     with transaction.atomic():
-        node, pool = _managed(node)
-        pools.record("node.revoke", pool, target=("node", node.pk, node.name))
+        node, pool = _lock_managed(node)
+        pools.record_audit("node.revoke", pool, target=("node", node.pk, node.name))
         node.pool, node.liveness = None, Liveness.LOST
-        node.desired_revision += 1  # a heartbeat that waits is answered
+        node.desired_revision += 1  # ends a long-polling heartbeat
         node.save(update_fields=["pool", "liveness", "desired_revision"])
-        _locked(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
+        _lock_leases(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
         announce_power_change([node.pk])
-        pools.announce_pool()
+        pools.publish_pool_change()
     return node
 
 
-def refuse_revoked(node: Node) -> None:
+def require_not_revoked(node: Node) -> None:
     if node.is_revoked:
-        raise revoked(node)
+        raise node_revoked_error(node)
 
 
-def revoked(node: Node) -> Problem:
+def node_revoked_error(node: Node) -> Problem:
     return Problem(
         403, "node_revoked",
-        f"the credential of node {node.name!r} ({node.pk}) was revoked by those who manage its pool: the node is in no "
-        "pool any more, and its runs go on elsewhere. To join again it needs a new join token",
+        f"a pool admin revoked the credential of node {node.name!r} ({node.pk}): the node is no longer in a pool, and "
+        "its runs continue on other nodes. To join again it needs a new join token",
     )  # fmt: skip
 
 
-def _managed(node: Node) -> tuple[Node, Pool]:
-    """The row, locked, and its pool. 404 when somebody has just revoked it."""
+def _lock_managed(node: Node) -> tuple[Node, Pool]:
+    """The locked row and its pool. 404 when the node was just revoked."""
     node = Node.objects.select_for_update(of=("self",)).select_related("pool").get(pk=node.pk)
     if node.pool is None:
         raise not_found("node", node.pk)
     return node, node.pool
 
 
-# --- the sweep --------------------------------------------------------------------------------------------
+# --- liveness -----------------------------------------------------------------------------------------
 
 
-def sweep(*, now: datetime) -> list[Node]:
-    """Judge every node by its silence. Returns those whose liveness changed."""
+def update_liveness(*, now: datetime) -> list[Node]:
+    """Classify every node by the time since its last heartbeat. Returns the nodes whose liveness changed."""
     try:
         watch, _ = Watch.objects.get_or_create(name="pool")
     except IntegrityError:
         return []
-    until = suspension(
+    until = outage_grace(
         now=now, swept_at=watch.swept_at, receiver_at=watch.receiver_at,
-        suspended_until=watch.suspended_until, clocks=clocks(),
+        suspended_until=watch.suspended_until, timeouts=timeouts(),
     )  # fmt: skip
     Watch.objects.filter(pk=watch.pk).update(swept_at=now, suspended_until=until)
     changed = []
     for node in Node.objects.exclude(liveness=Liveness.LOST):
-        verdict = judge(node.last_seen_at, now=now, suspended_until=until, clocks=clocks())
-        if verdict == Liveness.READY or verdict == node.liveness:
+        liveness = classify(node.last_seen_at, now=now, suspended_until=until, timeouts=timeouts())
+        if liveness in (Liveness.READY, node.liveness):
             continue  # only a heartbeat makes a node READY again
         with transaction.atomic():
-            moved = Node.objects.filter(
+            updated = Node.objects.filter(
                 pk=node.pk, liveness=node.liveness, last_seen_at=node.last_seen_at
-            ).update(liveness=verdict)
-            if not moved:
+            ).update(liveness=liveness)
+            if not updated:
                 continue
-            node.liveness = verdict
-            if verdict == Liveness.LOST:
-                # Orphan time plus a margin has passed: the node has ended its jobs itself.
-                _locked(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
-            pools.announce_pool()
+            node.liveness = liveness
+            if liveness == Liveness.LOST:
+                # The orphan timeout plus a margin has passed, so the node has ended its jobs.
+                _lock_leases(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
+            pools.publish_pool_change()
         changed.append(node)
     return changed

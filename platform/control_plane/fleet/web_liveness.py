@@ -1,4 +1,4 @@
-"""The web process says every few seconds that it lives, so that its absence is not blamed on the nodes."""
+"""Records every few seconds that the web process is alive, so that nodes are not blamed for its outages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0
 
 
-def start_receiver_pulse() -> threading.Thread:
-    thread = threading.Thread(target=_pulse, args=(threading.Event(),), name="receiver-pulse", daemon=True)
+def start_liveness_thread() -> threading.Thread:
+    thread = threading.Thread(
+        target=_record_periodically, args=(threading.Event(),), name="web-liveness", daemon=True
+    )
     thread.start()
     return thread
 
 
-def note_alive() -> None:
+def record_alive() -> None:
     Watch.objects.update_or_create(name="pool", defaults={"receiver_at": clock.now()})
 
 
-def _pulse(stop: threading.Event) -> None:
+def _record_periodically(stop: threading.Event) -> None:
     while not stop.wait(PERIOD_SECONDS):
         try:
-            note_alive()
+            record_alive()
         except DatabaseError as error:
-            log.warning("cannot note that this process lives: %s", error)
+            log.warning("cannot record that this process is alive: %s", error)
         finally:
             connection.close()

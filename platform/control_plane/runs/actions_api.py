@@ -1,4 +1,4 @@
-"""What may be done to a run that is there: an address for each."""
+"""Actions on an existing run, one endpoint each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.api.request_parsing import body_of, bodyless
 from control_plane.core.infra import clock
 from control_plane.runs import cloning, drafts, runtime_overrides, selectors, submission
-from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer, body_of
+from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer
 from control_plane.runs.show import run_detail_as_json
 
 
@@ -110,10 +110,10 @@ class ChangesView(ApiView):
         Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
         """
         caller = caller_of(request)
-        asked = selectors.run_for(caller, run_id)
+        run = selectors.run_for(caller, run_id)
         fields = body_of(ChangeSerializer, request)
-        run = runtime_overrides.change_run(
-            asked.pk, changes=fields.get("changes", {}),
+        run = runtime_overrides.apply_overrides(
+            run.pk, changes=fields.get("changes", {}),
             checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
             now=clock.now(),
         )  # fmt: skip

@@ -21,7 +21,7 @@ from control_plane.core.api.pagination import (
     read_page,
     whole_page,
 )
-from control_plane.core.api.request_parsing import refuse_unknown_keys
+from control_plane.core.api.request_parsing import body_of, refuse_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
@@ -29,8 +29,8 @@ from control_plane.experiments import saved_views, templates
 from control_plane.experiments.presets import preset_as_json, presets
 from control_plane.fleet.access import first_pool, pool_for
 from control_plane.runs import drafts, search, selectors, submission
-from control_plane.runs.estimate import dry_run
-from control_plane.runs.idempotent_submit import create_once
+from control_plane.runs.estimate import estimate
+from control_plane.runs.idempotent_submit import idempotent_submit
 from control_plane.runs.serializers import (
     AttemptSerializer,
     CreateRunSerializer,
@@ -44,7 +44,6 @@ from control_plane.runs.serializers import (
     RunSerializer,
     SpecSerializer,
     ValidationSerializer,
-    body_of,
 )
 from control_plane.runs.show import (
     attempt_as_json,
@@ -75,12 +74,11 @@ class PlanView(ApiView):
     def post(self, request: Request) -> Response:
         """Estimate a run.
 
-        What the spec would take: jobs, slots, place in the queue, tokens and, by earlier runs, time. Nothing
-        is created.
+        Jobs, slots, position in the queue, tokens and, from earlier runs, time. Nothing is created.
         """
         caller = caller_of(request)
         resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
-        plan = None if resolved.errors else dry_run(caller, resolved, now=clock.now()).as_json()
+        plan = None if resolved.errors else estimate(caller, resolved, now=clock.now()).as_json()
         return Response({**_validation(resolved), "plan": plan})
 
 
@@ -96,7 +94,7 @@ class PresetsView(ApiView):
         found = presets(settings.ENVIRONMENT.data_dir)
         broken = [
             {"name": name, "title": name, "description": "", "paper": "", "spec": {}, "fault": fault}
-            for name, fault in found.faults.items()
+            for name, fault in found.errors.items()
         ]
         usable = [preset_as_json(preset) for preset in found.usable]
         return Response(whole_page([*usable, *broken]))
@@ -111,7 +109,7 @@ class RunsView(ApiView):
             *PAGE_PARAMETERS,
             *search.PARAMETERS,
             OpenApiParameter(
-                "view", str, description="id of a saved view; what else is given goes before its own"
+                "view", str, description="ID of a saved view; other parameters override its own"
             ),
         ],
         responses=page_of(RunSerializer),
@@ -123,18 +121,18 @@ class RunsView(ApiView):
         metrics.
         """
         caller = caller_of(request)
-        words = {name: request.query_params.getlist(name) for name in request.query_params}
-        asked = {name: values for name, values in words.items() if name not in ("limit", "cursor", "view")}
+        given = {name: request.query_params.getlist(name) for name in request.query_params}
+        params = {name: values for name, values in given.items() if name not in ("limit", "cursor", "view")}
         if view := request.query_params.get("view"):
-            asked = {**saved_views.view_for(caller, view).query, **asked}
-        wanted = search.read_search(asked)
-        found, page = wanted.of(selectors.runs(caller)), read_page(request)
-        if not wanted.sort:
-            return Response(paginate_together(found, page, runs_as_json, newest_first=wanted.descending))
-        order = search.SORTS[wanted.sort]
+            params = {**saved_views.view_for(caller, view).query, **params}
+        filters = search.parse_search(params)
+        found, page = filters.apply(selectors.runs(caller)), read_page(request)
+        if not filters.sort:
+            return Response(paginate_together(found, page, runs_as_json, newest_first=filters.descending))
+        order = search.SORTS[filters.sort]
         shown = paginate_sorted(
             found, page, runs_as_json, column=order.column, read=order.read, write=order.write,
-            descending=wanted.descending,
+            descending=filters.descending,
         )  # fmt: skip
         return Response(shown)
 
@@ -147,19 +145,19 @@ class RunsView(ApiView):
     def post(self, request: Request) -> Response:
         """Create a run.
 
-        Queues a run of the spec, or keeps it as a draft. With a `dedupe_key` the run of the same key and spec
+        Queues a run of the spec, or saves it as a draft. With a `dedupe_key` the run of the same key and spec
         is returned (200).
         """
         caller, now = caller_of(request), clock.now()
         spec, draft = _spec_of(request, CreateRunSerializer), _wants_draft(request)
         if key := _dedupe_key(request):
             if draft:
-                message = "a draft is not submitted, so no pipeline waits for it: leave dedupe_key out"
+                message = "a draft is not submitted; leave dedupe_key out"
                 raise unprocessable("invalid", message, [FieldError("/dedupe_key", "of_a_draft", message)])
-            run, made = create_once(caller, spec, key=key, now=now)
-            return Response(run_detail_as_json(run), status=201 if made else 200)
-        make = drafts.create_draft if draft else submission.create_run
-        run = make(caller, spec, now=now)
+            run, created = idempotent_submit(caller, spec, key=key, now=now)
+            return Response(run_detail_as_json(run), status=201 if created else 200)
+        create = drafts.create_draft if draft else submission.create_run
+        run = create(caller, spec, now=now)
         return Response(run_detail_as_json(run), status=201)
 
 
@@ -179,21 +177,21 @@ class RunView(ApiView):
     def patch(self, request: Request, run_id: str) -> Response:
         """Change a run's name, notes, tags or priority.
 
-        Of a draft also its spec.
+        For a draft, also its spec.
         """
         run = selectors.run_for(caller_of(request), run_id)
         fields = body_of(RunPatchSerializer, request)
         by, now = caller_of(request), clock.now()
         if "spec" in fields:
             if others := sorted(set(fields) - {"spec", "tags"}):
-                message = f"{others[0]} of a draft stands in its spec"
+                message = f"the {others[0]} of a draft is part of its spec"
                 raise unprocessable("invalid", message, [FieldError(f"/{others[0]}", "in_the_spec", message)])
             run = drafts.edit_draft(run.pk, fields["spec"], tags=fields.get("tags"), by=by, now=now)
         else:
             run = submission.update_run(run.pk, fields, by=by, now=now)
         return Response(run_detail_as_json(run))
 
-    @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="a draft is gone")})
+    @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="deleted")})
     def delete(self, request: Request, run_id: str) -> Response:
         """Delete a draft.
 
@@ -225,7 +223,7 @@ class AttemptsView(ApiView):
     def get(self, request: Request, run_id: str) -> Response:
         """List the attempts of a run.
 
-        One entry for each time that the run was placed on nodes.
+        One entry per placement of the run on nodes.
         """
         run = selectors.run_for(caller_of(request), run_id)
         found = selectors.attempts(run).order_by("number")
@@ -252,7 +250,7 @@ class PoolView(ApiView):
         operation_id="get_pool",
         parameters=[
             OpenApiParameter(
-                "pool", str, description="its name; `default`, or the first that you see, when left out"
+                "pool", str, description="its name; default: `default`, or the first pool that you see"
             )
         ],
         responses=PoolSerializer,

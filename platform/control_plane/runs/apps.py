@@ -10,8 +10,8 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         from control_plane.assets.base_models import model_roots
         from control_plane.fleet.selectors import model_roots as offered_by_nodes
-        from control_plane.fleet.services import ring_offering
+        from control_plane.fleet.services import notify_nodes_offering
         from control_plane.runs.metrics import collect
 
         register(collect)
-        model_roots.source, model_roots.ring = offered_by_nodes, ring_offering
+        model_roots.source, model_roots.ring = offered_by_nodes, notify_nodes_offering

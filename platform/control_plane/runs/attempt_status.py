@@ -1,4 +1,4 @@
-"""What an attempt's jobs mean for its run: pure functions over plain data."""
+"""Derives the status of an attempt from its jobs: pure functions."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from oolong.contracts.lifecycle import (
     RunStatus,
 )
 
-WORKING = (RunStatus.STARTING, RunStatus.RUNNING)  # the states of its jobs decide what comes next
-FREE_ATTEMPTS = 20  # platform-wide cap on attempts lost to faults that are not the user's
+WORKING = (RunStatus.STARTING, RunStatus.RUNNING)  # statuses in which the jobs' states decide the next one
+FREE_ATTEMPTS = 20  # limit of attempts lost to faults that are not the user's
 
-# What is shown beside the status, and what it means.
+# Condition → meaning; shown next to the status.
 CONDITIONS = {
     "DEGRADED": "a critical alert is open",
-    "NEEDS_ATTENTION": "it is paused for a fault until somebody has looked",
-    "UNRESPONSIVE": "its node does not answer",
+    "NEEDS_ATTENTION": "it was paused because of an error",
+    "UNRESPONSIVE": "its node does not respond",
     "ENGINES_WAITING": "it wants more engines than are free",
-    "GAP": "its last lines did not arrive",
+    "GAP": "its last telemetry did not arrive",
 }
 
-_DIED = {
+_CRASH_REASON = {
     JobKind.TRAINER: EndReason.TRAINER_CRASHED,
     JobKind.CONTROLLER: EndReason.CONTROLLER_CRASHED,
     JobKind.ROLLOUT: EndReason.ROLLOUT_CRASH_LOOP,
     JobKind.REWARD: EndReason.REWARD_SERVICE_CRASH_LOOP,
 }
-# When several jobs are down at once, the one that the others depend on names the cause.
-_BLAME = (JobKind.TRAINER, JobKind.CONTROLLER, JobKind.ROLLOUT, JobKind.REWARD)
+# When several jobs have failed, the first of these kinds gives the cause: the others depend on it.
+_BLAME_ORDER = (JobKind.TRAINER, JobKind.CONTROLLER, JobKind.ROLLOUT, JobKind.REWARD)
 
 
 @dataclass(frozen=True)
-class JobView:
+class JobSnapshot:
     name: str
     kind: JobKind
     state: str  # pending, or a JobState
-    reason: str = ""  # an EndReason once it has exited by its own decision or the agent's
+    reason: str = ""  # an EndReason given by the job or the agent
     message: str = ""
     exit_code: int | None = None
     stop_asked: bool = False
-    leaving: bool = False  # taken out of the run while it goes on: its end means nothing
+    leaving: bool = False  # stopping while the run continues: its exit does not matter
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Working:
 
 @dataclass(frozen=True)
 class Done:
-    """The work is done: the jobs that decide have completed."""
+    """All deciding jobs have completed."""
 
 
 @dataclass(frozen=True)
-class Broken:
+class Failed:
     job: str
     cause: EndReason
     message: str
 
 
-def may_move(before: RunStatus, after: RunStatus) -> bool:
+def may_transition(before: RunStatus, after: RunStatus) -> bool:
     return after in RUN_TRANSITIONS[before]
 
 
 def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
-    """The jobs whose completion ends the run."""
+    """The kinds of jobs whose completion completes the run."""
     return {
         "rl": frozenset({JobKind.TRAINER, JobKind.CONTROLLER}),
         "sft": frozenset({JobKind.TRAINER}),
@@ -81,34 +81,34 @@ def deciding_kinds(run_kind: str) -> frozenset[JobKind]:
     }[run_kind]
 
 
-def judge(run_kind: str, jobs: Sequence[JobView]) -> Working | Done | Broken:
-    """The first broken job in order of blame, else done when all deciding jobs completed, else working."""
+def derive(run_kind: str, jobs: Sequence[JobSnapshot]) -> Working | Done | Failed:
+    """Failed with the job to blame, Done when all deciding jobs have completed, or Working."""
     jobs = [job for job in jobs if not job.leaving]
     exited = [job for job in jobs if job.state == JobState.EXITED]
-    broken = [job for job in exited if job.reason != EndReason.COMPLETED]
-    if broken:
-        job = min(broken, key=lambda candidate: _rank(candidate))
-        return Broken(job.name, cause_of(job), _describe(job))
+    failed = [job for job in exited if job.reason != EndReason.COMPLETED]
+    if failed:
+        job = min(failed, key=lambda candidate: _blame_rank(candidate))
+        return Failed(job.name, failure_cause(job), _describe(job))
     deciding = deciding_kinds(run_kind)
     if all(job.state == JobState.EXITED for job in jobs if job.kind in deciding):
         return Done()
     return Working(all(job.state in (JobState.RUNNING, JobState.EXITED) for job in jobs))
 
 
-def cause_of(job: JobView) -> EndReason:
-    """Why an exited job that did not complete went down."""
+def failure_cause(job: JobSnapshot) -> EndReason:
+    """The end reason of a job that exited without completing."""
     if job.reason == EndReason.STOPPED_BY_USER:
-        # Nobody had asked the run to stop: its node was shut down or drained. It goes on from the checkpoint.
+        # The node stopped the job, not the run: it shut down or is drained. The run resumes from its checkpoint.
         return EndReason.ORPHANED
     if job.reason:
         return EndReason(job.reason)
-    return _DIED[job.kind]
+    return _CRASH_REASON[job.kind]
 
 
 def retry_follows(cause: EndReason, *, lost_before: Sequence[str], max_attempts: int) -> bool:
-    """Whether a new attempt follows. `lost_before`: the causes of the attempts before this one.
+    """Whether a new attempt follows. `lost_before` are the causes of earlier attempts.
 
-    Only causes that are the user's own count against `budget.max_attempts`.
+    Only the user's own faults count against `budget.max_attempts`.
     """
     same_class = [*(EndReason(reason) for reason in lost_before), cause]
     retry = OUTCOMES[cause].retry
@@ -121,23 +121,23 @@ def retry_follows(cause: EndReason, *, lost_before: Sequence[str], max_attempts:
     return False
 
 
-def pause_before_retry(lost: int) -> float:
-    """Seconds before attempt `lost` + 1 may start: none after the first loss, then 5, 10, … up to 60."""
+def retry_delay(lost: int) -> float:
+    """Seconds before attempt `lost` + 1 may start: 0 after the first loss, then 5, 10, … up to 60."""
     return 0.0 if lost <= 1 else min(60.0, 5.0 * 2 ** (lost - 2))
 
 
-def _rank(job: JobView) -> tuple[int, int]:
-    # A job that says why it ended explains more than one that merely died with it.
-    return (0 if job.reason and job.reason != EndReason.STOPPED_BY_USER else 1, _BLAME.index(job.kind))
+def _blame_rank(job: JobSnapshot) -> tuple[int, int]:
+    # A job with a reason explains more than one that crashed as a consequence.
+    return (0 if job.reason and job.reason != EndReason.STOPPED_BY_USER else 1, _BLAME_ORDER.index(job.kind))
 
 
-def _describe(job: JobView) -> str:
+def _describe(job: JobSnapshot) -> str:
     if job.message:
         return f"{job.name}: {job.message}"
     if job.reason == EndReason.STOPPED_BY_USER:
-        return f"{job.name} was ended by its node"
+        return f"{job.name} was stopped by its node"
     if job.exit_code is None:
-        return f"{job.name} is gone"
+        return f"{job.name} disappeared"
     if job.exit_code < 0:
         return f"{job.name} was killed by signal {-job.exit_code}"
-    return f"{job.name} exited with code {job.exit_code} without saying why"
+    return f"{job.name} exited with code {job.exit_code} without a reason"

@@ -1,4 +1,4 @@
-"""How the newest attempt of a run comes up: one checklist, from records with times."""
+"""The boot of a run's newest attempt as a checklist of stages with times."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from control_plane.core.infra.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
 
-# Stage → what it is called. The milestone at which a stage of an RL run ends is the controller's (rollout.progress).
+# Stage → title. The controller reports the milestones at which stages of an RL run end (rollout.progress).
 TITLES = {
     "queue": "Wait for slots",
-    "node": "Node takes the run",
+    "node": "Node accepts the run",
     "inputs": "Fetch inputs",
     "jobs": "Start the jobs",
     "engine": "Load the model into the engine",
@@ -43,7 +43,7 @@ class Stage:
 
 
 def boot_of(run: Run) -> list[Stage] | None:
-    """The stages of the newest attempt, or of the one that is waited for. None: a draft."""
+    """The stages of the newest attempt, or of the next one while the run is queued. None for a draft."""
     if run.status == RunStatus.DRAFT:
         return None
     names = _names(run.kind)
@@ -55,14 +55,14 @@ def boot_of(run: Run) -> list[Stage] | None:
         return [first, *(Stage(name=name, state="waiting") for name in names[1:])]
     jobs = list(attempt.jobs.filter(evaluates="").order_by("pk"))
     ends = _ends(attempt, jobs)
-    # A stage whose end was not seen was over when a later one ended.
+    # A stage without a recorded end was over when a later one ended.
     latest = (
         max(filter(None, ends.values()), default=attempt.created_at) if _has_trained(run, attempt) else None
     )
     for name in reversed(names):
         latest = ends[name] = ends.get(name) or latest
     stages: list[Stage] = []
-    begins: datetime | None = _moment(attempt.boot.get("queued_at")) or run.created_at
+    begins: datetime | None = _timestamp(attempt.boot.get("queued_at")) or run.created_at
     for name in names:
         ended = ends[name]
         if ended is not None:
@@ -98,7 +98,7 @@ def boot_as_json(run: Run) -> dict[str, Any] | None:
 
 
 def failed_boots(attempt: Attempt) -> list[str]:
-    """Why, of each engine of the attempt whose last boot failed."""
+    """One message for each engine of the attempt whose last boot failed."""
     failures: dict[str, str] = attempt.boot.get("failed_boots", {})
     return [f"{job}: {message}" for job, message in sorted(failures.items())]
 
@@ -117,18 +117,18 @@ def _ends(attempt: Attempt, jobs: Sequence[Job]) -> dict[str, datetime | None]:
         "node": min(seen, default=None),
         "inputs": min(started, default=None),
         "jobs": attempt.running_at,
-        **{stage: _moment(milestones.get(name)) for stage, name in MILESTONES.items()},
+        **{stage: _timestamp(milestones.get(name)) for stage, name in MILESTONES.items()},
     }
 
 
 def _has_trained(run: Run, attempt: Attempt) -> bool:
-    """A train step of the attempt is proof of its boot, also before the milestones arrive, or without any."""
+    """Whether the attempt has done a train step, which proves its boot even without milestones."""
     resumed_from = attempt.resume_checkpoint.step if attempt.resume_checkpoint is not None else 0
     return run.train_step > resumed_from
 
 
 def _open_state(run: Run, attempt: Attempt | None) -> str:
-    """Of the stage that the boot has come to."""
+    """The state of the current stage."""
     if attempt is not None and attempt.status == AttemptStatus.ENDED:
         return "stopped" if run.fault in ("", "none") else "failed"
     if run.status in ENDED or run.status == RunStatus.PAUSED:
@@ -140,25 +140,25 @@ def _open_detail(name: str, run: Run, attempt: Attempt) -> str:
     if attempt.status == AttemptStatus.ENDED:
         return attempt.message
     if name == "inputs" and "input_bytes" in attempt.boot:
-        return f"{in_bytes(attempt.boot['fetched_bytes'])} of {in_bytes(attempt.boot['input_bytes'])}"
+        return f"{format_bytes(attempt.boot['fetched_bytes'])} of {format_bytes(attempt.boot['input_bytes'])}"
     if name == "engine":
         failures = failed_boots(attempt)
         if failures:
-            return f"boot failed, tried again: {failures[0]}"
+            return f"boot failed, retrying: {failures[0]}"
         if "trainer_ready" not in attempt.boot.get("milestones", {}):
-            return "the trainer loads its model as well"
+            return "the trainer is loading its model too"
     return ""
 
 
 def _done_detail(name: str, attempt: Attempt) -> str:
     if name == "inputs" and "input_bytes" in attempt.boot:
-        return in_bytes(attempt.boot["input_bytes"])
+        return format_bytes(attempt.boot["input_bytes"])
     return ""
 
 
-def in_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
 
 
-def _moment(at: object) -> datetime | None:
+def _timestamp(at: object) -> datetime | None:
     return datetime.fromtimestamp(at, UTC) if isinstance(at, (int, float)) else None

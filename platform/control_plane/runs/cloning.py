@@ -1,4 +1,4 @@
-"""Runs made from runs: a clone begins anew, a fork begins with a checkpoint's weights, a retry goes on."""
+"""New runs from existing ones: a clone starts over, a fork starts from a checkpoint's weights, a retry resumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from control_plane.checkpoints.models import Checkpoint
 from control_plane.checkpoints.registry import hold_stored
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.runs import selectors
-from control_plane.runs.events import note
+from control_plane.runs.events import record_event
 from control_plane.runs.models import Run
 from control_plane.runs.submission import create_run
 from oolong.contracts.lifecycle import RunStatus
@@ -24,10 +24,10 @@ Relation = Literal["clone", "fork", "retry"]
 def clone_run(
     caller: Caller, parent: Run, *, changes: dict[str, Any], checkpoint: str = "", now: datetime
 ) -> Run:
-    """A new run of the parent's resolved spec with `changes` merged in (RFC 7396: null puts a default back).
+    """A new run of the parent's resolved spec with `changes` merged in (RFC 7396: null restores a default).
 
-    With `checkpoint` ("latest", or the id of a stored one) it is a fork: it begins with those weights, and with a
-    fresh optimizer and data order. 422 with pointers into the merged spec.
+    With `checkpoint` ("latest", or the ID of a stored one) it is a fork: it starts from those weights, with a fresh
+    optimizer and data order. 422 with pointers into the merged spec.
     """
     document = merge_patch(parent.spec, changes)
     if checkpoint:
@@ -42,12 +42,12 @@ def clone_run(
         document["model"] = {"checkpoint": found.pk if found else checkpoint}
     with transaction.atomic():
         run = create_run(caller, document, now=now)
-        return _descend(run, parent, "fork" if checkpoint else "clone", now=now)
+        return _link_to_parent(run, parent, "fork" if checkpoint else "clone", now=now)
 
 
 def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
-    """A new run of the same spec that goes on from the parent's newest stored checkpoint: weights, optimizer, data
-    cursor and buffered groups. Without a checkpoint it begins anew. 409 while the parent lives or has succeeded."""
+    """A new run of the same spec that resumes from the parent's newest stored checkpoint: weights, optimizer, data
+    cursor and buffered groups. Without a checkpoint it starts over. 409 while the parent is active or has succeeded."""
     if parent.status not in (RunStatus.FAILED, RunStatus.STOPPED):
         advice = "clone it instead" if parent.status == RunStatus.SUCCEEDED else "stop it first, or clone it"
         raise conflict(
@@ -59,18 +59,18 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
         if checkpoint is not None and not hold_stored(checkpoint.pk):
             raise conflict(
                 "deleted",
-                f"checkpoint {checkpoint.pk}, from which it would go on, was freed; clone it instead",
+                f"checkpoint {checkpoint.pk}, from which the run would resume, was deleted; clone the run instead",
             )
         run = create_run(caller, parent.spec, now=now)
         audit_log.record(
             "run.retry", target=("run", parent.pk, parent.name), project=parent.project_id, at=now,
             data={"new_run": run.pk},
         )  # fmt: skip
-        return _descend(run, parent, "retry", checkpoint=checkpoint, now=now)
+        return _link_to_parent(run, parent, "retry", checkpoint=checkpoint, now=now)
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396: members of `patch` replace, null removes, objects merge; anything else replaces the whole."""
+    """JSON Merge Patch (RFC 7396): members of `patch` replace, null removes, objects merge."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -82,13 +82,15 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def _descend(
+def _link_to_parent(
     run: Run, parent: Run, relation: Relation, *, checkpoint: Checkpoint | None = None, now: datetime
 ) -> Run:
     run.parent, run.relation, run.tags, run.resume_checkpoint = parent, relation, parent.tags, checkpoint
-    if relation == "retry":  # it goes on as it was, changes included
+    if relation == "retry":  # with its runtime overrides
         run.live = parent.live
     run.save(update_fields=["parent", "relation", "tags", "resume_checkpoint", "live"])
-    goes_on = f", from step {checkpoint.step}" if checkpoint else ""
-    note(run, "lineage", f"{relation} of {parent.name!r} ({parent.pk}){goes_on}", at=now, parent=parent.pk)
+    origin = f", from step {checkpoint.step}" if checkpoint else ""
+    record_event(
+        run, "lineage", f"{relation} of {parent.name!r} ({parent.pk}){origin}", at=now, parent=parent.pk
+    )
     return run

@@ -1,4 +1,4 @@
-"""Runs that are not submitted yet: a well-formed spec that may still be edited, and may name what is not there yet."""
+"""Drafts: well-formed specs that are not submitted. They can be edited and may name things that do not exist yet."""
 
 from __future__ import annotations
 
@@ -10,26 +10,32 @@ from django.db import transaction
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, conflict
 from control_plane.fleet import services as fleet
-from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import resolve_spec
-from control_plane.runs.submission import columns_of, hold_initial, record_act, refuse_invalid, spec_columns
+from control_plane.runs.submission import (
+    lock_initial_checkpoint,
+    record_audit,
+    require_valid,
+    run_columns,
+    spec_columns,
+)
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec, read_spec
 
 
 def create_draft(caller: Caller, document: Any, *, now: datetime) -> Run:
-    """Keep a spec without submitting it. 422 with pointers when it is not well-formed."""
+    """Save a spec without submitting it. 422 with pointers when it is not well-formed."""
     spec = _well_formed(document)
     with transaction.atomic():
         run = Run.objects.create(
             project=caller.project, created_by=caller.user, status=RunStatus.DRAFT, status_at=now, created_at=now,
             spec=spec.model_dump(mode="json"), **spec_columns(spec),
         )  # fmt: skip
-        note(run, "created", f"drafted by {caller.user.username}", at=now)
-        record_act("create", run, now=now, message="as a draft")
-        announce_run(run)
+        record_event(run, "created", f"drafted by {caller.user.username}", at=now)
+        record_audit("create", run, now=now, message="as a draft")
+        publish_run(run)
     return run
 
 
@@ -37,50 +43,50 @@ def edit_draft(run_id: str, document: Any, *, tags: list[str] | None, by: Caller
     """Replace a draft's spec. 409 when it was submitted."""
     spec = _well_formed(document)
     with transaction.atomic():
-        run = _draft(run_id)
+        run = _lock_draft(run_id)
         fields = {"spec": spec.model_dump(mode="json"), **spec_columns(spec)}
         if tags is not None:
             fields["tags"] = tags
         for name, value in fields.items():
             setattr(run, name, value)
         run.save(update_fields=list(fields))
-        note(run, "edited", f"{by.user.username} changed the draft's spec", at=now)
-        record_act("edit", run, now=now)
-        announce_run(run)
+        record_event(run, "edited", f"{by.user.username} changed the draft's spec", at=now)
+        record_audit("edit", run, now=now)
+        publish_run(run)
     return run
 
 
 def submit_draft(caller: Caller, run_id: str, *, now: datetime) -> Run:
-    """Look up what the draft names, and queue it. 422 with pointers into its spec; it then stays a draft."""
+    """Resolve the draft's spec and queue the run. On 422, with pointers into the spec, it remains a draft."""
     with transaction.atomic():
-        run = _draft(run_id)
+        run = _lock_draft(run_id)
         resolved = resolve_spec(caller, run.spec)
-        refuse_invalid(resolved.errors)
-        hold_initial(resolved)
-        # Who was drafted long ago has waited for nothing: the place in the queue counts from now.
-        move_run(
+        require_valid(resolved.errors)
+        lock_initial_checkpoint(resolved)
+        # The position in the queue counts from the submission, not from the draft.
+        transition_run(
             run, RunStatus.QUEUED, now=now, message=f"submitted by {caller.user.username}", created_at=now,
-            **columns_of(resolved),
+            **run_columns(resolved),
         )  # fmt: skip
         run.functions.set(resolved.functions.values())
-        record_act("submit", run, now=now)
-        fleet.announce_queue()
+        record_audit("submit", run, now=now)
+        fleet.publish_queue_change()
     return run
 
 
 def delete_draft(run_id: str, *, now: datetime) -> None:
-    """Nothing of it ever ran, so nothing stays. 409 when it was submitted."""
+    """Delete a draft. 409 when it was submitted."""
     with transaction.atomic():
-        run = _draft(run_id)
-        record_act("delete", run, now=now)
+        run = _lock_draft(run_id)
+        record_audit("delete", run, now=now)
         run.delete()
 
 
-def _draft(run_id: str) -> Any:
+def _lock_draft(run_id: str) -> Any:
     run = lock_run(run_id)
     if run.status != RunStatus.DRAFT:
         raise conflict(
-            "not_a_draft", f"the run is {run.status}, no draft any more; clone it to begin from its spec",
+            "not_a_draft", f"the run is {run.status}, not a draft; clone it to start from its spec",
             current_status=run.status,
         )  # fmt: skip
     return run
@@ -89,6 +95,6 @@ def _draft(run_id: str) -> Any:
 def _well_formed(document: Any) -> RunSpec:
     read = read_spec(document)
     if isinstance(read, list):
-        refuse_invalid([FieldError(fault.pointer, fault.code, fault.message) for fault in read])
-        raise AssertionError("a list of faults is never empty")
+        require_valid([FieldError(error.pointer, error.code, error.message) for error in read])
+        raise AssertionError("the list of errors is never empty")
     return read

@@ -1,11 +1,11 @@
-"""How many engines a run has while it goes on: slots are leased into its attempt, or given back one by one.
+"""Elastic engines: changes the number of engines of a running run.
 
-A run that wants more takes what the queue leaves idle on its node, at the next tick of the scheduler; a run that wants
-fewer asks its youngest engines to leave. Workers pull their claims, so either is nothing special to the others.
+At each scheduler tick, a run that wants more engines gets idle slots on its node; a run that wants fewer stops its
+youngest engines. Workers pull their claims, so other engines do not notice.
 
-An engine that joined a running run did not wait in the queue, so its slot is borrowed: when a run in the queue needs
-it, the engine leaves (runs.taking_back), and joins again when a slot is idle. The engines that the attempt was placed
-with stay.
+An engine that joined a running run did not wait in the queue, so its slot is borrowed: when a queued run needs the
+slot, the engine is preempted (runs.queue_preemption) and joins again when a slot is idle. The engines with which the
+attempt started stay.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from django.db import IntegrityError, transaction
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.idle_slots import Leftover
+from control_plane.fleet.idle_slots import IdleSlots
 from control_plane.fleet.models import Node
-from control_plane.runs.events import announce_run, note, set_condition
+from control_plane.runs.events import publish_run, record_event, set_condition
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.plan_jobs import GRACE_SECONDS, RESTARTS_IN_PLACE
+from control_plane.runs.plan_jobs import GRACE_SECONDS, IN_PLACE_RESTARTS
 from control_plane.runs.selectors import held_ports, live_attempt, next_rollout_index
-from control_plane.runs.slot_requests import in_order, request_of
-from oolong.contracts.agent import JOINING_ENGINES
+from control_plane.runs.slot_requests import request_of, sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
 
 log = logging.getLogger(__name__)
-WAITING = "ENGINES_WAITING"  # a condition: it wants more engines than there are idle slots on its node
+ENGINES_WAITING = "ENGINES_WAITING"  # a condition: the run wants more engines than its node has idle slots
 
 
-def spec_to_start(run: Run) -> RunSpec:
-    """The run's spec with as many engines as its next attempt begins with: the spec's own, or fewer when fewer are
-    wanted by now. What is wanted beyond that joins later, from idle slots."""
+def spec_of_next_attempt(run: Run) -> RunSpec:
+    """The run's spec with the number of engines of its next attempt: the spec's own number, or fewer when fewer are
+    requested. Additional engines join later, on idle slots."""
     spec = RunSpec.model_validate(run.spec)
     wanted = run.live.get("engines")
     if spec.kind != "rl" or wanted is None or wanted >= spec.rollout.engines:
@@ -44,24 +43,24 @@ def spec_to_start(run: Run) -> RunSpec:
     return spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"engines": wanted})})
 
 
-def change_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datetime) -> None:
-    """Take the new number over. The run is locked, and `run.live` says it already."""
-    run.slots_needed = spec_to_start(run).slots_needed
+def scale_engines(run: Run, attempt: Attempt | None, wanted: int, *, now: datetime) -> None:
+    """Apply a new number of engines. The caller has locked the run and set `run.live`."""
+    run.slots_needed = spec_of_next_attempt(run).slots_needed
     run.save(update_fields=["slots_needed"])
     if attempt is None or run.status not in (RunStatus.STARTING, RunStatus.RUNNING):
         return
-    staying = _staying(attempt)
+    staying = _active_engines(attempt)
     leaving = staying[wanted:]
     if leaving:
         Job.objects.filter(pk__in=[job.pk for job in leaving]).update(leaving_at=now, stop_asked_at=now)
         names = ", ".join(job.name for job in leaving)
-        note(run, "engines", f"{names} leaves; {wanted} go on", at=now, engines=wanted)
+        record_event(run, "engines", f"{names} stops; {wanted} continue", at=now, engines=wanted)
     if len(staying) >= wanted:
-        set_condition(run, WAITING, False, now=now)
+        set_condition(run, ENGINES_WAITING, False, now=now)
 
 
 def joined_engines(pool: str) -> list[Job]:
-    """Engines that joined running runs of the pool and have not exited, the oldest first."""
+    """Running engines that joined runs of the pool after their start, oldest first."""
     found = (
         Job.objects.filter(kind=JobKind.ROLLOUT, engine_port__gt=0, evaluates="", attempt__node__pool=pool)
         .exclude(state=JobState.EXITED)
@@ -71,70 +70,72 @@ def joined_engines(pool: str) -> list[Job]:
     return list(found.order_by("pk"))
 
 
-def take_back(job: Job, *, now: datetime) -> bool:
-    """Ask an engine that joined to leave, because a run in the queue needs its slot. False when it leaves already."""
+def reclaim_engine(job: Job, *, now: datetime) -> bool:
+    """Stop an engine that joined later, because a queued run needs its slot. False when it is stopping already."""
     with transaction.atomic():
         run = lock_run(job.attempt.run_id)
         staying = Job.objects.filter(pk=job.pk, leaving_at=None, stop_asked_at=None)
         if not staying.exclude(state=JobState.EXITED).update(leaving_at=now, stop_asked_at=now):
             return False
-        fleet.ring([job.attempt.node_id])
-        note(run, "engines", f"{job.name} leaves: a run in the queue needs its slot", at=now)
-        announce_run(run)
+        fleet.notify_nodes([job.attempt.node_id])
+        record_event(run, "engines", f"{job.name} stops: a run in the queue needs its slot", at=now)
+        publish_run(run)
     return True
 
 
-def add_engines(left: Leftover, *, pool: str, spared: frozenset[str], now: datetime) -> int:
-    """Lease slots that the queue leaves idle into the pool's attempts that want more engines, and none to the teams in
-    `spared`, which would have to give it back at once."""
+def add_engines(idle: IdleSlots, *, pool: str, without_headroom: frozenset[str], now: datetime) -> int:
+    """Lease idle slots to attempts of the pool that want more engines. Teams in `without_headroom` get none, because
+    they would be preempted at once. Returns how many engines joined."""
     added = 0
-    for run in _wanting(pool):
+    for run in _runs_wanting_engines(pool):
         attempt = live_attempt(run)
         if attempt is None:
             continue
         missing = _missing(run, attempt)
         if missing < 0:
             with transaction.atomic():
-                _give_back(run.pk, now=now)
+                _release_excess(run.pk, now=now)
         if missing <= 0:
             continue
         team = run.project.team_id
-        free = left.slots(attempt.node_id, request_of(run), missing) if team not in spared else ()
+        free = (
+            idle.available(attempt.node_id, request_of(run), missing) if team not in without_headroom else ()
+        )
         try:
             with transaction.atomic():
                 joined = _join(run.pk, attempt.pk, free, now=now)
         except IntegrityError:
-            # Somebody else leased one of the slots meanwhile; the next tick looks anew.
+            # One of the slots was leased concurrently; the next tick tries again.
             log.warning("no engine could join run %s", run.pk, exc_info=True)
             continue
         if joined:
-            left.take(attempt.node_id, team, free[:joined])
+            idle.allocate(attempt.node_id, team, free[:joined])
             added += joined
     return added
 
 
-def _wanting(pool: str) -> list[Run]:
+def _runs_wanting_engines(pool: str) -> list[Run]:
     running = Run.objects.filter(
         status=RunStatus.RUNNING, live__engines__gte=1, spec__placement__pool=pool
     ).select_related("project__team", "base_model")
-    return in_order(running)
+    return sort_runs(running)
 
 
-def wants_engines() -> bool:
+def any_run_wants_engines() -> bool:
     return Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).exists()
 
 
-def _give_back(run_id: str, *, now: datetime) -> None:
-    """Ask engines beyond the number that is wanted to leave."""
+def _release_excess(run_id: str, *, now: datetime) -> None:
+    """Stop engines beyond the requested number."""
     run = lock_run(run_id)
     attempt = live_attempt(run)
     if attempt is not None and _missing(run, attempt) < 0:
-        change_engines(run, attempt, run.live["engines"], now=now)
+        scale_engines(run, attempt, run.live["engines"], now=now)
 
 
-def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -> int:
-    """New rollout jobs in a live attempt, with their leases and ports: as many as are wanted by now. Returns how many;
-    0 when it is no longer as it was seen."""
+def _join(run_id: str, attempt_id: str, free: Sequence[str], *, now: datetime) -> int:
+    """Add rollout jobs with leases and ports to an active attempt, up to the requested number. Returns how many; 0 when
+    the run or node has changed."""
     run = lock_run(run_id)
     attempt = Attempt.objects.select_related("node").get(pk=attempt_id)
     node = Node.objects.select_for_update().get(pk=attempt.node_id)
@@ -143,23 +144,25 @@ def _join(run_id: str, attempt_id: str, idle: Sequence[str], *, now: datetime) -
     if not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
         return 0
     missing = max(0, _missing(run, attempt))
-    slots = idle[:missing]
+    slots = free[:missing]
     short = len(slots) < missing
-    if node.protocol < JOINING_ENGINES:
-        slots, short = (), missing > 0
     if slots:
-        _make_jobs(run, attempt, node, slots, now=now)
-    said = f"it waits for more idle slots on {node.name}, for {run.live['engines']} engines"
-    if node.protocol < JOINING_ENGINES:
-        said = f"the agent on {node.name} is too old to take engines in; upgrade it, or place the run anew"
-    set_condition(run, WAITING, short, now=now, message=said if short else "it has the engines that it wants")
+        _create_jobs(run, attempt, node, slots, now=now)
+    message = f"waits for more idle slots on {node.name}, for {run.live['engines']} engines"
+    set_condition(
+        run,
+        ENGINES_WAITING,
+        short,
+        now=now,
+        message=message if short else "all requested engines have joined",
+    )
     if slots:
-        announce_run(run)
-        fleet.announce_leases()
+        publish_run(run)
+        fleet.publish_lease_change()
     return len(slots)
 
 
-def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:
+def _create_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:
     spec = RunSpec.model_validate(run.spec)
     first = next_rollout_index(attempt)
     kinds = ["engine", "session"] if spec.serves_sessions else ["engine"]
@@ -169,7 +172,7 @@ def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, 
         own = {kind: ports.pop(0) for kind in kinds}
         job = Job.objects.create(
             attempt=attempt, name=f"rollout-{index}", kind=JobKind.ROLLOUT, index=index, slots=[slot],
-            restarts=RESTARTS_IN_PLACE, grace_seconds=GRACE_SECONDS, engine_port=own["engine"],
+            restarts=IN_PLACE_RESTARTS, grace_seconds=GRACE_SECONDS, engine_port=own["engine"],
             session_port=own.get("session", 0),
         )  # fmt: skip
         attempt.ports |= {f"{kind}-{index}": port for kind, port in own.items()}
@@ -179,18 +182,20 @@ def _make_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, 
         node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
         grants=grants, now=now,
     )  # fmt: skip
-    fleet.ring([node.pk])
+    fleet.notify_nodes([node.pk])
     names = ", ".join(grant.job_name for grant in grants)
-    note(run, "engines", f"{names} joins on {', '.join(slots)} of {node.name}", at=now, slots=list(slots))
+    record_event(
+        run, "engines", f"{names} joins on {', '.join(slots)} of {node.name}", at=now, slots=list(slots)
+    )
 
 
 def _missing(run: Run, attempt: Attempt) -> int:
-    """How many engines the attempt lacks; below zero when it has more than are wanted."""
+    """How many engines the attempt lacks; negative when it has too many."""
     wanted: int = run.live["engines"]
-    return wanted - len(_staying(attempt))
+    return wanted - len(_active_engines(attempt))
 
 
-def _staying(attempt: Attempt) -> list[Job]:
-    """The engines that the attempt has and keeps, oldest first. Evaluators are none of them."""
+def _active_engines(attempt: Attempt) -> list[Job]:
+    """The attempt's engines that are not stopping, oldest first, without evaluators."""
     found = attempt.jobs.filter(kind=JobKind.ROLLOUT, leaving_at=None).exclude(state=JobState.EXITED)
     return list(found.order_by("index"))

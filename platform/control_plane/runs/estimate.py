@@ -1,4 +1,4 @@
-"""What a spec would do if it were submitted now: jobs, slots, place in the queue, tokens, and a guess at its time."""
+"""Estimates a spec before submission: jobs, slots, position in the queue, tokens and time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from control_plane.runs.spec_resolution import Resolved
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
 
-NEWEST = 5  # comparable runs that a guess is made of
-_SHAPE = (  # what two runs must share for one to say how long the other will take
+SAMPLE_SIZE = 5  # newest comparable runs that an estimate uses
+_SHAPE = (  # what two runs must share to be comparable
     ("rollout", "group_size"), ("rollout", "max_new_tokens"), ("rollout", "engines"), ("trainer", "num_ranks"),
     ("trainer", "groups_per_step"), ("trainer", "dtype"), ("workflow", "name"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class DryRun:
+class Estimate:
     jobs: list[dict[str, Any]]
     slots: int
     placement: dict[str, Any]
@@ -38,22 +38,22 @@ class DryRun:
         }  # fmt: skip
 
 
-def dry_run(caller: Caller, resolved: Resolved, *, now: datetime) -> DryRun:
-    """Of a spec without errors. Nothing is written."""
+def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:
+    """Estimate a spec without errors. Writes nothing."""
     spec = resolved.spec
     assert spec is not None
-    fits = scheduling.preview(
+    preview = scheduling.preview(
         caller, spec, model_path=resolved.base_model.path if resolved.base_model else "", now=now
     )
     groups = spec.trainer.total_train_steps * spec.trainer.groups_per_step if spec.kind == "rl" else None
     most = groups * spec.rollout.group_size * spec.rollout.max_new_tokens if groups is not None else None
-    return DryRun(
+    return Estimate(
         jobs=[
             {"name": job.name, "kind": str(job.kind), "slots": len(job.slots)}
             for job in plan_jobs(spec, [""] * spec.slots_needed)
         ],
         slots=spec.slots_needed,
-        placement=fits,
+        placement=preview,
         groups=groups,
         tokens={"generated_at_most": most},
         time=_time(caller, resolved, spec),
@@ -61,7 +61,7 @@ def dry_run(caller: Caller, resolved: Resolved, *, now: datetime) -> DryRun:
 
 
 def _time(caller: Caller, resolved: Resolved, spec: RunSpec) -> dict[str, Any]:
-    """From the project's newest runs of this shape that succeeded; nothing is said where there is none."""
+    """The median time of the project's newest comparable runs that succeeded; null values when there are none."""
     wanted = {f"spec__{section}__{name}": getattr(getattr(spec, section), name) for section, name in _SHAPE}
     alike = (
         Run.objects.filter(
@@ -69,7 +69,7 @@ def _time(caller: Caller, resolved: Resolved, spec: RunSpec) -> dict[str, Any]:
             started_at__isnull=False, ended_at__isnull=False, train_step__gt=0, attempt_number=1, **wanted,
         )
         .order_by("-pk")
-        .only("started_at", "ended_at", "paused_seconds", "train_step", "total_train_steps")[:NEWEST]
+        .only("started_at", "ended_at", "paused_seconds", "train_step", "total_train_steps")[:SAMPLE_SIZE]
     )  # fmt: skip
     per_step = [
         ((run.ended_at - run.started_at).total_seconds() - run.paused_seconds) / run.train_step

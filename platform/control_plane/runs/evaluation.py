@@ -1,4 +1,4 @@
-"""What an eval run measured, by the names of its metrics: pure functions of its summary."""
+"""Metrics of an eval run, computed from its summary: pure functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import RunSpec
 
-MEASURED = re.compile(
+METRIC_NAME = re.compile(
     r"eval/((accuracy|greedy|sampled)(_low|_high)?|pass_at_[1-9]\d*(_low)?|mean_tokens|prompts)"
 )
-LABEL = "end"  # an eval run scores once, and that is its end
+LABEL = "end"  # an eval run scores once, at its end
 
 
 def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Of the summary `evaluation`: eval/accuracy, eval/greedy, eval/sampled (avg@k), eval/pass_at_4 ... and prompts."""
+    """The metrics in the summary `evaluation`: eval/accuracy, eval/greedy, eval/sampled (avg@k), eval/pass_at_4, …"""
     scores = summary.get(LABEL)
     if not isinstance(scores, Mapping):
         return {}
@@ -32,24 +32,24 @@ def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}
 
 
-def metric_fault(name: str) -> str:
-    """Why no eval run has a metric of this name; "" when one has."""
-    if MEASURED.fullmatch(name):
+def unknown_metric_message(name: str) -> str:
+    """The error message for a name that is not a metric of eval runs; "" for one that is."""
+    if METRIC_NAME.fullmatch(name):
         return ""
     known = [
         f"eval/{kind}{end}" for kind in ("accuracy", "greedy", "sampled") for end in ("", "_low", "_high")
     ]
     near = nearest(name, [*known, "eval/mean_tokens", "eval/prompts", "eval/pass_at_4"])
-    way = near or "; take eval/accuracy, eval/sampled, eval/pass_at_4"
-    return f"{name!r} is nothing that an eval run measures{way}"
+    hint = near or "; use eval/accuracy, eval/sampled, eval/pass_at_4"
+    return f"{name!r} is not a metric of eval runs{hint}"
 
 
 def same_evaluation(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two resolved specs of eval runs score alike: rows, reward, workflow, sampling and limits."""
-    return _what_it_scores(one) == _what_it_scores(other)
+    """Whether two resolved eval specs score the same way: rows, reward, workflow, sampling and limits."""
+    return _scoring_identity(one) == _scoring_identity(other)
 
 
-def _what_it_scores(document: Mapping[str, Any]) -> tuple[object, ...]:
+def _scoring_identity(document: Mapping[str, Any]) -> tuple[object, ...]:
     spec = RunSpec.model_validate(document)
     limits = (spec.rollout.max_new_tokens, spec.rollout.max_prompt_tokens)
     return spec.dataset, spec.reward, spec.workflow, spec.scoring, limits, spec.trainer.compute_type

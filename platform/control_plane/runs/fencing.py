@@ -1,4 +1,4 @@
-"""A node speaks for an attempt only while that attempt is the run's newest and goes on."""
+"""Fencing: a node may act for an attempt only while it is the run's newest attempt and has not ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from control_plane.runs.models import Attempt, Run
 from oolong.contracts.lifecycle import AttemptStatus
 
 
-def refuse_stale(attempt: Attempt, run: Run, epoch: int) -> None:
+def check_epoch(attempt: Attempt, run: Run, epoch: int) -> None:
     if epoch != attempt.epoch or attempt.epoch != run.epoch or attempt.status == AttemptStatus.ENDED:
         raise stale_epoch(
             f"attempt {attempt.number} of {run.name!r} has epoch {attempt.epoch} and is {attempt.status.lower()}; "

@@ -1,4 +1,4 @@
-"""What the lint may know besides the spec: the rows, the model and the pool that it names."""
+"""Facts for the lint beyond the spec itself: the dataset, model and pool that it names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.run_spec.memory import kv_bytes_per_token, shape_of
 
 
-def facts_of(caller: Caller, spec: RunSpec, version: DatasetVersion | None, model: BaseModel | None) -> Facts:
-    """Of what could be resolved; the rest stays unknown. A model that starts from a checkpoint is not looked into."""
+def lint_context(
+    caller: Caller, spec: RunSpec, version: DatasetVersion | None, model: BaseModel | None
+) -> Facts:
+    """Facts about the names that could be resolved; the others are unknown, as is the model of a checkpoint."""
     config = model.config if model is not None else {}
     context = config.get("max_position_embeddings")
     if not team_may_use(spec.placement.pool, caller.project.team_id):
-        nodes = []  # what another team's pool has is not said
+        nodes = []  # nodes of other teams' pools are not disclosed
     else:
-        nodes = fleet.node_views(spec.placement.pool)
+        nodes = fleet.node_snapshots(spec.placement.pool)
     device = device_needed(spec, model.parameters if model is not None else None)
     sizes = [
         sum(device in (None, slot.device) for slot in (*node.free, *node.held)) for node in nodes

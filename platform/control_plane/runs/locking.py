@@ -1,4 +1,4 @@
-"""The lock of a run: whoever changes a run holds its row, and takes it before any other (see common.live)."""
+"""Row locks of runs. Code that changes a run locks its row first, before any other lock (see common.live)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def lock_run(run_id: str, *, skip_locked: bool = False) -> Any:
     return rows.filter(pk=run_id).first() if skip_locked else rows.get(pk=run_id)
 
 
-def each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
-    """Lock each run that nobody works on and do the step. One run's failure is told at the end, not in the way."""
+def for_each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None:
+    """Lock each run in turn, skipping locked ones, and call `step`. Failures are raised together at the end."""
     failures: list[Exception] = []
     for run_id in run_ids:
-        with about(run=run_id), apart(f"advancing run {run_id}", failures.append), transaction.atomic():
+        with about(run=run_id), apart(f"reconciling run {run_id}", failures.append), transaction.atomic():
             run = lock_run(run_id, skip_locked=True)
             if run is not None:
                 step(run)
     if failures:
-        raise ExceptionGroup("some runs could not be advanced", failures)
+        raise ExceptionGroup("some runs could not be reconciled", failures)

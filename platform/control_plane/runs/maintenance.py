@@ -12,19 +12,19 @@ from control_plane.checkpoints.registry import free_left_bytes
 from control_plane.core.api.idempotency import forget_old_keys
 from control_plane.core.infra.isolate_errors import apart
 
-STALE = timedelta(days=1)
+UPLOAD_TTL = timedelta(days=1)
 
 
 def clean_up(*, now: datetime) -> None:
-    """Forget what has outlived its use: answers kept for repeats, failed logins, files of broken uploads."""
+    """Delete expired rows and files: idempotency keys, failed logins, tickets, lapsed roles, unfinished uploads."""
     steps: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("forgetting old answers", lambda: forget_old_keys(now)),
-        ("forgetting old failed logins", lambda: forget_old_failures(now)),
-        ("forgetting old tickets", lambda: forget_old_tickets(now)),
-        ("taking roles that have lapsed", lambda: take_lapsed_roles(now=now)),
-        ("the automatic retention", lambda: apply_automatic_retention(now=now)),
-        ("freeing the bytes of freed checkpoints", lambda: free_left_bytes(now=now)),
-        ("dropping unfinished uploads", lambda: store.drop_unfinished(before=now - STALE)),
+        ("deleting old idempotency keys", lambda: forget_old_keys(now)),
+        ("deleting old failed logins", lambda: forget_old_failures(now)),
+        ("deleting old tickets", lambda: forget_old_tickets(now)),
+        ("revoking expired roles", lambda: take_lapsed_roles(now=now)),
+        ("applying automatic retention", lambda: apply_automatic_retention(now=now)),
+        ("deleting blobs of deleted checkpoints", lambda: free_left_bytes(now=now)),
+        ("deleting unfinished uploads", lambda: store.drop_unfinished(before=now - UPLOAD_TTL)),
     )
     for what, step in steps:
         with apart(what):

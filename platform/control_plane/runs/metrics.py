@@ -1,4 +1,4 @@
-"""Runs by status, the queue, and what nodes have not handed over yet, for Prometheus."""
+"""Prometheus metrics: runs by status, the queue, and telemetry that nodes have not shipped."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ def collect() -> Iterable[Metric]:
     yield GaugeMetricFamily("oolong_queue_depth", "Runs that wait for slots.", counts[RunStatus.QUEUED])
     yield GaugeMetricFamily("oolong_queue_oldest_seconds", "How long the first of them has waited.", waited)
     yield GaugeMetricFamily(
-        "oolong_outbox_lag_bytes", "Bytes that jobs have written and this server has not stored.", _lag()
+        "oolong_outbox_lag_bytes",
+        "Bytes that jobs have written and this server has not stored.",
+        _unshipped_bytes(),
     )
 
 
-def _lag() -> int:
+def _unshipped_bytes() -> int:
     jobs = Job.objects.exclude(attempt__status=AttemptStatus.ENDED).values_list("outbox", "outbox_read")
     return sum(max(0, size - read.get(file, 0)) for outbox, read in jobs for file, size in outbox.items())

@@ -20,33 +20,33 @@ class Run(models.Model):
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=16)
-    spec = models.JSONField()  # resolved; never changes
-    # null: a draft, whose names are looked up when it is submitted
+    spec = models.JSONField()  # resolved; immutable once submitted
+    # null: a draft, whose names are resolved at submission
     dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+")
     evaluation_version = models.ForeignKey(
         DatasetVersion, on_delete=models.PROTECT, null=True, related_name="+"
     )
     base_model = models.ForeignKey(BaseModel, on_delete=models.PROTECT, null=True, related_name="+")
     initial_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
-    functions = models.ManyToManyField(FunctionVersion, related_name="+")  # that its spec names
+    functions = models.ManyToManyField(FunctionVersion, related_name="+")  # named in the spec
     live = models.JSONField(default=dict)  # contracts.runtime_overrides.RuntimeOverrides
     notes = models.TextField(default="", blank=True)
     tags = models.JSONField(default=list)
     parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="children")
     relation = models.CharField(max_length=8, default="", blank=True)  # to the parent: clone, fork, retry
-    # A retry goes on from where its parent was: weights, optimizer, data cursor and buffered groups.
+    # A retry resumes from this checkpoint: weights, optimizer, data cursor and buffered groups.
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
 
-    # What a pipeline wants once (runs.dedupe); None: nobody asked, or it let go.
+    # Key of idempotent submission; null: none was given, or it was released.
     dedupe_key = models.CharField(max_length=200, null=True)
-    dedupe_sha256 = models.CharField(max_length=64, default="", blank=True)  # of the spec as it was sent
+    dedupe_sha256 = models.CharField(max_length=64, default="", blank=True)  # of the spec as it was submitted
 
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)
     status_at = models.DateTimeField()
     reason = models.CharField(max_length=40, default="", blank=True)
     reason_message = models.TextField(default="", blank=True)
     fault = models.CharField(max_length=16, default="", blank=True)
-    conditions = models.JSONField(default=list)  # of runs.events.set_condition, shown beside the status
+    conditions = models.JSONField(default=list)  # shown next to the status (runs.status.CONDITIONS)
     pending_reason = models.CharField(max_length=400, default="", blank=True)
     queue_position = models.PositiveIntegerField(null=True)
     priority = models.PositiveIntegerField()
@@ -54,12 +54,12 @@ class Run(models.Model):
     attempt_number = models.PositiveIntegerField(default=0)
     epoch = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
-    not_before = models.DateTimeField(null=True)  # a new attempt waits until then
+    not_before = models.DateTimeField(null=True)  # earliest time of the next attempt
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     paused_seconds = models.FloatField(default=0.0)  # not counted against budget.max_wall_seconds
 
-    # What telemetry reports (runs.records), kept here so that lists need no series.
+    # From telemetry (runs.telemetry_hooks); stored here so that lists need no series.
     train_step = models.PositiveIntegerField(default=0)
     total_train_steps = models.PositiveIntegerField(default=0)
     policy_version = models.PositiveIntegerField(default=0)
@@ -68,9 +68,9 @@ class Run(models.Model):
     progress = models.JSONField(null=True)
     metrics = models.JSONField(
         default=dict
-    )  # name → newest value of a step, of those that lists are searched by
+    )  # name → newest value, of the metrics that lists can be searched by
     summary = models.JSONField(default=dict)
-    summary_attempts = models.JSONField(default=dict)  # name → attempt number that its value is from
+    summary_attempts = models.JSONField(default=dict)  # name → number of the attempt that reported it
 
     class Meta:
         indexes = [
@@ -88,18 +88,19 @@ class Run(models.Model):
 
     @property
     def pool(self) -> str:
-        """Name of the pool whose nodes may have it."""
+        """Name of the pool in which the run is scheduled."""
         return self.placement.pool
 
     @property
     def trained_on(self) -> DatasetVersion:
-        """Of a run that was submitted."""
+        """The dataset version of a submitted run."""
         assert self.dataset_version is not None, f"run {self.pk} is a draft"
         return self.dataset_version
 
     @property
     def steps_planned(self) -> int:
-        """`total_train_steps`, once for each seed begun: a warm start with another seed counts its steps on."""
+        """`total_train_steps` times the number of seeds started: an SFT run with another seed continues the step
+        count."""
         seeds = max(1, -(-self.train_step // self.total_train_steps)) if self.total_train_steps else 1
         return self.total_train_steps * (seeds if self.kind == "sft" else 1)
 
@@ -109,7 +110,7 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One placement of a run. In this version all its slots are on one node."""
+    """One placement of a run on a node."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.attempt_id, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
@@ -117,18 +118,16 @@ class Attempt(models.Model):
     epoch = models.PositiveIntegerField()
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="attempts")
     status = models.CharField(max_length=10, default=AttemptStatus.SCHEDULED)
-    token = models.CharField(max_length=80)  # of its controller and reward service
+    token = models.CharField(max_length=80)  # authenticates calls to its controller and reward service
     ports = models.JSONField()
     resume_checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, null=True, related_name="+")
-    tokens_generated = models.BigIntegerField(default=0)  # of the run, as this attempt last told
-    tokens_trained = models.BigIntegerField(default=0, db_default=0)  # likewise
-    tokens_wasted = models.BigIntegerField(
-        default=0, db_default=0
-    )  # dropped, or lost to recoveries; likewise
-    # The task of an evaluation that would like an engine beside those of the run, as its controller last told.
+    tokens_generated = models.BigIntegerField(default=0)  # of the whole run, as last reported by this attempt
+    tokens_trained = models.BigIntegerField(default=0, db_default=0)
+    tokens_wasted = models.BigIntegerField(default=0, db_default=0)  # dropped, or lost to recoveries
+    # The evaluation task for which the controller wants an evaluator (runs.evaluators).
     evaluator_wanted = models.CharField(max_length=120, default="", db_default="", blank=True)
-    # How it came up (runs.boot): queued_at, input_bytes, fetched_bytes, milestones {name: at}, failed_boots {job: why}.
-    # Moments are unix seconds.
+    # Boot progress (runs.boot): queued_at, input_bytes, fetched_bytes, milestones {name: at}, failed_boots {job: why}.
+    # Times are Unix seconds.
     boot = models.JSONField(default=dict, db_default=Value({}, models.JSONField()))
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
@@ -155,7 +154,7 @@ class Job(models.Model):
     kind = models.CharField(max_length=16)
     index = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)
-    restarts = models.PositiveIntegerField(default=0)  # in place, within the agent's window
+    restarts = models.PositiveIntegerField(default=0)  # allowed restarts in place, within the agent's window
     state = models.CharField(max_length=12, default=PENDING)
     incarnation = models.PositiveIntegerField(default=0)
     pid = models.PositiveIntegerField(default=0)
@@ -163,23 +162,23 @@ class Job(models.Model):
     reason = models.CharField(max_length=40, default="", blank=True)
     message = models.TextField(default="", blank=True)
     outbox = models.JSONField(default=dict)  # file → bytes written, final once the job has exited
-    outbox_read = models.JSONField(default=dict)  # file → bytes that the server has stored
+    outbox_read = models.JSONField(default=dict)  # file → bytes stored by the server
     stop_asked_at = models.DateTimeField(null=True)
-    leaving_at = models.DateTimeField(null=True)  # an engine that was taken out of the run while it goes on
+    leaving_at = models.DateTimeField(null=True)  # an engine that stops while the run continues
     engine_port = models.PositiveIntegerField(
         default=0
-    )  # of an engine that joined it; 0: the attempt's own list
+    )  # of an engine that joined later; 0: the port is in attempt.ports
     session_port = models.PositiveIntegerField(default=0)
-    # Of an engine beside those of the run (runs.evaluators): the task that it is there for.
+    # Of an evaluator: its evaluation task (runs.evaluators).
     evaluates = models.CharField(max_length=120, default="", db_default="", blank=True)
     grace_seconds = models.FloatField(default=15.0)
-    # What it did with its slots' time, as far as it has told (runs.spent).
+    # How the job spent the time of its slots, as far as reported (runs.slot_usage).
     working_seconds = models.FloatField(default=0.0, db_default=0.0)
     waiting_seconds = models.FloatField(default=0.0, db_default=0.0)
     syncing_seconds = models.FloatField(default=0.0, db_default=0.0)
-    measured_to = models.BigIntegerField(null=True)  # whole seconds since the attempt began
+    measured_to = models.BigIntegerField(null=True)  # whole seconds since the start of the attempt
     observed_at = models.DateTimeField(null=True)  # first report
-    missing_at = models.DateTimeField(null=True)  # since when reports of its node have left it out
+    missing_at = models.DateTimeField(null=True)  # since when its node's reports lack the job
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

@@ -1,4 +1,4 @@
-"""What nodes report of their jobs: each report is taken as the truth about a job, then its run moves on."""
+"""Applies nodes' reports about their jobs, then reconciles the runs of these jobs."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from django.db.models import Q
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node
-from control_plane.runs.drain import LAST_LINES_BOUND, unread
-from control_plane.runs.events import note
+from control_plane.runs.drain import TELEMETRY_TIMEOUT, unshipped_bytes
+from control_plane.runs.events import record_event
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import PENDING, Attempt, Job, Run
-from control_plane.runs.reconciler import advance_run
+from control_plane.runs.reconciler import reconcile_run
 from oolong.contracts.agent import ObservedJob
 from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobState
 
-MISSING = timedelta(seconds=5)  # one late report without a job proves nothing; a later one does
-NEVER_STARTED = timedelta(seconds=30)  # a job asked to stop, and not reported for this long, never began
+MISSING_GRACE = timedelta(seconds=5)  # a job is gone when reports lack it for this long
+START_TIMEOUT = timedelta(seconds=30)  # a stopped job that no report mentions for this long never started
 
-# Of a live attempt, and forgotten by its node once it was read.
-_OVER = Q(evaluates__gt="", state=JobState.EXITED)
+# Exited evaluators of active attempts, which their node forgets once their telemetry is stored.
+_EXITED_EVALUATOR = Q(evaluates__gt="", state=JobState.EXITED)
 
 
-def observe(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
-    """Take a node's full report of its jobs. Returns the ids of jobs that it may forget.
+def apply_report(node: Node, reports: Iterable[ObservedJob], *, rebooted: bool, now: datetime) -> list[str]:
+    """Apply a node's full report of its jobs. Returns the IDs of jobs that the node may forget.
 
-    The caller has committed the heartbeat itself. Each run is handled in a transaction of its own, because two
-    nodes may report on the same run at once.
+    The caller has committed the heartbeat itself. Each run has a separate transaction, because two nodes may report on
+    the same run concurrently.
     """
     reported = {report.job_id: report for report in reports}
     known = list(
         Job.objects.filter(attempt__node=node)
-        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _OVER) | Q(pk__in=list(reported)))
+        .filter(~(Q(attempt__status=AttemptStatus.ENDED) | _EXITED_EVALUATOR) | Q(pk__in=list(reported)))
         .select_related("attempt")
     )
     forget: list[str] = []
-    # What is as it was needs no lock: a quiet heartbeat costs a few reads.
+    # Unchanged jobs need no lock: a heartbeat without changes costs a few reads.
     for run_id in sorted(
-        {job.attempt.run_id for job in known if _is_news(job, reported.get(job.pk), rebooted)}
+        {job.attempt.run_id for job in known if _has_changed(job, reported.get(job.pk), rebooted)}
     ):
         with transaction.atomic():
             run = lock_run(run_id)
-            forget += _observe_run(run, node, reported, rebooted=rebooted, now=now)
-            advance_run(run, now=now)
-    _release_what_is_gone(node, reported, rebooted=rebooted, now=now)
-    strangers = set(reported) - {job.pk for job in known}
-    return [*forget, *(job for job in strangers if reported[job].state == JobState.EXITED)]
+            forget += _apply_to_run(run, node, reported, rebooted=rebooted, now=now)
+            reconcile_run(run, now=now)
+    _release_ended_attempts(node, reported, rebooted=rebooted, now=now)
+    unknown = set(reported) - {job.pk for job in known}
+    return [*forget, *(job for job in unknown if reported[job].state == JobState.EXITED)]
 
 
-def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
+def _has_changed(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
     if report is None or rebooted or job.missing_at or JobState.EXITED in (job.state, report.state):
         return True
     if report.input_bytes and report.fetched_bytes != job.attempt.boot.get("fetched_bytes"):
@@ -63,7 +63,7 @@ def _is_news(job: Job, report: ObservedJob | None, rebooted: bool) -> bool:
     )  # fmt: skip
 
 
-def _observe_run(
+def _apply_to_run(
     run: Run, node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
 ) -> list[str]:
     forget, ended = [], []
@@ -72,36 +72,36 @@ def _observe_run(
         report, before = reported.get(job.pk), job.state
         if job.attempt.status == AttemptStatus.ENDED:
             if report is not None and report.state == JobState.EXITED:
-                _take_offsets(job, report)
-                if not unread(job) or _long_ended(job.attempt, now=now):
+                _record_offsets(job, report)
+                if not unshipped_bytes(job) or _long_ended(job.attempt, now=now):
                     forget.append(job.pk)
             continue
         if report is not None:
             if report.epoch != job.attempt.epoch:
                 continue
-            _take_report(job, report, now=now)
-            if job.state == JobState.EXITED and not unread(job):
+            _apply_job_report(job, report, now=now)
+            if job.state == JobState.EXITED and not unshipped_bytes(job):
                 forget.append(job.pk)
         elif job.state != JobState.EXITED and rebooted:
-            _exit_unseen(job, EndReason.NODE_LOST, "the node was restarted", now=now)
+            _mark_exited(job, EndReason.NODE_LOST, "the node was restarted", now=now)
         elif job.state != JobState.EXITED and job.observed_at is not None:
-            _take_absence(job, now=now)
+            _record_absence(job, now=now)
         elif (
-            job.state == PENDING and job.stop_asked_at is not None and now - job.stop_asked_at > NEVER_STARTED
+            job.state == PENDING and job.stop_asked_at is not None and now - job.stop_asked_at > START_TIMEOUT
         ):
-            _exit_unseen(job, EndReason.STOPPED_BY_USER, "it was stopped before it began", now=now)
+            _mark_exited(job, EndReason.STOPPED_BY_USER, "it was stopped before it started", now=now)
         if job.state == JobState.EXITED and before != JobState.EXITED:
             ended.append(job.pk)
     if ended:
-        fleet.release_jobs(ended, now=now)  # all at once, for the order of their locks
+        fleet.release_jobs(ended, now=now)  # all at once, which locks them in order
     return forget
 
 
-def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
+def _apply_job_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
     if job.state == JobState.EXITED:
-        _take_offsets(job, report)
+        _record_offsets(job, report)
         return
-    _take_fetched(job.attempt, report)
+    _record_fetched_bytes(job.attempt, report)
     before = (job.state, job.incarnation)
     fields: dict[str, Any] = {
         "state": report.state, "incarnation": report.incarnation, "pid": report.pid,
@@ -119,44 +119,44 @@ def _take_report(job: Job, report: ObservedJob, *, now: datetime) -> None:
         setattr(job, name, fields[name])
     job.save(update_fields=changed)
     if report.state == JobState.EXITED:
-        _take_offsets(job, report)
+        _record_offsets(job, report)
     if before != (job.state, job.incarnation):
-        note(
-            job.attempt.run, "job", _news_of(job, restarted=job.incarnation > before[1]),
+        record_event(
+            job.attempt.run, "job", _job_message(job, restarted=job.incarnation > before[1]),
             at=now, attempt_number=job.attempt.number,
             job={"id": job.pk, "name": job.name, "state": str(job.state), "incarnation": job.incarnation},
         )  # fmt: skip
 
 
-def _take_fetched(attempt: Attempt, report: ObservedJob) -> None:
-    """How much of its inputs is on the node (runs.boot)."""
+def _record_fetched_bytes(attempt: Attempt, report: ObservedJob) -> None:
+    """Record how many bytes of the inputs are on the node (runs.boot)."""
     fetched = {"fetched_bytes": report.fetched_bytes, "input_bytes": report.input_bytes}
     if report.input_bytes and not fetched.items() <= attempt.boot.items():
         attempt.boot = {**attempt.boot, **fetched}
         Attempt.objects.filter(pk=attempt.pk).update(boot=attempt.boot)
 
 
-def _news_of(job: Job, *, restarted: bool) -> str:
+def _job_message(job: Job, *, restarted: bool) -> str:
     if job.state == JobState.EXITED:
-        stopped = job.reason == EndReason.STOPPED_BY_USER  # the run's end asks some jobs to stop as well
-        why = "it was asked to stop" if stopped else job.reason or f"code {job.exit_code}"
-        return f"{job.name} has exited: {why}{' · ' + job.message if job.message else ''}"
+        stopped = job.reason == EndReason.STOPPED_BY_USER  # also jobs that the end of the run stops
+        why = "stopped as requested" if stopped else job.reason or f"code {job.exit_code}"
+        return f"{job.name} exited: {why}{' · ' + job.message if job.message else ''}"
     if restarted:
         return f"{job.name} was restarted in place ({job.incarnation} of {job.restarts})"
-    return f"{job.name} runs" if job.state == JobState.RUNNING else f"{job.name} fetches its inputs"
+    return f"{job.name} is running" if job.state == JobState.RUNNING else f"{job.name} is fetching its inputs"
 
 
-def _take_absence(job: Job, *, now: datetime) -> None:
-    """A report without a job that was there before: an abandoned request that arrives late looks the same."""
+def _record_absence(job: Job, *, now: datetime) -> None:
+    """A report lacks the job. One such report proves nothing: it may be an old request that arrives late."""
     if job.missing_at is None:
         job.missing_at = now
         job.save(update_fields=["missing_at"])
-    elif now - job.missing_at >= MISSING:
-        _exit_unseen(job, EndReason.NODE_LOST, "the node does not know the job any more", now=now)
+    elif now - job.missing_at >= MISSING_GRACE:
+        _mark_exited(job, EndReason.NODE_LOST, "the node no longer has the job", now=now)
 
 
-def _take_offsets(job: Job, report: ObservedJob) -> None:
-    """Final sizes of the outbox, and what the server has confirmed to the agent."""
+def _record_offsets(job: Job, report: ObservedJob) -> None:
+    """Record the final sizes of the outbox files, and how much of them the server has confirmed."""
     written = {item.file: item.bytes for item in report.outbox}
     read = dict(job.outbox_read)
     for item in report.outbox:
@@ -166,32 +166,32 @@ def _take_offsets(job: Job, report: ObservedJob) -> None:
         job.save(update_fields=["outbox", "outbox_read"])
 
 
-def _exit_unseen(job: Job, reason: EndReason, message: str, *, now: datetime) -> None:
+def _mark_exited(job: Job, reason: EndReason, message: str, *, now: datetime) -> None:
     job.state, job.reason, job.message, job.ended_at = JobState.EXITED, reason, message, now
     job.save(update_fields=["state", "reason", "message", "ended_at"])
-    note(job.attempt.run, "job", f"{job.name}: {message}", at=now, attempt_number=job.attempt.number)
+    record_event(job.attempt.run, "job", f"{job.name}: {message}", at=now, attempt_number=job.attempt.number)
 
 
 def _long_ended(attempt: Attempt, *, now: datetime) -> bool:
-    return attempt.ended_at is not None and now - attempt.ended_at > LAST_LINES_BOUND
+    return attempt.ended_at is not None and now - attempt.ended_at > TELEMETRY_TIMEOUT
 
 
-def _release_what_is_gone(
+def _release_ended_attempts(
     node: Node, reported: dict[str, ObservedJob], *, rebooted: bool, now: datetime
 ) -> None:
-    """Slots of attempts that were given up: the node answers again and no longer has the job, so it is dead."""
-    given_up = Job.objects.filter(
+    """Release slots of ended attempts whose jobs are gone: the node reports again, without these jobs."""
+    candidates = Job.objects.filter(
         attempt__node=node, attempt__status=AttemptStatus.ENDED, pk__in=fleet_selectors.leased_jobs(node)
     )
-    gone = [job.pk for job in given_up if _is_gone(job, reported.get(job.pk), rebooted=rebooted, now=now)]
+    gone = [job.pk for job in candidates if _is_gone(job, reported.get(job.pk), rebooted=rebooted, now=now)]
     if gone:
         with transaction.atomic():
             fleet.release_jobs(gone, now=now)
-            fleet.announce_leases()
+            fleet.publish_lease_change()
 
 
 def _is_gone(job: Job, report: ObservedJob | None, *, rebooted: bool, now: datetime) -> bool:
-    """As in `_take_absence`, one report without the job proves nothing."""
+    """As in `_record_absence`, one report without the job proves nothing."""
     if report is not None:
         if job.missing_at is not None:
             Job.objects.filter(pk=job.pk).update(missing_at=None)
@@ -201,4 +201,4 @@ def _is_gone(job: Job, report: ObservedJob | None, *, rebooted: bool, now: datet
     if job.missing_at is None:
         Job.objects.filter(pk=job.pk).update(missing_at=now)
         return False
-    return now - job.missing_at >= MISSING
+    return now - job.missing_at >= MISSING_GRACE

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.run_spec import RunSpec
 
-RESTARTS_IN_PLACE = 3  # of engines, workers and the reward service, within the agent's window
-TRAINER_GRACE_SECONDS = 180.0  # it finishes its step and commits a checkpoint first
+IN_PLACE_RESTARTS = 3  # of engines and the reward service, within the agent's window
+TRAINER_GRACE_SECONDS = 180.0  # to finish the step and commit a checkpoint
 GRACE_SECONDS = 15.0
 
 
@@ -26,7 +26,7 @@ class JobPlan:
 def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
     """The trainer takes the first `trainer.num_ranks` slots, each engine one of the rest. Needs `spec.slots_needed`.
 
-    An eval run and a reward's test have no trainer: their controller announces the given weights itself.
+    Eval runs and reward tests have no trainer: their controller publishes the initial weights.
     """
     if len(slots) != spec.slots_needed:
         raise ValueError(f"{len(slots)} slots given, the spec needs {spec.slots_needed}")
@@ -34,9 +34,9 @@ def plan_jobs(spec: RunSpec, slots: Sequence[str]) -> list[JobPlan]:
     trainer = JobPlan("trainer", JobKind.TRAINER, 0, tuple(slots[:ranks]), 0, TRAINER_GRACE_SECONDS)
     if spec.kind == "sft":
         return [trainer]
-    reward = JobPlan("reward", JobKind.REWARD, 0, (), RESTARTS_IN_PLACE, GRACE_SECONDS)
+    reward = JobPlan("reward", JobKind.REWARD, 0, (), IN_PLACE_RESTARTS, GRACE_SECONDS)
     engines = [
-        JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), RESTARTS_IN_PLACE, GRACE_SECONDS)
+        JobPlan(f"rollout-{index}", JobKind.ROLLOUT, index, (slot,), IN_PLACE_RESTARTS, GRACE_SECONDS)
         for index, slot in enumerate(slots[ranks:])
     ]
     if spec.kind == "playground":

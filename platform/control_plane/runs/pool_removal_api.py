@@ -1,4 +1,4 @@
-"""What ends for good in a pool, and concerns runs: a node is revoked, a pool is deleted."""
+"""Pool endpoints that affect runs: revoke a node, delete a pool."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class RevokeView(ApiView):
     @extend_schema(
         operation_id="revoke_node",
         summary="Revoke a node",
-        description="Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for "
-        "good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored "
-        "checkpoint. The machine joins again as a new node, with a new join token.",
+        description="Rejects its credential with 403 `node_revoked` and removes the node from its pool for good. Its "
+        "agent "
+        "stops the jobs and exits. Runs return to the queue and resume on other nodes from their last stored "
+        "checkpoint. The machine can join again as a new node, with a new join token.",
         request=None,
         responses=NodeSerializer,
     )
@@ -42,11 +43,12 @@ class PoolView(pool_api.PoolView):
     @extend_schema(
         operation_id="delete_pool",
         summary="Delete a pool",
-        description="Its teams, admins, quotas and join tokens go with it. 409 `pool_in_use`, with the reason, "
-        "while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.",
+        description="Deletes its team bindings, admins, quotas and join tokens too. 409 `pool_in_use`, with the "
+        "reason, "
+        "while it has nodes, or active runs or sweeps name it, and for the pool `default`.",
         request=None,
-        responses={204: pool_api.GONE},
+        responses={204: pool_api.NO_CONTENT},
     )
     def delete(self, request: Request, pool_name: str) -> Response:
-        pool_removal.delete_pool(pool_api.any_pool(pool_name))
+        pool_removal.delete_pool(pool_api.get_pool(pool_name))
         return Response(status=204)

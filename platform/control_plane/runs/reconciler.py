@@ -1,4 +1,4 @@
-"""A run is brought as far as its jobs have come: one function for each status that has jobs."""
+"""The reconciler: derives a run's next status from its jobs. One function per status with jobs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from control_plane.checkpoints.serializers import CheckpointSerializer
 from control_plane.core.stream import event_stream
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Liveness
-from control_plane.runs.attempt_status import (
-    WORKING,
-    Broken,
-    Done,
-    JobView,
-    Working,
-    judge,
-    pause_before_retry,
+from control_plane.runs.attempt_status import WORKING, Done, Failed, JobSnapshot, Working, derive, retry_delay
+from control_plane.runs.drain import (
+    draining_since,
+    final_is_stored,
+    incomplete_jobs,
+    is_drained,
+    results_are_stored,
 )
-from control_plane.runs.drain import final_is_stored, gap_of, is_quiet, quiet_since, results_are_kept
-from control_plane.runs.events import announce_run, move_run, note, run_in_brief
-from control_plane.runs.locking import each_locked
+from control_plane.runs.events import publish_run, record_event, run_summary, transition_run
+from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.selectors import live_attempt, newest_stored_checkpoint
 from control_plane.runs.termination import (
-    ask_stop,
-    begin_pause,
-    begin_stop,
-    close_attempt,
-    end_attempt,
-    end_with_node,
-    rest,
-    verdict_of,
+    fail_attempt,
+    fail_attempt_of_lost_node,
+    finalize_attempt,
+    mark_paused,
+    request_pause,
+    request_stop,
+    stop_jobs,
+    termination_fields,
 )
 from control_plane.webhooks import outbox
 from oolong.contracts.lifecycle import (
@@ -44,20 +42,22 @@ from oolong.contracts.lifecycle import (
     RunStatus,
 )
 
-RESULTS = {
+RESULT_SUMMARIES = {
     "eval": "evaluation",
     "reward_test": "reward_test",
-}  # kinds without a checkpoint → the summary that they are for
-FOLLOW_TRAINER = timedelta(seconds=20)  # within this after a stopped trainer the other jobs end by themselves
+}  # kinds without a checkpoint → the summary that is their result
+TRAINER_EXIT_GRACE = timedelta(
+    seconds=20
+)  # after a stopped trainer exits, the other jobs exit within this time
 
 
-def advance_runs(*, now: datetime) -> None:
-    """Bring every run as far as its jobs have come. Runs that somebody else works on are left for the next tick."""
-    each_locked(runs_to_advance(now), lambda run: advance_run(run, now=now))
+def reconcile_runs(*, now: datetime) -> None:
+    """Reconcile every run whose status may change. Runs that are locked wait for the next tick."""
+    for_each_locked(runs_to_reconcile(now), lambda run: reconcile_run(run, now=now))
 
 
-def runs_to_advance(now: datetime) -> list[str]:
-    """Runs that a locked look may change. Three queries, however many runs go their quiet way."""
+def runs_to_reconcile(now: datetime) -> list[str]:
+    """IDs of runs whose status may change. Takes three queries, however many runs are steady."""
     attempts = {
         attempt.run_id: attempt
         for attempt in Attempt.objects.exclude(status=AttemptStatus.ENDED)
@@ -67,13 +67,13 @@ def runs_to_advance(now: datetime) -> list[str]:
     unended = Run.objects.exclude(
         status__in=[*ENDED, RunStatus.DRAFT, RunStatus.QUEUED, RunStatus.PAUSED]
     ).order_by("pk")
-    return [run.pk for run in unended if not _goes_its_way(run, attempts.get(run.pk), now=now)]
+    return [run.pk for run in unended if not _is_steady(run, attempts.get(run.pk), now=now)]
 
 
-def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
-    """A checkpoint reached the store: tell the run, which is locked."""
+def record_stored_checkpoint(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
+    """A checkpoint was stored: publish it and reconcile the run, which the caller has locked."""
     message = f"checkpoint of step {checkpoint.step} stored"
-    note(run, "checkpoint_stored", message, at=now, attempt_number=checkpoint.attempt_number)
+    record_event(run, "checkpoint_stored", message, at=now, attempt_number=checkpoint.attempt_number)
     event_stream.publish(f"run:{run.pk}", "checkpoint", CheckpointSerializer.render(checkpoint))
     stored = {
         "id": checkpoint.pk,
@@ -81,13 +81,12 @@ def note_stored(run: Run, checkpoint: Checkpoint, *, now: datetime) -> None:
         "final": checkpoint.final,
         "bytes": checkpoint.bytes,
     }
-    told = {"run": run_in_brief(run), "checkpoint": stored}
-    outbox.emit(run.project_id, "checkpoint.stored", told, now=now)
-    announce_run(run)
-    advance_run(run, now=now)
+    outbox.emit(run.project_id, "checkpoint.stored", {"run": run_summary(run), "checkpoint": stored}, now=now)
+    publish_run(run)
+    reconcile_run(run, now=now)
 
 
-def advance_run(run: Run, *, now: datetime) -> None:
+def reconcile_run(run: Run, *, now: datetime) -> None:
     if run.has_ended or run.status in (RunStatus.DRAFT, RunStatus.QUEUED, RunStatus.PAUSED):
         return
     attempt = live_attempt(run)
@@ -95,163 +94,170 @@ def advance_run(run: Run, *, now: datetime) -> None:
         if run.status == RunStatus.RECOVERING:
             _requeue(run, now=now)
         elif run.status == RunStatus.PAUSING:
-            rest(run, now=now)
+            mark_paused(run, now=now)
         elif run.status == RunStatus.STOPPING:
-            move_run(run, RunStatus.STOPPED, now=now)
+            transition_run(run, RunStatus.STOPPED, now=now)
         elif run.status == RunStatus.FINALIZING:
             _finish(run, None, [], now=now)
         return
     jobs = list(attempt.jobs.order_by("pk"))
     match RunStatus(run.status):
         case RunStatus.STARTING | RunStatus.RUNNING:
-            _advance_working(run, attempt, jobs, now=now)
+            _reconcile_working(run, attempt, jobs, now=now)
         case RunStatus.PAUSING | RunStatus.STOPPING:
-            _advance_stopping(run, attempt, jobs, now=now)
+            _reconcile_stopping(run, attempt, jobs, now=now)
         case RunStatus.FINALIZING:
-            _advance_finalizing(run, attempt, jobs, now=now)
+            _reconcile_finalizing(run, attempt, jobs, now=now)
         case RunStatus.RECOVERING:
-            _advance_recovering(run, attempt, jobs, now=now)
+            _reconcile_recovering(run, attempt, jobs, now=now)
 
 
-def _advance_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
-    verdict = judge(run.kind, [_view(job) for job in jobs])
-    if isinstance(verdict, Broken) and OUTCOMES[verdict.cause].status is RunStatus.PAUSED:
-        begin_pause(run, verdict.cause, verdict.message, now=now)
-    elif isinstance(verdict, Broken):
-        end_attempt(run, attempt, verdict.cause, verdict.message, now=now)
-    elif isinstance(verdict, Done):
-        move_run(
+def _reconcile_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    status = derive(run.kind, [_job_snapshot(job) for job in jobs])
+    if isinstance(status, Failed) and OUTCOMES[status.cause].status is RunStatus.PAUSED:
+        request_pause(run, status.cause, status.message, now=now)
+    elif isinstance(status, Failed):
+        fail_attempt(run, attempt, status.cause, status.message, now=now)
+    elif isinstance(status, Done):
+        transition_run(
             run,
             RunStatus.FINALIZING,
             now=now,
-            message="the work is done; the last lines and checkpoint follow",
+            message="the work is done; waiting for the last telemetry and checkpoint",
         )
-        ask_stop(attempt, now=now)
+        stop_jobs(attempt, now=now)
     elif attempt.node.liveness == Liveness.LOST:
-        end_with_node(run, attempt, now=now)
-    elif _wall_time_over(run, now=now):
-        begin_stop(
+        fail_attempt_of_lost_node(run, attempt, now=now)
+    elif _wall_time_exceeded(run, now=now):
+        request_stop(
             run, EndReason.WALL_TIME_EXCEEDED,
-            f"budget.max_wall_seconds={run.spec['budget']['max_wall_seconds']} is over", now=now,
+            f"budget.max_wall_seconds={run.spec['budget']['max_wall_seconds']} is exceeded", now=now,
         )  # fmt: skip
-    elif verdict.all_running and run.status == RunStatus.STARTING:
+    elif status.all_running and run.status == RunStatus.STARTING:
         Attempt.objects.filter(pk=attempt.pk).update(status=AttemptStatus.RUNNING, running_at=now)
-        move_run(run, RunStatus.RUNNING, now=now, message=f"every job of attempt {attempt.number} runs")
+        transition_run(
+            run, RunStatus.RUNNING, now=now, message=f"every job of attempt {attempt.number} is running"
+        )
 
 
-def _advance_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
-    """Of a run that stops or pauses: the trainer's checkpoint first, then the others' end."""
-    if run.status == RunStatus.PAUSING and isinstance(judge(run.kind, [_view(job) for job in jobs]), Done):
-        move_run(
-            run, RunStatus.FINALIZING, now=now, message="the work was done before it could be paused", reason="",
+def _reconcile_stopping(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    """A run that stops or pauses: first the trainer saves a checkpoint, then the other jobs stop."""
+    if run.status == RunStatus.PAUSING and isinstance(
+        derive(run.kind, [_job_snapshot(job) for job in jobs]), Done
+    ):
+        transition_run(
+            run, RunStatus.FINALIZING, now=now, message="the work completed before the run could be paused", reason="",
             reason_message="", fault="",
         )  # fmt: skip
-        ask_stop(attempt, now=now)
+        stop_jobs(attempt, now=now)
         return
     trainer = next((job for job in jobs if job.kind == JobKind.TRAINER), None)
     if trainer is not None and trainer.state == JobState.EXITED:
-        # After a signal (torchrun then exits with 1) there may be nobody who follows: it may have died before it
-        # told its controller. Whatever it had to say is said by now, so the others are asked as well.
-        followed = trainer.exit_code == 0 and now - (trainer.ended_at or now) < FOLLOW_TRAINER
-        if not followed:
-            ask_stop(attempt, now=now)
-    silent = attempt.node.liveness != Liveness.READY
-    if silent or is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now):
-        gap = gap_of(jobs)
+        # A trainer that exits with an error (torchrun exits with 1 after a signal) may not have notified its
+        # controller, so the other jobs would not stop by themselves.
+        others_follow = trainer.exit_code == 0 and now - (trainer.ended_at or now) < TRAINER_EXIT_GRACE
+        if not others_follow:
+            stop_jobs(attempt, now=now)
+    unreachable = attempt.node.liveness != Liveness.READY
+    if unreachable or is_drained(attempt, jobs, since=draining_since(jobs, run), now=now):
+        gap = incomplete_jobs(jobs)
         if run.status == RunStatus.PAUSING:
-            close_attempt(attempt, EndReason(run.reason), "the run was paused", now=now)
-            rest(run, conditions=["GAP"] if gap else [], now=now)
-            fleet.announce_leases()
+            finalize_attempt(attempt, EndReason(run.reason), "the run was paused", now=now)
+            mark_paused(run, conditions=["GAP"] if gap else [], now=now)
+            fleet.publish_lease_change()
             return
         end = "with a checkpoint" if newest_stored_checkpoint(run) else "without a checkpoint"
-        close_attempt(attempt, EndReason(run.reason), run.reason_message, now=now)
-        move_run(run, RunStatus.STOPPED, now=now, message=f"stopped {end}", conditions=["GAP"] if gap else [])
-        fleet.announce_leases()
+        finalize_attempt(attempt, EndReason(run.reason), run.reason_message, now=now)
+        transition_run(
+            run, RunStatus.STOPPED, now=now, message=f"stopped {end}", conditions=["GAP"] if gap else []
+        )
+        fleet.publish_lease_change()
 
 
-def _advance_finalizing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
-    if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_kept(attempt, jobs):
-        end_with_node(run, attempt, now=now)
+def _reconcile_finalizing(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    if attempt.node.liveness == Liveness.LOST and not run.reason and not results_are_stored(attempt, jobs):
+        fail_attempt_of_lost_node(run, attempt, now=now)
         return
-    silent = attempt.node.liveness != Liveness.READY
-    if is_quiet(attempt, jobs, since=quiet_since(jobs, run), now=now) or (silent and run.reason):
+    unreachable = attempt.node.liveness != Liveness.READY
+    if is_drained(attempt, jobs, since=draining_since(jobs, run), now=now) or (unreachable and run.reason):
         _finish(run, attempt, jobs, now=now)
 
 
 def _finish(run: Run, attempt: Attempt | None, jobs: list[Job], *, now: datetime) -> None:
-    """Out of FINALIZING: with the cause noted before, or COMPLETED."""
-    gap = gap_of(jobs)
+    """End a FINALIZING run with the recorded reason, or COMPLETED."""
+    gap = incomplete_jobs(jobs)
     trains = any(job.kind == JobKind.TRAINER for job in jobs)
     if not run.reason and trains and attempt is not None and not final_is_stored(attempt):
-        message = "the trainer completed, but no committed checkpoint of it reached the store"
-        fields = verdict_of(EndReason.NO_VALID_CHECKPOINT, message)
+        message = "the trainer completed, but its final checkpoint was not stored"
+        fields = termination_fields(EndReason.NO_VALID_CHECKPOINT, message)
         run.reason = fields["reason"]
-    elif not run.reason and RESULTS.get(run.kind, "") not in {"", *run.summary}:
-        fields = verdict_of(EndReason.NODE_LOST, "the scores did not arrive from the node")
+    elif not run.reason and RESULT_SUMMARIES.get(run.kind, "") not in {"", *run.summary}:
+        fields = termination_fields(EndReason.NODE_LOST, "the node did not ship the scores")
     elif not run.reason:
-        fields = verdict_of(EndReason.COMPLETED, "")
+        fields = termination_fields(EndReason.COMPLETED, "")
     else:
         fields = {}
     reason = EndReason(fields.get("reason") or run.reason)
     if attempt is not None:
-        close_attempt(attempt, reason, run.reason_message, now=now)
-    said = OUTCOMES[reason].advice or (
-        "all is done; the last checkpoint is stored" if trains else "all is done"
+        finalize_attempt(attempt, reason, run.reason_message, now=now)
+    advice = OUTCOMES[reason].advice or (
+        "completed; the last checkpoint is stored" if trains else "completed"
     )
-    message = f"the last lines of {', '.join(gap)} did not arrive" if gap else said
-    move_run(
+    message = f"the last telemetry of {', '.join(gap)} did not arrive" if gap else advice
+    transition_run(
         run, OUTCOMES[reason].status, now=now, message=message, conditions=["GAP"] if gap else [], **fields
     )
-    fleet.announce_leases()
+    fleet.publish_lease_change()
 
 
-def _advance_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
-    """The old attempt's jobs end and its newest checkpoint is stored first; a silent node is not waited for."""
-    silent = attempt.node.liveness != Liveness.READY
-    if silent or is_quiet(attempt, jobs, since=attempt.ending_at or now, now=now):
-        close_attempt(attempt, EndReason(attempt.reason), attempt.message, now=now)
+def _reconcile_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
+    """Requeue once the old attempt's jobs have exited and its newest checkpoint is stored, or its node is
+    unreachable."""
+    unreachable = attempt.node.liveness != Liveness.READY
+    if unreachable or is_drained(attempt, jobs, since=attempt.ending_at or now, now=now):
+        finalize_attempt(attempt, EndReason(attempt.reason), attempt.message, now=now)
         _requeue(run, now=now)
-        fleet.announce_leases()
+        fleet.publish_lease_change()
 
 
 def _requeue(run: Run, *, now: datetime) -> None:
-    """Back to the queue for a new attempt; a failure when the last one committed checkpoints and none can be had. Those
-    that a revoked node did not upload were given up on purpose: the run begins again."""
+    """Queue the run for a new attempt. It fails when the last attempt committed checkpoints and none was stored, unless
+    its node was revoked: then the run starts over."""
     last = run.attempts.order_by("-number").first()
     states = Checkpoint.objects.filter(kind=CheckpointKind.TRAINING)
     committed = last is not None and not last.node.is_revoked and states.filter(attempt_id=last.pk).exists()
     if committed and not states.filter(run_id=run.pk, state=CheckpointState.STORED).exists():
-        message = "checkpoints were committed, but none of them reached the store"
-        move_run(
+        message = "checkpoints were committed, but none was stored"
+        transition_run(
             run, RunStatus.FAILED, now=now, message=message,
-            **verdict_of(EndReason.NO_VALID_CHECKPOINT, message),
+            **termination_fields(EndReason.NO_VALID_CHECKPOINT, message),
         )  # fmt: skip
         return
-    rests = [reason for reason, outcome in OUTCOMES.items() if outcome.status is RunStatus.PAUSED]
-    lost = run.attempts.exclude(reason__in=rests).count()
-    move_run(
-        run, RunStatus.QUEUED, now=now, message="waits for slots for a new attempt",
-        not_before=now + timedelta(seconds=pause_before_retry(lost)), pending_reason="",
+    pauses = [reason for reason, outcome in OUTCOMES.items() if outcome.status is RunStatus.PAUSED]
+    lost = run.attempts.exclude(reason__in=pauses).count()
+    transition_run(
+        run, RunStatus.QUEUED, now=now, message="waiting for slots for a new attempt",
+        not_before=now + timedelta(seconds=retry_delay(lost)), pending_reason="",
     )  # fmt: skip
 
 
-def _goes_its_way(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
+def _is_steady(run: Run, attempt: Attempt | None, *, now: datetime) -> bool:
     if attempt is None or run.status not in WORKING or attempt.node.liveness == Liveness.LOST:
         return False
-    verdict = judge(run.kind, [_view(job) for job in attempt.jobs.all()])
-    ready = isinstance(verdict, Working) and not (verdict.all_running and run.status == RunStatus.STARTING)
-    return ready and not _wall_time_over(run, now=now)
+    status = derive(run.kind, [_job_snapshot(job) for job in attempt.jobs.all()])
+    ready = isinstance(status, Working) and not (status.all_running and run.status == RunStatus.STARTING)
+    return ready and not _wall_time_exceeded(run, now=now)
 
 
-def _wall_time_over(run: Run, *, now: datetime) -> bool:
+def _wall_time_exceeded(run: Run, *, now: datetime) -> bool:
     bound = run.spec["budget"]["max_wall_seconds"]
     if bound is None or run.started_at is None:
         return False
     return now - run.started_at - timedelta(seconds=run.paused_seconds) > timedelta(seconds=bound)
 
 
-def _view(job: Job) -> JobView:
-    return JobView(
+def _job_snapshot(job: Job) -> JobSnapshot:
+    return JobSnapshot(
         name=job.name, kind=JobKind(job.kind), state=job.state, reason=job.reason, message=job.message,
         exit_code=job.exit_code, stop_asked=job.stop_asked_at is not None, leaving=job.leaving_at is not None,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Changes of a run that goes on: checked like a spec, folded into one state, carried to its jobs by the agent."""
+"""Runtime overrides of a running run: validated like a spec, merged into `run.live`, and sent to jobs by the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.fleet import services as fleet
 from control_plane.runs import elastic_engines
 from control_plane.runs.cloning import merge_patch
-from control_plane.runs.events import announce_run, note
+from control_plane.runs.events import publish_run, record_event
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import live_attempt
@@ -23,38 +23,38 @@ from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec, read_spec
 from oolong.contracts.runtime_overrides import RuntimeOverrides
 
-# What a job can take over between two steps, and where it looks for it.
+# Pointer in the spec → field of RuntimeOverrides that jobs apply between two steps.
 CHANGEABLE = {
     "/staleness/max": "max_staleness",
     "/rollout/max_concurrent_groups": "max_concurrent_groups",
     "/trainer/learning_rate": "learning_rate",
     "/rollout/engines": "engines",
 }
-_UNTIL = (
+_CHANGEABLE_STATUSES = (
     RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.PAUSED,
 )  # fmt: skip
 
 
-def live_settings(run: Run) -> RuntimeOverrides:
+def runtime_overrides(run: Run) -> RuntimeOverrides:
     return msgspec.convert(run.live, RuntimeOverrides)
 
 
-def change_run(
+def apply_overrides(
     run_id: str, *, changes: dict[str, Any], checkpoint: bool, evaluate: bool, by: Caller, now: datetime
 ) -> Run:
-    """Fold the changes into the run's live settings; its jobs take them over within seconds and say so in an event.
+    """Merge the changes into the run's overrides. Its jobs apply them within seconds and report it as an event.
 
-    422 names a field that cannot change or a value that a spec would refuse; 409 when no job can take it over.
+    422 for a field that cannot change or an invalid value; 409 when no job can apply the change.
     """
     given = dict(_leaves(changes))
     if not given and not checkpoint and not evaluate:
         raise unprocessable("invalid", "nothing to change: give changes, checkpoint or evaluate")
     with transaction.atomic():
         run = lock_run(run_id)
-        given = _checked(run, given, evaluate=evaluate)
-        if run.status not in _UNTIL:
+        given = _validated(run, given, evaluate=evaluate)
+        if run.status not in _CHANGEABLE_STATUSES:
             raise conflict(
-                "has_ended", f"the run is {run.status}; nothing of it can change any more",
+                "has_ended", f"the run is {run.status} and can no longer change",
                 current_status=run.status,
             )  # fmt: skip
         if (checkpoint or evaluate) and run.status != RunStatus.RUNNING:
@@ -62,7 +62,7 @@ def change_run(
                 "not_running", f"the run is {run.status}; a checkpoint or an evaluation needs its jobs RUNNING",
                 current_status=run.status,
             )  # fmt: skip
-        before = live_settings(run)
+        before = runtime_overrides(run)
         after = msgspec.structs.replace(
             before,
             revision=before.revision + 1,
@@ -72,39 +72,39 @@ def change_run(
         )
         run.live = msgspec.to_builtins(after)
         run.save(update_fields=["live"])
-        said = [f"{pointer[1:].replace('/', '.')}={value}" for pointer, value in given.items()]
-        said += ["a checkpoint now"] * checkpoint + ["an evaluation now"] * evaluate
-        note(
-            run, "change_asked", f"{by.user.username} asked for {', '.join(said)}", at=now,
+        summary = [f"{pointer[1:].replace('/', '.')}={value}" for pointer, value in given.items()]
+        summary += ["a checkpoint now"] * checkpoint + ["an evaluation now"] * evaluate
+        record_event(
+            run, "change_asked", f"{by.user.username} requested {', '.join(summary)}", at=now,
             revision=after.revision, changes=changes,
         )  # fmt: skip
         audit_log.record(
-            "run.change", target=("run", run.pk, run.name), project=run.project_id, message=", ".join(said), at=now,
+            "run.change", target=("run", run.pk, run.name), project=run.project_id, message=", ".join(summary), at=now,
             data={"before": msgspec.to_builtins(before), "after": run.live},
         )  # fmt: skip
-        announce_run(run)
+        publish_run(run)
         attempt = live_attempt(run)
         if "/rollout/engines" in given:
-            elastic_engines.change_engines(run, attempt, given["/rollout/engines"], now=now)
+            elastic_engines.scale_engines(run, attempt, given["/rollout/engines"], now=now)
         if attempt is not None:
-            fleet.ring([attempt.node_id])
+            fleet.notify_nodes([attempt.node_id])
     return run
 
 
-def _checked(run: Run, given: dict[str, Any], *, evaluate: bool) -> dict[str, Any]:
-    """The values in the types of the spec's fields: it takes "3" for 3, and a node would not."""
+def _validated(run: Run, given: dict[str, Any], *, evaluate: bool) -> dict[str, Any]:
+    """The values, validated and coerced to the types of the spec's fields."""
     errors = [
         FieldError(
             f"/changes{pointer}",
             "not_changeable",
-            f"{pointer[1:].replace('/', '.')} cannot change while a run goes on (these can: "
-            f"{', '.join(known[1:].replace('/', '.') for known in CHANGEABLE)}); clone the run with it instead",
+            f"{pointer[1:].replace('/', '.')} cannot change while a run is active (these can: "
+            f"{', '.join(known[1:].replace('/', '.') for known in CHANGEABLE)}); clone the run with the change instead",
         )
         for pointer in given
         if pointer not in CHANGEABLE
     ]
     if run.kind != "rl":
-        message = f"a run of kind {run.kind} has nothing that can change while it goes on"
+        message = f"a run of kind {run.kind} has no fields that can change while it is active"
         errors.append(FieldError("", "not_changeable", message))
     elif evaluate and run.spec.get("evaluation") is None:
         message = "the run's spec has no evaluation section, so there is nothing to evaluate on"
@@ -115,7 +115,7 @@ def _checked(run: Run, given: dict[str, Any], *, evaluate: bool) -> dict[str, An
         if isinstance(read, list):
             errors = [FieldError(f"/changes{fault.pointer}", fault.code, fault.message) for fault in read]
         errors += [
-            FieldError(f"/changes{pointer}", "required", "give a value; null is none")
+            FieldError(f"/changes{pointer}", "required", "give a value, not null")
             for pointer, value in given.items()
             if value is None
         ]

@@ -1,4 +1,4 @@
-"""Which runs a list shows, and in which order: from query parameters to a filter. Saved views hold the same words."""
+"""Filters and sorting of the run list, parsed from query parameters. Saved views store the same parameters."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from control_plane.core.api.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.models import Run
 
-Words = Mapping[str, Sequence[str]]  # parameter → its values, as in a query string
-MOST_WORDS = 20  # values of one parameter
-MOST_CHARACTERS = 400
+QueryParams = Mapping[str, Sequence[str]]  # parameter → values, as in a query string
+MAX_VALUES = 20  # values of one parameter
+MAX_LENGTH = 400
 _METRIC = re.compile(r"^([A-Za-z0-9_./@-]{1,120})(>=|<=|>|<|=)(-?[0-9.eE+-]{1,40})$")
 _LOOKUPS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt", "=": "exact"}
 
 
 @dataclass(frozen=True)
 class Sort:
-    """One order: a column that is never null, so that a page can begin after any row."""
+    """A sort order by a column without nulls, so that a page can begin after any row."""
 
     column: Any  # an expression
-    read: Callable[[str], Any]  # its value back from a cursor
-    write: Callable[[Any], str]
+    read: Callable[[str], Any]  # parses its value from a cursor
+    write: Callable[[Any], str]  # formats its value for a cursor
 
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_MOMENT = (datetime.fromisoformat, datetime.isoformat)
-# Runs that lack the value come last in descending order.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AS_DATETIME = (datetime.fromisoformat, datetime.isoformat)
+# In descending order, runs without the value come last.
 SORTS: dict[str, Sort] = {
     "name": Sort(F("name"), str, str),
     "status": Sort(F("status"), str, str),
     "train_step": Sort(F("train_step"), int, str),
     "reward": Sort(Coalesce(F("reward_mean"), Value(float("-inf")), output_field=FloatField()), float, repr),
-    "started": Sort(Coalesce(F("started_at"), Value(_LONG_AGO), output_field=DateTimeField()), *_MOMENT),
-    "ended": Sort(Coalesce(F("ended_at"), Value(_LONG_AGO), output_field=DateTimeField()), *_MOMENT),
+    "started": Sort(Coalesce(F("started_at"), Value(_EPOCH), output_field=DateTimeField()), *_AS_DATETIME),
+    "ended": Sort(Coalesce(F("ended_at"), Value(_EPOCH), output_field=DateTimeField()), *_AS_DATETIME),
 }
 
 
@@ -55,46 +55,46 @@ class Search:
     sort: str = ""  # a key of SORTS; empty: by creation
     descending: bool = True
 
-    def of(self, rows: QuerySet[Run]) -> QuerySet[Run]:
+    def apply(self, rows: QuerySet[Run]) -> QuerySet[Run]:
         for number, (name, lookup, bound) in enumerate(self.metrics):
             value = Cast(KeyTextTransform(name, "metrics"), FloatField())
             rows = rows.alias(**{f"m{number}": value}).filter(**{f"m{number}__{lookup}": bound})
-        for wanted in self.filters:
-            rows = rows.filter(wanted)
+        for condition in self.filters:
+            rows = rows.filter(condition)
         return rows
 
 
-def read_search(words: Words) -> Search:
-    """422 names the parameter and the value that cannot be, and what can."""
+def parse_search(params: QueryParams) -> Search:
+    """Parse query parameters. 422 names the invalid parameter and value, and the valid ones."""
     search = Search()
-    for name, values in words.items():
-        if name not in _READERS:
-            raise refused(name, f"there is no filter {name!r}; there are {', '.join(_READERS)}")
-        if len(values) > MOST_WORDS:
-            raise refused(name, f"{name} is given {len(values)} times; at most {MOST_WORDS}")
+    for name, values in params.items():
+        if name not in _PARSERS:
+            raise refused(name, f"there is no filter {name!r}; there are {', '.join(_PARSERS)}")
+        if len(values) > MAX_VALUES:
+            raise refused(name, f"{name} is given {len(values)} times; at most {MAX_VALUES}")
         for value in values:
-            if not value.isprintable() or len(value) > MOST_CHARACTERS:
+            if not value.isprintable() or len(value) > MAX_LENGTH:
                 raise refused(
-                    name, f"{name}={value[:40]!r} is not plain text of {MOST_CHARACTERS} characters"
+                    name, f"{name}={value[:40]!r} must be printable text of at most {MAX_LENGTH} characters"
                 )
             if value:
-                _READERS[name](search, value)
+                _PARSERS[name](search, value)
     return search
 
 
 def _status(search: Search, value: str) -> None:
-    search.filters.append(Q(status__in=_known("status", value.upper(), RUN_STATUSES)))
+    search.filters.append(Q(status__in=_split_known("status", value.upper(), RUN_STATUSES)))
 
 
 def _condition(search: Search, value: str) -> None:
     wanted = Q()
-    for condition in _known("condition", value.upper(), list(CONDITIONS)):
+    for condition in _split_known("condition", value.upper(), list(CONDITIONS)):
         wanted |= Q(conditions__contains=[condition])
     search.filters.append(wanted)
 
 
 def _kind(search: Search, value: str) -> None:
-    search.filters.append(Q(kind__in=_known("kind", value, RUN_KINDS)))
+    search.filters.append(Q(kind__in=_split_known("kind", value, RUN_KINDS)))
 
 
 def _dataset(search: Search, value: str) -> None:
@@ -118,14 +118,14 @@ def _metric(search: Search, value: str) -> None:
     search.metrics.append((found[1], _LOOKUPS[found[2]], bound))
 
 
-def _moment(lookup: str, name: str) -> Callable[[Search, str], None]:
+def _timestamp(lookup: str, name: str) -> Callable[[Search, str], None]:
     def read(search: Search, value: str) -> None:
         try:
             moment = parse_datetime(value)
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise refused(name, f"{name}={value!r}: a moment with its zone, such as 2026-01-31T12:00:00Z")
+            raise refused(name, f"{name}={value!r}: a time with a time zone, such as 2026-01-31T12:00:00Z")
         search.filters.append(Q(**{f"created_at__{lookup}": moment}))
 
     return read
@@ -134,31 +134,33 @@ def _moment(lookup: str, name: str) -> Callable[[Search, str], None]:
 def _sort(search: Search, value: str) -> None:
     column = value.removeprefix("-")
     if column not in ("created", *SORTS):
-        raise refused("sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; with - the largest first")
+        raise refused(
+            "sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; prefix - sorts descending"
+        )
     search.sort, search.descending = "" if column == "created" else column, value.startswith("-")
 
 
-def _plain(make: Callable[[str], Q]) -> Callable[[Search, str], None]:
+def _simple(make: Callable[[str], Q]) -> Callable[[Search, str], None]:
     return lambda search, value: search.filters.append(make(value))
 
 
-_READERS: dict[str, Callable[[Search, str], None]] = {
+_PARSERS: dict[str, Callable[[Search, str], None]] = {
     "status": _status,
     "condition": _condition,
     "kind": _kind,
-    "name": _plain(lambda value: Q(name__icontains=value)),
-    "text": _plain(lambda value: Q(name__icontains=value) | Q(notes__icontains=value) | Q(pk=value)),
-    "tag": _plain(lambda value: Q(tags__contains=[value])),
-    "author": _plain(lambda value: Q(created_by__username=value)),
-    "model": _plain(
+    "name": _simple(lambda value: Q(name__icontains=value)),
+    "text": _simple(lambda value: Q(name__icontains=value) | Q(notes__icontains=value) | Q(pk=value)),
+    "tag": _simple(lambda value: Q(tags__contains=[value])),
+    "author": _simple(lambda value: Q(created_by__username=value)),
+    "model": _simple(
         lambda value: Q(base_model_id=value) | Q(base_model__name=value) | Q(initial_checkpoint_id=value)
     ),
     "dataset": _dataset,
-    "parent": _plain(lambda value: Q(parent_id=value)),
-    "sweep": _plain(lambda value: Q(trial__sweep_id=value)),
+    "parent": _simple(lambda value: Q(parent_id=value)),
+    "sweep": _simple(lambda value: Q(trial__sweep_id=value)),
     "metric": _metric,
-    "created_after": _moment("gte", "created_after"),
-    "created_before": _moment("lt", "created_before"),
+    "created_after": _timestamp("gte", "created_after"),
+    "created_before": _timestamp("lt", "created_before"),
     "sort": _sort,
 }
 PARAMETERS = [
@@ -183,13 +185,13 @@ PARAMETERS = [
     OpenApiParameter(
         "sort",
         str,
-        description=f"created, {', '.join(SORTS)}; with - the largest first. Newest first when left out",
+        description=f"created, {', '.join(SORTS)}; prefix - sorts descending. Newest first when left out",
     ),
 ]
 
 
-def _known(name: str, text: str, known: list[str]) -> list[str]:
-    """The words of a comma-separated filter. 422 names the one that can never be found."""
+def _split_known(name: str, text: str, known: list[str]) -> list[str]:
+    """The values of a comma-separated filter. 422 names an unknown one."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:

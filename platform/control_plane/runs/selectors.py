@@ -1,4 +1,4 @@
-"""Every read of runs shown to anyone; and what a node is told to do."""
+"""All reads of runs, attempts, jobs and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet.models import Node, Pool
 from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
-from control_plane.runs.slot_requests import in_order
+from control_plane.runs.slot_requests import sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
 
 RELATED = (
@@ -28,12 +28,12 @@ def runs(caller: Caller) -> QuerySet[Run]:
 
 
 def run_for(caller: Caller, run_id: str) -> Run:
-    """404 for what does not exist and for what is another project's, alike."""
+    """The run. 404 both for unknown runs and for runs of other projects."""
     return or_not_found(runs(caller).filter(pk=run_id).first(), "run", run_id)
 
 
 def status_of(run_id: str) -> str | None:
-    """For who may see the run already."""
+    """The current status, without an access check."""
     return Run.objects.filter(pk=run_id).values_list("status", flat=True).first()
 
 
@@ -46,7 +46,7 @@ def attempts(run: Run) -> QuerySet[Attempt]:
 
 
 def jobs(run: Run) -> QuerySet[Job]:
-    """Of all attempts; the newest attempt's jobs come last."""
+    """Jobs of all attempts, those of the newest attempt last."""
     return (
         Job.objects.filter(attempt__run=run).select_related("attempt__node").order_by("attempt__number", "pk")
     )
@@ -62,13 +62,13 @@ def newest_stored_checkpoint(run: Run) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: Run) -> Checkpoint | None:
-    """From which the run's next attempt goes on: its newest stored training state, else what it began with."""
+    """The checkpoint from which the next attempt resumes: the newest stored training state, else the initial one."""
     own = Checkpoint.objects.filter(run_id=run.pk, state=CheckpointState.STORED, kind=CheckpointKind.TRAINING)
     return own.order_by("-step", "-stored_at", "-pk").first() or run.resume_checkpoint
 
 
 def newest_stored_checkpoints(runs: Iterable[Run]) -> dict[str, Checkpoint]:
-    """Of each run that has one, by the run's id; one query."""
+    """Run ID → newest stored checkpoint, in one query."""
     newest = (
         Checkpoint.objects.filter(run_id__in=[run.pk for run in runs], state=CheckpointState.STORED)
         .order_by("run_id", "-step", "-stored_at", "-pk")
@@ -82,8 +82,8 @@ def live_attempt(run: Run) -> Attempt | None:
 
 
 def held_ports(node: Node) -> set[int]:
-    """Of the attempts that live on the node, and of engines that came beside them: months may lie between two rounds
-    of the range, and a run may last longer."""
+    """Ports of active attempts on the node, including engines that joined later. A run may outlast a full round of the
+    port range."""
     live = Attempt.objects.filter(node=node).exclude(status=AttemptStatus.ENDED)
     held = {port for ports in live.values_list("ports", flat=True) for port in ports.values()}
     return held | set(
@@ -92,7 +92,7 @@ def held_ports(node: Node) -> set[int]:
 
 
 def next_rollout_index(attempt: Attempt) -> int:
-    """Of who joins a live attempt, as an engine of the run or beside them: no index is used twice."""
+    """The index of the next engine or evaluator that joins an active attempt. No index is reused."""
     return 1 + max(attempt.jobs.filter(kind=JobKind.ROLLOUT).values_list("index", flat=True))
 
 
@@ -109,7 +109,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     """Slots, nodes, quota and queue of a pool as one team sees them: other teams' runs keep their names to
     themselves."""
     entries = []
-    for position, run in enumerate(in_order(run for run in queue() if run.pool == pool.pk), start=1):
+    for position, run in enumerate(sort_runs(run for run in queue() if run.pool == pool.pk), start=1):
         own = run.project.team_id == caller.project.team_id
         entries.append(
             {

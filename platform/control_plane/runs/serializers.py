@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
@@ -320,10 +319,3 @@ class PoolSerializer(PoolSettingsSerializer):
     nodes = NodeSerializer(many=True)
     queue = QueueEntrySerializer(many=True)
     quota = QuotaSerializer()
-
-
-def body_of(form: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    filled = form(data=request.data)
-    filled.is_valid(raise_exception=True)
-    fields: dict[str, Any] = filled.validated_data
-    return fields

@@ -1,4 +1,4 @@
-"""A submitted spec against what is there: names become rows, and every fault is found at once with its pointer."""
+"""Resolves a submitted spec: looks up its names and collects all errors with pointers."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from control_plane.checkpoints import selectors as checkpoint_selectors
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
-from control_plane.fleet.scheduler import USUAL_PRIORITY
+from control_plane.fleet.scheduler import DEFAULT_PRIORITY
 from control_plane.runs import job_secrets
-from control_plane.runs.lint_context import facts_of
+from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run
-from control_plane.runs.reward_test_policy import untested_reward
+from control_plane.runs.reward_test_policy import untested_reward_error
 from oolong.contracts import user_code
 from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
 
-# Kinds that hold a slot and are no run that one submits: what they are for.
-DOORS = {
-    "reward_test": "tests a reward: POST /api/v1/reward-tests, or oolong reward test",
-    "playground": "is for chatting: POST /api/v1/playgrounds, or oolong checkpoint chat",
+# Kinds of runs that have their own endpoints instead of POST /runs.
+DEDICATED_ENDPOINTS = {
+    "reward_test": "tests a reward; use POST /api/v1/reward-tests, or oolong reward test",
+    "playground": "is for chats; use POST /api/v1/playgrounds, or oolong checkpoint chat",
 }
 
 
 @dataclass
 class Resolved:
-    document: dict[str, Any] | None = None  # the spec with every default filled in and every name made exact
+    document: dict[str, Any] | None = None  # the spec with defaults filled in and names replaced by IDs
     spec: RunSpec | None = None
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[LintFinding] = field(default_factory=list)
@@ -43,25 +43,25 @@ class Resolved:
     evaluation_version: DatasetVersion | None = None
     base_model: BaseModel | None = None
     initial_checkpoint: Checkpoint | None = None
-    functions: dict[str, FunctionVersion] = field(default_factory=dict)  # by the name of the node's input
+    functions: dict[str, FunctionVersion] = field(default_factory=dict)  # by input name
 
-    def refuse(self, pointer: str, code: str, message: str) -> None:
+    def add_error(self, pointer: str, code: str, message: str) -> None:
         self.errors.append(FieldError(pointer, code, message))
 
 
 def resolve_spec(
     caller: Caller, document: Any, *, with_model: bool = True, internal: bool = False
 ) -> Resolved:
-    """Without a model: of a gate, whose model is named when it is used. `internal`: what is no run that one submits,
-    but the test of a reward or a playground, is asked for."""
-    found = [FieldError(fault.pointer, fault.code, fault.message) for fault in spec_errors(document)]
+    """Resolve a spec. `with_model=False` is for gates, whose checkpoint is named later; `internal=True` allows the
+    kinds with their own endpoints."""
+    errors = [FieldError(error.pointer, error.code, error.message) for error in spec_errors(document)]
     try:
         spec = RunSpec.model_validate(document)
     except ValidationError:
-        return Resolved(errors=found)
-    resolved = Resolved(spec=spec, errors=found)  # of options, while the names can be looked up all the same
-    if spec.kind in DOORS and not internal:
-        resolved.refuse("/kind", "not_a_run", f"kind: {spec.kind} {DOORS[spec.kind]}")
+        return Resolved(errors=errors)
+    resolved = Resolved(spec=spec, errors=errors)  # invalid options do not prevent looking up names
+    if spec.kind in DEDICATED_ENDPOINTS and not internal:
+        resolved.add_error("/kind", "not_a_run", f"kind: {spec.kind} {DEDICATED_ENDPOINTS[spec.kind]}")
     if with_model:
         _resolve_model(caller, spec, resolved)
     if spec.kind != "playground":
@@ -70,52 +70,52 @@ def resolve_spec(
     _check_reward(spec, resolved)
     _resolve_functions(caller, spec, resolved)
     _resolve_pool(caller, spec, resolved)
-    resolved.errors += reserved_priority(caller, spec)
-    resolved.errors += job_secrets.refusals(caller, spec)
-    for finding in lint(spec, facts_of(caller, spec, resolved.dataset_version, resolved.base_model)):
+    resolved.errors += priority_errors(caller, spec)
+    resolved.errors += job_secrets.secret_errors(caller, spec)
+    for finding in lint(spec, lint_context(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
-            resolved.refuse(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
+            resolved.add_error(finding.pointer, finding.code, f"{finding.message}. {finding.advice}")
         else:
             resolved.warnings.append(finding)
     if not resolved.errors and resolved.dataset_version is not None:
         function = resolved.functions.get(SourceKind.REWARD)
-        untested = untested_reward(caller.project, spec, function, resolved.dataset_version)
+        untested = untested_reward_error(caller.project, spec, function, resolved.dataset_version)
         resolved.errors += [untested] if untested is not None else []
     if not resolved.errors:
-        resolved.document = _exact(spec, resolved)
+        resolved.document = _resolved_document(spec, resolved)
         resolved.spec = RunSpec.model_validate(resolved.document)
     return resolved
 
 
 def _resolve_pool(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
-    """A pool that the team may not use does not exist for it."""
+    """For a team, a pool that it may not use does not exist."""
     usable = pools_of(caller.project.team_id)
     pool = usable.filter(pk=spec.placement.pool).first()
     if pool is None:
         known = ", ".join(usable.values_list("name", flat=True))
-        way_out = f"take one that the team may use: {known}" if known else "the team may use no pool yet"
-        resolved.refuse(
+        way_out = f"use one of the team's pools: {known}" if known else "the team cannot use any pool yet"
+        resolved.add_error(
             "/placement/pool", "unknown_pool",
             f"there is no pool {spec.placement.pool!r} for team {caller.project.team.name!r}; {way_out}, or ask an "
-            "admin of the installation",
+            "installation admin",
         )  # fmt: skip
     elif spec.algorithm.loss_function is not None and not pool.trainer_code:
         allowing = ", ".join(usable.filter(trainer_code=True).values_list("name", flat=True))
-        elsewhere = f"take placement.pool: {allowing}" if allowing else "no pool of the team allows it"
-        resolved.refuse(
+        elsewhere = f"use placement.pool: {allowing}" if allowing else "no pool of the team allows it"
+        resolved.add_error(
             "/algorithm/loss_function", "trainer_code_off",
-            f"a loss of your own runs inside the trainer, with its rights on the node, and pool {pool.name!r} does not "
-            f"allow that; {elsewhere}, or ask an admin of the installation: oolong pool set {pool.name} "
+            f"an uploaded loss runs inside the trainer, with its rights on the node, and pool {pool.name!r} does not "
+            f"allow that; {elsewhere}, or ask an installation admin: oolong pool set {pool.name} "
             "--trainer-code on",
         )  # fmt: skip
 
 
-def reserved_priority(caller: Caller, spec: RunSpec) -> list[FieldError]:
-    """The fault of a priority that the caller may not give."""
-    if spec.placement.priority <= USUAL_PRIORITY or "runs:admin" in caller.scopes:
+def priority_errors(caller: Caller, spec: RunSpec) -> list[FieldError]:
+    """The error for a priority that requires a scope which the caller lacks."""
+    if spec.placement.priority <= DEFAULT_PRIORITY or "runs:admin" in caller.scopes:
         return []
     message = (
-        f"priority {spec.placement.priority} is above {USUAL_PRIORITY}, which needs the scope runs:admin: ask an "
+        f"priority {spec.placement.priority} is above {DEFAULT_PRIORITY}, which requires the scope runs:admin; ask an "
         "operator to raise it, or leave it out"
     )
     return [FieldError("/placement/priority", "priority_reserved", message)]
@@ -125,40 +125,41 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     if spec.model.base_model is not None:
         resolved.base_model = catalog.find_model(caller, spec.model.base_model)
         if resolved.base_model is None:
-            resolved.refuse(
+            resolved.add_error(
                 "/model/base_model", "unknown_model",
                 f"there is no base model {spec.model.base_model!r}; register one, or see GET /api/v1/models"
                 if spec.model.base_model
                 else "no base model is named; register one, or see GET /api/v1/models",
             )  # fmt: skip
         elif resolved.base_model.state == ModelState.VALIDATING:
-            resolved.refuse(
+            resolved.add_error(
                 "/model/base_model", "not_validated",
-                f"base model {resolved.base_model.pk} is being checked; wait until it is READY: "
+                f"base model {resolved.base_model.pk} is being validated; wait until it is READY: "
                 f"GET /api/v1/models/{resolved.base_model.pk}?wait=30",
             )  # fmt: skip
         elif resolved.base_model.state == ModelState.INVALID:
-            resolved.refuse(
+            resolved.add_error(
                 "/model/base_model", "model_invalid",
                 f"base model {resolved.base_model.pk} cannot be used: {resolved.base_model.message}",
             )  # fmt: skip
         return
     checkpoint = checkpoint_selectors.find_checkpoint(caller, spec.model.checkpoint or "")
     if checkpoint is None:
-        resolved.refuse(
+        resolved.add_error(
             "/model/checkpoint", "unknown_checkpoint",
-            f"there is no checkpoint {spec.model.checkpoint!r}; take a STORED one's id, see GET /api/v1/checkpoints",
+            f"there is no checkpoint {spec.model.checkpoint!r}; use the ID of a STORED one, see GET "
+            f"/api/v1/checkpoints",
         )  # fmt: skip
     elif checkpoint.state == CheckpointState.DELETED:
-        resolved.refuse(
+        resolved.add_error(
             "/model/checkpoint",
             "deleted",
-            f"the bytes of checkpoint {checkpoint.pk} were freed; take another",
+            f"checkpoint {checkpoint.pk} was deleted; use another",
         )
     elif checkpoint.state != CheckpointState.STORED:
-        resolved.refuse(
+        resolved.add_error(
             "/model/checkpoint", "not_stored",
-            f"checkpoint {checkpoint.pk} is only on its node so far; take a STORED one",
+            f"checkpoint {checkpoint.pk} is only on its node so far; use a STORED one",
         )  # fmt: skip
     else:
         resolved.initial_checkpoint = checkpoint
@@ -167,7 +168,7 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
 def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     version = catalog.find_version(caller, spec.dataset.version)
     if version is None:
-        resolved.refuse("/dataset/version", "unknown_dataset", _no_version(spec.dataset.version))
+        resolved.add_error("/dataset/version", "unknown_dataset", _unknown_version(spec.dataset.version))
         return
     resolved.dataset_version = version
     at_least, needing = {
@@ -183,7 +184,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         version.with_completion.get(spec.dataset.split, 0),
     )
     if demonstrations < rows:
-        resolved.refuse(
+        resolved.add_error(
             "/dataset/version", "no_completions",
             f"{rows - demonstrations} of {rows} rows of {version.ref} split {spec.dataset.split!r} have no "
             "demonstration; upload a version whose mapping names completion_column",
@@ -203,7 +204,7 @@ def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> No
     if evaluation.dataset is not None:
         version = catalog.find_version(caller, evaluation.dataset)
         if version is None:
-            resolved.refuse("/evaluation/dataset", "unknown_dataset", _no_version(evaluation.dataset))
+            resolved.add_error("/evaluation/dataset", "unknown_dataset", _unknown_version(evaluation.dataset))
     if version is None:
         return
     resolved.evaluation_version = version
@@ -212,9 +213,9 @@ def _resolve_evaluation(caller: Caller, spec: RunSpec, resolved: Resolved) -> No
     )
     same_rows = version == resolved.dataset_version and evaluation.split == spec.dataset.split
     if same_rows:
-        resolved.refuse(
+        resolved.add_error(
             "/evaluation/split", "trained_on",
-            f"split {evaluation.split!r} of {version.ref} is what the run trains on; evaluate on a held-out split",
+            f"the run trains on split {evaluation.split!r} of {version.ref}; evaluate on a held-out split",
         )  # fmt: skip
 
 
@@ -223,14 +224,14 @@ def _check_split(
 ) -> None:
     rows = version.splits.get(split)
     if rows is None:
-        resolved.refuse(
+        resolved.add_error(
             pointer, "unknown_split",
             f"{version.ref} has no split {split!r}; it has {', '.join(sorted(version.splits))}",
         )  # fmt: skip
     elif rows < at_least:
-        resolved.refuse(
+        resolved.add_error(
             pointer, "split_too_small",
-            f"split {split!r} of {version.ref} has {rows} rows, {needing}={at_least} needs at least as many",
+            f"split {split!r} of {version.ref} has {rows} rows, {needing}={at_least} requires at least as many",
         )  # fmt: skip
 
 
@@ -238,35 +239,35 @@ def _check_reward(spec: RunSpec, resolved: Resolved) -> None:
     if spec.kind == "sft":
         return
     if "source" in spec.reward.options or spec.reward.name.endswith(".py") or ":" in spec.reward.name:
-        resolved.refuse(
+        resolved.add_error(
             "/reward/name", "not_supported_yet",
-            "a spec holds no source: upload the file (oolong function upload) and give reward.function: name@1, "
-            "or take one of " + ", ".join(BUILT_IN),
+            "a spec cannot contain source code: upload the file (oolong function upload) and set reward.function: "
+            "name@1, or use one of " + ", ".join(BUILT_IN),
         )  # fmt: skip
     elif spec.reward.name not in BUILT_IN:
-        resolved.refuse("/reward/name", "unknown_reward", _no_reward(spec.reward.name))
+        resolved.add_error("/reward/name", "unknown_reward", _unknown_reward(spec.reward.name))
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is not None and own.name not in BUILT_IN:
-        resolved.refuse("/evaluation/reward/name", "unknown_reward", _no_reward(own.name))
+        resolved.add_error("/evaluation/reward/name", "unknown_reward", _unknown_reward(own.name))
 
 
-def _no_reward(name: str) -> str:
+def _unknown_reward(name: str) -> str:
     return f"there is no reward {name!r}{nearest(name, BUILT_IN)}; known: {', '.join(BUILT_IN)}"
 
 
 def _resolve_functions(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     if spec.kind == "sft":
         return
-    for place in function_places(spec):
-        if place.reference is not None:
-            _resolve_function(caller, place, resolved)
+    for named in function_fields(spec):
+        if named.reference is not None:
+            _resolve_function(caller, named, resolved)
 
 
 @dataclass(frozen=True)
-class FunctionPlace:
-    """Where a spec names an uploaded function."""
+class FunctionField:
+    """A field of a spec that names an uploaded function."""
 
-    source: str  # name of the input that the node gets
+    source: str  # name of the node's input
     kind: SourceKind
     section: tuple[str, ...]
     field: str
@@ -278,15 +279,15 @@ class FunctionPlace:
         return f"/{'/'.join(self.section)}/{self.field}"
 
 
-def function_places(spec: RunSpec) -> list[FunctionPlace]:
+def function_fields(spec: RunSpec) -> list[FunctionField]:
     reward, workflow, algorithm = spec.reward, spec.workflow, spec.algorithm
     kinds = SourceKind
-    places = [
-        FunctionPlace(kinds.REWARD, kinds.REWARD, ("reward",), "function", reward.function, reward.options),
-        FunctionPlace(
+    fields = [
+        FunctionField(kinds.REWARD, kinds.REWARD, ("reward",), "function", reward.function, reward.options),
+        FunctionField(
             kinds.WORKFLOW, kinds.WORKFLOW, ("workflow",), "function", workflow.function, workflow.options
         ),
-        FunctionPlace(
+        FunctionField(
             kinds.LOSS,
             kinds.LOSS,
             ("algorithm",),
@@ -298,43 +299,43 @@ def function_places(spec: RunSpec) -> list[FunctionPlace]:
     own = spec.evaluation.reward if spec.evaluation is not None else None
     if own is not None:
         section = ("evaluation", "reward")
-        places.append(
-            FunctionPlace(EVALUATION_REWARD, kinds.REWARD, section, "function", own.function, own.options)
+        fields.append(
+            FunctionField(EVALUATION_REWARD, kinds.REWARD, section, "function", own.function, own.options)
         )
-    return places
+    return fields
 
 
-def _resolve_function(caller: Caller, place: FunctionPlace, resolved: Resolved) -> None:
-    assert place.reference is not None
-    version = catalog.find_function_version(caller, place.reference)
+def _resolve_function(caller: Caller, named: FunctionField, resolved: Resolved) -> None:
+    assert named.reference is not None
+    version = catalog.find_function_version(caller, named.reference)
     if version is None:
-        resolved.refuse(
-            place.pointer, "unknown_function",
-            f"there is no function {place.reference!r}; give name@3 or name@latest, see GET /api/v1/functions",
+        resolved.add_error(
+            named.pointer, "unknown_function",
+            f"there is no function {named.reference!r}; give name@3 or name@latest, see GET /api/v1/functions",
         )  # fmt: skip
         return
-    if version.function.kind != place.kind:
-        resolved.refuse(
-            place.pointer, "wrong_kind",
-            f"{version.ref} is a {version.function.kind}; this field takes a {place.kind}",
+    if version.function.kind != named.kind:
+        resolved.add_error(
+            named.pointer, "wrong_kind",
+            f"{version.ref} is a {version.function.kind}; this field takes a {named.kind}",
         )  # fmt: skip
         return
-    unknown = sorted(set(place.options) - set(version.options))
+    unknown = sorted(set(named.options) - set(version.options))
     if unknown and not version.any_option:
-        resolved.refuse(
-            f"/{'/'.join(place.section)}/options", "unknown_option",
+        resolved.add_error(
+            f"/{'/'.join(named.section)}/options", "unknown_option",
             f"{version.ref} has no option {unknown[0]!r}; it has {', '.join(version.options) or 'none'}",
         )  # fmt: skip
-    if place.kind not in user_code.RUNNABLE_KINDS:
-        resolved.refuse(
-            place.pointer, "not_supported_yet", f"no node of this version can run an uploaded {place.kind}"
+    if named.kind not in user_code.RUNNABLE_KINDS:
+        resolved.add_error(
+            named.pointer, "not_supported_yet", f"no node of this version can run an uploaded {named.kind}"
         )
-    resolved.functions[place.source] = version
+    resolved.functions[named.source] = version
 
 
-def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
+def _resolved_document(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
     document: dict[str, Any] = spec.model_dump(mode="json")
-    document["placement"]["device"] = device_needed(spec, _parameters(resolved))
+    document["placement"]["device"] = device_needed(spec, _parameter_count(resolved))
     if resolved.dataset_version is not None:  # a playground has none
         document["dataset"]["version"] = resolved.dataset_version.pk
     if resolved.base_model is not None:
@@ -343,17 +344,17 @@ def _exact(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
         document["model"]["checkpoint"] = resolved.initial_checkpoint.pk
     if document["evaluation"] is not None and resolved.evaluation_version is not None:
         document["evaluation"]["dataset"] = resolved.evaluation_version.pk
-    for place in function_places(spec):
-        if place.source in resolved.functions:
+    for named in function_fields(spec):
+        if named.source in resolved.functions:
             section = document
-            for name in place.section:
+            for name in named.section:
                 section = section[name]
-            section[place.field] = resolved.functions[place.source].ref
+            section[named.field] = resolved.functions[named.source].ref
     return document
 
 
-def _parameters(resolved: Resolved) -> int | None:
-    """Of the base model, also where the run begins with a checkpoint of a run that began with it."""
+def _parameter_count(resolved: Resolved) -> int | None:
+    """Parameters of the base model, also of the one at the start of a chain of checkpoints."""
     model, checkpoint = resolved.base_model, resolved.initial_checkpoint
     while model is None and checkpoint is not None:
         made_by = Run.objects.select_related("base_model", "initial_checkpoint").filter(pk=checkpoint.run_id)
@@ -362,7 +363,7 @@ def _parameters(resolved: Resolved) -> int | None:
     return model.parameters if model is not None else None
 
 
-def _no_version(reference: str) -> str:
+def _unknown_version(reference: str) -> str:
     if not reference:
         return "no dataset version is named; give its id, name@3 or name@latest"
     return f"there is no dataset version {reference!r}; give its id, name@3 or name@latest"

@@ -1,4 +1,4 @@
-"""How stale what a run trains on is, against what was configured."""
+"""Configured against realized staleness of a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
 
 REMEDY = {
-    "keep": "on_straggler is keep, which trains on them. To hold the bound set staleness.on_straggler to wait (the "
+    "keep": "on_straggler is keep, which trains on them. To enforce the limit set staleness.on_straggler to wait (the "
     "trainer waits for stragglers) or drop (their tokens are lost), or raise staleness.max.",
-    "drop": "on_straggler is drop, which should have dropped them: report it.",
-    "wait": "on_straggler is wait, which should have waited for them: report it.",
+    "drop": "on_straggler is drop, which should have dropped them: please report this bug.",
+    "wait": "on_straggler is wait, which should have waited for them: please report this bug.",
 }
 
 

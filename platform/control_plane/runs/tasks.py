@@ -1,4 +1,4 @@
-"""Celery tasks, one line each. A tick may be lost, late or run twice."""
+"""Celery tasks. A tick may be lost, delayed or run twice."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from control_plane.runs import lease_reaper, maintenance, reconciler, scheduling
 @shared_task
 @only_one("place-jobs")
 def place_jobs() -> None:
-    scheduling.place_jobs(now=clock.now())
+    scheduling.schedule_runs(now=clock.now())
 
 
 @shared_task
 @only_one("advance-runs")
 def advance_runs() -> None:
-    reconciler.advance_runs(now=clock.now())
+    reconciler.reconcile_runs(now=clock.now())
 
 
 @shared_task
 @only_one("sweep-leases")
 def sweep_leases() -> None:
-    lease_reaper.sweep_leases(now=clock.now())
+    lease_reaper.reap_leases(now=clock.now())
 
 
 @shared_task

@@ -1,5 +1,5 @@
-"""What the outbox lines of jobs change in runs. Called by telemetry inside its ingest transaction, which has
-locked the Run row first (see the lock order in common.live)."""
+"""Applies telemetry of jobs to runs. Called inside telemetry's ingest transaction, which has locked the Run row first
+(see the lock order in common.live)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from control_plane.checkpoints.serializers import CheckpointSerializer
 from control_plane.core.stream import event_stream
 from control_plane.experiments.models import RewardTest
 from control_plane.runs.evaluation import evaluation_metrics
-from control_plane.runs.events import note
+from control_plane.runs.events import record_event
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.slot_usage import spent_by
+from control_plane.runs.slot_usage import slot_usage
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.rollout import BOOT_MILESTONES, is_task_id
 from oolong.contracts.telemetry import CheckpointLine, Note, Points, Progress
@@ -29,11 +29,20 @@ _COLUMNS = {
     "staleness/mean": "staleness_mean",
 }
 
-SEARCHED = ("reward/", "staleness/", "response_length/", "policy/", "group/", "mismatch/", "loss/", "sft/")
+SEARCHABLE_PREFIXES = (
+    "reward/",
+    "staleness/",
+    "response_length/",
+    "policy/",
+    "group/",
+    "mismatch/",
+    "loss/",
+    "sft/",
+)
 
 
-BOOT_FAILED, BOOT_SUCCEEDED = "engine_boot_failed", "engine_serves"  # kinds of notes of rollout workers
-MOST_TOLD = 2500  # characters of why a boot failed, the end of its log among them
+BOOT_FAILED, BOOT_SUCCEEDED = "engine_boot_failed", "engine_serves"  # kinds of rollout workers' notes
+MAX_BOOT_MESSAGE_LENGTH = 2500  # of a boot failure, including the end of its log
 
 _SAVE_STEPS = """
 UPDATE runs_run SET metrics = new.metrics::jsonb, train_step = new.train_step, policy_version = new.policy_version,
@@ -48,12 +57,12 @@ FROM unnest(%s::text[], %s::text[]) AS new(id, read) WHERE runs_job.id = new.id
 """
 
 
-def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: event_stream.Frames) -> None:
-    """The newest train steps of runs, for lists: (run, step, points of that step)."""
-    moved = {run.pk: run for run, step, values in measured if _take_step(run, step, values)}
-    if not moved:
+def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], events: event_stream.Frames) -> None:
+    """Update runs with their newest train steps: (run, step, values of that step)."""
+    changed = {run.pk: run for run, step, values in measured if _apply_step(run, step, values)}
+    if not changed:
         return
-    runs = [moved[identity] for identity in sorted(moved)]
+    runs = [changed[identity] for identity in sorted(changed)]
     with connection.cursor() as cursor:
         cursor.execute(
             _SAVE_STEPS,
@@ -67,7 +76,7 @@ def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: ev
             },
         )
     for run in runs:
-        told.add(
+        events.add(
             f"runs:{run.project_id}",
             "progress",
             {
@@ -78,13 +87,13 @@ def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], told: ev
         )  # fmt: skip
 
 
-def _take_step(run: Run, step: int, values: dict[str, float]) -> bool:
-    """Into the run's columns; False when there is nothing to save."""
+def _apply_step(run: Run, step: int, values: dict[str, float]) -> bool:
+    """Set the run's columns. False when nothing changed."""
     newer = step >= run.train_step
     fields: dict[str, Any] = {}
-    searched = {name: value for name, value in values.items() if _is_searched(name, newer=newer)}
-    if searched:
-        fields["metrics"] = run.metrics | searched
+    searchable = {name: value for name, value in values.items() if _is_searchable(name, newer=newer)}
+    if searchable:
+        fields["metrics"] = run.metrics | searchable
     if step > run.train_step:
         fields["train_step"] = step
     for name, column in _COLUMNS.items():
@@ -95,40 +104,40 @@ def _take_step(run: Run, step: int, values: dict[str, float]) -> bool:
     return bool(fields)
 
 
-def _is_searched(name: str, *, newer: bool) -> bool:
-    """Whether a value is kept beside the run. Evaluations are of versions that may lie behind the newest step."""
-    return name.startswith("eval/") or (newer and name.startswith(SEARCHED))
+def _is_searchable(name: str, *, newer: bool) -> bool:
+    """Whether runs can be searched by this value. Evaluations may be of versions older than the newest step."""
+    return name.startswith("eval/") or (newer and name.startswith(SEARCHABLE_PREFIXES))
 
 
-def record_progress(job: Job, line: Progress, told: event_stream.Frames) -> None:
+def record_progress(job: Job, line: Progress, events: event_stream.Frames) -> None:
     run = job.attempt.run
     run.progress = {"phase": line.phase, "done": line.done, "total": line.total, "message": line.message}
     run.save(update_fields=["progress"])
-    told.add(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
+    events.add(f"run:{run.pk}", "progress", {"job": job.name, **run.progress})
 
 
 def record_note(job: Job, line: Note) -> None:
     if line.kind in (BOOT_FAILED, BOOT_SUCCEEDED):
         _record_boot(job, line)
-    note(
+    record_event(
         job.attempt.run, line.kind, f"{job.name}: {line.message}",
-        at=_moment(line.at), attempt_number=job.attempt.number,
+        at=_timestamp(line.at), attempt_number=job.attempt.number,
     )  # fmt: skip
 
 
 def _record_boot(job: Job, line: Note) -> None:
-    """Which engines of the attempt failed to boot the last time that they tried (runs.boot)."""
+    """Record the engines whose last boot failed (runs.boot)."""
     attempt = job.attempt
     failures = {name: why for name, why in attempt.boot.get("failed_boots", {}).items() if name != job.name}
     if line.kind == BOOT_FAILED:
-        failures[job.name] = line.message[:MOST_TOLD]
+        failures[job.name] = line.message[:MAX_BOOT_MESSAGE_LENGTH]
     if failures != attempt.boot.get("failed_boots", {}):
         attempt.boot = {**attempt.boot, "failed_boots": failures}
         attempt.save(update_fields=["boot"])
 
 
 def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
-    """A checkpoint was committed on its node: a LOCAL row, once."""
+    """A checkpoint was committed on its node: create its LOCAL row once."""
     attempt, run = job.attempt, job.attempt.run
     checkpoint, created = Checkpoint.objects.get_or_create(
         attempt_id=attempt.pk,
@@ -137,13 +146,13 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
             "project": run.project, "run_id": run.pk, "run_name": run.name, "attempt_number": attempt.number,
             "node_id": attempt.node_id, "step": line.step, "final": line.final, "bytes": line.bytes,
             "kind": catalog.kind_of(run.kind, final=line.final),
-            "parent": attempt.resume_checkpoint, "created_at": _moment(line.at),
+            "parent": attempt.resume_checkpoint, "created_at": _timestamp(line.at),
             "metrics": {"reward_mean": run.reward_mean, "staleness_mean": run.staleness_mean},
         },
     )  # fmt: skip
     if created:
         message = f"checkpoint of step {line.step} committed on the node"
-        note(run, "checkpoint_local", message, at=_moment(line.at), attempt_number=attempt.number)
+        record_event(run, "checkpoint_local", message, at=_timestamp(line.at), attempt_number=attempt.number)
         event_stream.publish(f"run:{run.pk}", "checkpoint", CheckpointSerializer.render(checkpoint))
     elif line.final and not checkpoint.final:
         checkpoint.final, checkpoint.kind = True, catalog.kind_of(run.kind, final=True)
@@ -152,7 +161,7 @@ def record_checkpoint_line(job: Job, line: CheckpointLine) -> Checkpoint:
 
 
 def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any]) -> None:
-    """A closing measurement; the newest attempt wins."""
+    """Store a summary of the run; the newest attempt wins."""
     if run.summary_attempts.get(name, 0) > attempt.number:
         return
     run.summary[name] = value
@@ -166,7 +175,7 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
 
 
 def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
-    """What of the controller's document the control plane goes by; nobody has checked its shape."""
+    """Apply the controller's pipeline state, whose shape is not validated."""
     match document:
         case {"tokens": {"generated": int()} as tokens}:
             record_tokens(job, tokens)
@@ -175,11 +184,11 @@ def record_pipeline(job: Job, document: Mapping[str, Any]) -> None:
             _record_milestones(job.attempt, milestones)
     match document:
         case {"evaluator_wanted": str(wanted)} if job.kind == JobKind.CONTROLLER:
-            _record_wanted(job.attempt, wanted)
+            _record_evaluator_wanted(job.attempt, wanted)
 
 
 def _record_milestones(attempt: Attempt, milestones: Mapping[str, Any]) -> None:
-    """How far the attempt has come (runs.boot): the first report of each milestone counts."""
+    """Record boot milestones (runs.boot). The first report of each milestone counts."""
     known = attempt.boot.get("milestones", {})
     new = {
         name: milestones[name]
@@ -191,7 +200,7 @@ def _record_milestones(attempt: Attempt, milestones: Mapping[str, Any]) -> None:
         attempt.save(update_fields=["boot"])
 
 
-def _record_wanted(attempt: Attempt, wanted: str) -> None:
+def _record_evaluator_wanted(attempt: Attempt, wanted: str) -> None:
     if wanted == attempt.evaluator_wanted:
         return
     if wanted and not is_task_id(wanted):
@@ -201,47 +210,49 @@ def _record_wanted(attempt: Attempt, wanted: str) -> None:
 
 
 def record_tokens(job: Job, tokens: Mapping[str, Any]) -> None:
-    """The run's token ledger so far: what it generated is where the next attempt's ledger begins."""
+    """Record the run's token ledger so far; the next attempt's ledger starts from it."""
     attempt = job.attempt
     if tokens["generated"] <= attempt.tokens_generated:
         return
     dropped = tokens.get("dropped")
     reasons = dropped.values() if isinstance(dropped, Mapping) else ()
     attempt.tokens_generated = tokens["generated"]
-    attempt.tokens_trained = _count(tokens.get("trained"))
-    attempt.tokens_wasted = sum(map(_count, reasons)) + _count(tokens.get("lost_to_recovery"))
+    attempt.tokens_trained = _int_or_zero(tokens.get("trained"))
+    attempt.tokens_wasted = sum(map(_int_or_zero, reasons)) + _int_or_zero(tokens.get("lost_to_recovery"))
     attempt.save(update_fields=["tokens_generated", "tokens_trained", "tokens_wasted"])
 
 
-def record_spent(job: Job, points: Sequence[Points]) -> None:
-    """What the job did with its slots' time."""
-    spent = spent_by(job.kind, points, measured_to=job.measured_to)
-    if not spent:
+def record_slot_usage(job: Job, points: Sequence[Points]) -> None:
+    """Add the time that the job spent by phase."""
+    usage = slot_usage(job.kind, points, measured_to=job.measured_to)
+    if not usage:
         return
-    job.working_seconds += spent.working
-    job.waiting_seconds += spent.waiting
-    job.syncing_seconds += spent.syncing
-    if spent.measured_to is not None:
-        job.measured_to = spent.measured_to
+    job.working_seconds += usage.working
+    job.waiting_seconds += usage.waiting
+    job.syncing_seconds += usage.syncing
+    if usage.measured_to is not None:
+        job.measured_to = usage.measured_to
     job.save(update_fields=["working_seconds", "waiting_seconds", "syncing_seconds", "measured_to"])
 
 
 def record_read_offsets(reached: Iterable[tuple[Job, str, int]]) -> None:
-    """How far the server has stored files of jobs: outbox files, or "output.log#<incarnation>"."""
-    told: dict[str, dict[str, int]] = {}
+    """Record how many bytes of jobs' files are stored: outbox files, or "output.log#<incarnation>"."""
+    offsets: dict[str, dict[str, int]] = {}
     for job, file, offset in reached:
         if offset > job.outbox_read.get(file, 0):
-            job.outbox_read[file] = told.setdefault(job.pk, {})[file] = offset
-    if told:
-        jobs = sorted(told)
+            job.outbox_read[file] = offsets.setdefault(job.pk, {})[file] = offset
+    if offsets:
+        jobs = sorted(offsets)
         with connection.cursor() as cursor:
-            cursor.execute(_SAVE_OFFSETS, (jobs, [msgspec.json.encode(told[job]).decode() for job in jobs]))
+            cursor.execute(
+                _SAVE_OFFSETS, (jobs, [msgspec.json.encode(offsets[job]).decode() for job in jobs])
+            )
 
 
-def _count(value: object) -> int:
-    """A number of a document, whose shape nobody has checked."""
+def _int_or_zero(value: object) -> int:
+    """A number from unvalidated input."""
     return value if isinstance(value, int) else 0
 
 
-def _moment(at: float) -> datetime:
+def _timestamp(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)

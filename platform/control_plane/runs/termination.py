@@ -1,4 +1,4 @@
-"""How a run is brought to its end: whoever ends it names a cause, and a table says what becomes of it."""
+"""Ends runs and attempts. The caller names a cause; the table lifecycle.OUTCOMES gives the final status."""
 
 from __future__ import annotations
 
@@ -7,112 +7,112 @@ from typing import Any
 
 from control_plane.fleet import services as fleet
 from control_plane.runs.attempt_status import retry_follows
-from control_plane.runs.events import announce_run, move_run, note
+from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import live_attempt, resumable_checkpoint
 from oolong.contracts.lifecycle import OUTCOMES, AttemptStatus, EndReason, Fault, JobKind, JobState, RunStatus
 
 CANCEL_GRACE_SECONDS = 5.0
-NEEDS_ATTENTION = "NEEDS_ATTENTION"  # a condition: it was paused for a fault, and somebody has to look
+NEEDS_ATTENTION = "NEEDS_ATTENTION"  # a condition: the run is paused because of an error
 
 
-def begin_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
-    """STOPPING: the trainer takes a checkpoint and ends; the others follow (see `_advance_stopping`)."""
-    move_run(run, RunStatus.STOPPING, now=now, message=message, **verdict_of(reason, message))
+def request_stop(run: Run, reason: EndReason, message: str, *, now: datetime) -> None:
+    """STOPPING: the trainer saves a checkpoint and exits, then the other jobs (see `_reconcile_stopping`)."""
+    transition_run(run, RunStatus.STOPPING, now=now, message=message, **termination_fields(reason, message))
     attempt = live_attempt(run)
     if attempt is None:
-        move_run(run, RunStatus.STOPPED, now=now)
+        transition_run(run, RunStatus.STOPPED, now=now)
         return
-    _ask_first(attempt, now=now)
+    _stop_trainer_first(attempt, now=now)
 
 
-def begin_cancel(run: Run, message: str, *, now: datetime) -> None:
-    """STOPPING without a last checkpoint: every job is asked at once, and killed when it takes its time."""
-    fields = verdict_of(EndReason.CANCELLED_BY_USER, message)
+def request_cancel(run: Run, message: str, *, now: datetime) -> None:
+    """STOPPING without a last checkpoint: all jobs stop now, and are killed after a short grace period."""
+    fields = termination_fields(EndReason.CANCELLED_BY_USER, message)
     attempt = live_attempt(run)
-    if run.status == RunStatus.STOPPING:  # a stop was asked for before; it waits no longer
+    if run.status == RunStatus.STOPPING:  # it was stopping with a checkpoint
         Run.objects.filter(pk=run.pk).update(**fields)
         for name, value in fields.items():
             setattr(run, name, value)
-        note(run, "cancel", message, at=now)
-        announce_run(run)
+        record_event(run, "cancel", message, at=now)
+        publish_run(run)
     else:
-        move_run(run, RunStatus.STOPPING, now=now, message=message, **fields)
+        transition_run(run, RunStatus.STOPPING, now=now, message=message, **fields)
     if attempt is None:
-        move_run(run, RunStatus.STOPPED, now=now)
+        transition_run(run, RunStatus.STOPPED, now=now)
         return
-    _shorten_graces(attempt)
-    ask_stop(attempt, now=now)
-    fleet.ring([attempt.node_id])
+    _shorten_job_grace(attempt)
+    stop_jobs(attempt, now=now)
+    fleet.notify_nodes([attempt.node_id])
 
 
-def hasten(run: Run, message: str, *, now: datetime) -> bool:
-    """A run that is FINALIZING keeps its end; its jobs are asked at once, and killed when they take their time. False
-    when there is nothing left to hasten."""
+def shorten_grace(run: Run, message: str, *, now: datetime) -> bool:
+    """Stop the jobs of a FINALIZING run after a short grace period; its end reason stays. False when nothing
+    changes."""
     attempt = live_attempt(run)
-    if attempt is None or not _shorten_graces(attempt):
+    if attempt is None or not _shorten_job_grace(attempt):
         return False
-    ask_stop(attempt, now=now)
-    fleet.ring([attempt.node_id])
-    note(run, "cancel", message, at=now)
-    announce_run(run)
+    stop_jobs(attempt, now=now)
+    fleet.notify_nodes([attempt.node_id])
+    record_event(run, "cancel", message, at=now)
+    publish_run(run)
     return True
 
 
-def _shorten_graces(attempt: Attempt) -> int:
-    """How many jobs have less time than before."""
-    alive = attempt.jobs.exclude(state=JobState.EXITED).filter(grace_seconds__gt=CANCEL_GRACE_SECONDS)
-    return alive.update(grace_seconds=CANCEL_GRACE_SECONDS)
+def _shorten_job_grace(attempt: Attempt) -> int:
+    """Returns how many jobs have a shorter grace period than before."""
+    running = attempt.jobs.exclude(state=JobState.EXITED).filter(grace_seconds__gt=CANCEL_GRACE_SECONDS)
+    return running.update(grace_seconds=CANCEL_GRACE_SECONDS)
 
 
-def force_end(run: Run, message: str, *, now: datetime) -> None:
-    """STOPPED now. The attempt is fenced and no longer desired, so its node ends the jobs when it hears of it; until
-    it has said so, or is lost, the slots are nobody else's."""
+def force_terminate(run: Run, message: str, *, now: datetime) -> None:
+    """STOPPED now. The attempt is fenced and no longer desired, so its node ends the jobs with its next heartbeat. The
+    slots stay leased until the node reports that, or is lost."""
     attempt = live_attempt(run)
     if attempt is not None:
-        kept = sum(len(job.slots) for job in attempt.jobs.exclude(state=JobState.EXITED))
-        close_attempt(attempt, EndReason.FORCED_BY_OPERATOR, message, now=now)
-        if kept:
-            message += f"; {kept} slots stay leased until {attempt.node.name} has ended its jobs"
-    fields = verdict_of(EndReason.FORCED_BY_OPERATOR, message)
-    move_run(run, RunStatus.STOPPED, now=now, message=message, **fields)
-    fleet.announce_leases()
+        leased = sum(len(job.slots) for job in attempt.jobs.exclude(state=JobState.EXITED))
+        finalize_attempt(attempt, EndReason.FORCED_BY_OPERATOR, message, now=now)
+        if leased:
+            message += f"; {leased} slots stay leased until {attempt.node.name} has ended its jobs"
+    fields = termination_fields(EndReason.FORCED_BY_OPERATOR, message)
+    transition_run(run, RunStatus.STOPPED, now=now, message=message, **fields)
+    fleet.publish_lease_change()
 
 
-def begin_pause(
+def request_pause(
     run: Run,
     reason: EndReason = EndReason.PAUSED_BY_USER,
-    message: str = "pause was asked for",
+    message: str = "pause was requested",
     *,
     now: datetime,
 ) -> None:
-    """PAUSING: as a stop, but the run goes on later from the checkpoint that the trainer takes now."""
-    move_run(run, RunStatus.PAUSING, now=now, message=message, **verdict_of(reason, message))
+    """PAUSING: like a stop, but the run later resumes from the checkpoint that the trainer saves now."""
+    transition_run(run, RunStatus.PAUSING, now=now, message=message, **termination_fields(reason, message))
     attempt = live_attempt(run)
     if attempt is None:
-        rest(run, now=now)
+        mark_paused(run, now=now)
         return
-    _ask_first(attempt, now=now)
+    _stop_trainer_first(attempt, now=now)
 
 
-def rest(run: Run, *, now: datetime, conditions: list[str] | None = None) -> None:
-    """PAUSED: no attempt, no slot, no place in the queue."""
+def mark_paused(run: Run, *, now: datetime, conditions: list[str] | None = None) -> None:
+    """PAUSED: no attempt, no slots, no position in the queue."""
     checkpoint = resumable_checkpoint(run)
-    goes_on = (
-        f"goes on from step {checkpoint.step}" if checkpoint else "will begin anew: it has no checkpoint"
+    resumption = (
+        f"resumes from step {checkpoint.step}" if checkpoint else "restarts from the beginning: no checkpoint"
     )
     reason = EndReason(run.reason or EndReason.PAUSED_BY_USER)
     why = "paused" if reason is EndReason.PAUSED_BY_USER else run.reason_message
     attention = [NEEDS_ATTENTION] if OUTCOMES[reason].fault is not Fault.NONE else []
-    move_run(
-        run, RunStatus.PAUSED, now=now, message=f"paused; {goes_on}", conditions=[*(conditions or []), *attention],
+    transition_run(
+        run, RunStatus.PAUSED, now=now, message=f"paused; {resumption}", conditions=[*(conditions or []), *attention],
         pending_reason="", queue_position=None, progress=None,
-        **verdict_of(reason, f"{why}; {goes_on} when it is resumed"),
+        **termination_fields(reason, f"{why}; {resumption} when you resume it"),
     )  # fmt: skip
 
 
-def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
-    """The attempt is over for this cause; one table says what becomes of the run (contracts.lifecycle.OUTCOMES)."""
+def fail_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
+    """End the attempt for this cause. Whether the run recovers or ends is in lifecycle.OUTCOMES."""
     outcome = OUTCOMES[cause]
     lost_before = list(
         run.attempts.filter(status=AttemptStatus.ENDED).exclude(reason="").values_list("reason", flat=True)
@@ -120,53 +120,55 @@ def end_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, n
     attempt.status, attempt.reason, attempt.message = AttemptStatus.ENDING, cause, message[:4000]
     attempt.ending_at = now
     attempt.save(update_fields=["status", "reason", "message", "ending_at"])
-    ask_stop(attempt, now=now)
-    note(
+    stop_jobs(attempt, now=now)
+    record_event(
         run, "attempt_ended", f"attempt {attempt.number}: {message}", at=now, attempt_number=attempt.number,
         cause=cause, fault=outcome.fault,
     )  # fmt: skip
     max_attempts = int(run.spec["budget"]["max_attempts"])
     if retry_follows(cause, lost_before=lost_before, max_attempts=max_attempts):
-        move_run(
-            run, RunStatus.RECOVERING, now=now, message=message, pending_reason=f"recovers: {message}"[:400]
+        transition_run(
+            run, RunStatus.RECOVERING, now=now, message=message, pending_reason=f"recovering: {message}"[:400]
         )
     elif run.status == RunStatus.FINALIZING:
-        move_run(run, outcome.status, now=now, message=message, **verdict_of(cause, message))
+        transition_run(run, outcome.status, now=now, message=message, **termination_fields(cause, message))
     else:
-        move_run(run, RunStatus.FINALIZING, now=now, message=message, **verdict_of(cause, message))
+        transition_run(
+            run, RunStatus.FINALIZING, now=now, message=message, **termination_fields(cause, message)
+        )
 
 
-def end_with_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
-    """The attempt is over because its node is LOST: fallen silent, or revoked."""
+def fail_attempt_of_lost_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
+    """End the attempt because its node is LOST: unreachable, or revoked."""
     revoked = attempt.node.is_revoked
     cause = EndReason.NODE_REVOKED if revoked else EndReason.NODE_LOST
-    message = f"{attempt.node.name} {'was taken out of its pool' if revoked else 'is lost'}"
-    end_attempt(run, attempt, cause, message, now=now)
+    message = f"{attempt.node.name} {'was revoked' if revoked else 'is lost'}"
+    fail_attempt(run, attempt, cause, message, now=now)
 
 
-def close_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
-    """ENDED: its epoch is fenced from here on. Slots of jobs that are not known dead stay leased."""
+def finalize_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
+    """ENDED: the attempt's epoch is fenced. Slots of jobs that are not known to be dead stay leased."""
     attempt.status, attempt.ended_at = AttemptStatus.ENDED, now
     attempt.reason, attempt.message = attempt.reason or cause, attempt.message or message
     attempt.save(update_fields=["status", "ended_at", "reason", "message"])
-    fleet.ring([attempt.node_id])
+    fleet.notify_nodes([attempt.node_id])
 
 
-def ask_stop(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = None) -> None:
+def stop_jobs(attempt: Attempt, *, now: datetime, kinds: set[JobKind] | None = None) -> None:
     jobs = attempt.jobs.filter(stop_asked_at=None).exclude(state=JobState.EXITED)
     if kinds is not None:
         jobs = jobs.filter(kind__in=kinds)
     if jobs.update(stop_asked_at=now):
-        fleet.ring([attempt.node_id])
+        fleet.notify_nodes([attempt.node_id])
 
 
-def _ask_first(attempt: Attempt, *, now: datetime) -> None:
-    """The trainer, which takes a checkpoint and the others with it; without one, everybody."""
+def _stop_trainer_first(attempt: Attempt, *, now: datetime) -> None:
+    """Stop the trainer, which saves a checkpoint; the other jobs follow. Without a trainer, stop all jobs."""
     trains = attempt.jobs.filter(kind=JobKind.TRAINER).exists()
-    ask_stop(attempt, kinds={JobKind.TRAINER} if trains else None, now=now)
+    stop_jobs(attempt, kinds={JobKind.TRAINER} if trains else None, now=now)
 
 
-def verdict_of(cause: EndReason, message: str) -> dict[str, Any]:
+def termination_fields(cause: EndReason, message: str) -> dict[str, Any]:
     return {
         "reason": cause,
         "reason_message": message or OUTCOMES[cause].advice,

@@ -14,16 +14,8 @@ import msgspec
 from oolong.contracts.lifecycle import EndReason, JobKind, JobState
 from oolong.contracts.runtime_overrides import RuntimeOverrides
 
-# Raised when a reply asks for something that an older agent would not do or would misread; a field that an older
-# agent may overlook needs no new number. The server speaks all numbers from OLDEST_PROTOCOL on: those of the
-# version before this one. docs/how-to/upgrade.md says in which order to upgrade.
-PROTOCOL = 6
-OLDEST_PROTOCOL = 1
-JOINING_ENGINES = 2  # since when an agent takes engines into a live attempt (DesiredJob.engine_port)
-TESTS_AND_PLAYGROUNDS = 3  # since when an agent knows the kinds of run reward_test and playground
-EVALUATORS = 5  # since when an agent starts evaluators (DesiredJob.evaluates)
-FIELDS_OF_6 = 6  # since when an agent knows the fields of a spec that runs.spec_for_node lists
-SECRETS_IN_JOBS = 3  # since when an agent asks for the values of DesiredJob.secrets and gives them to the job
+# Agent and server must have the same protocol version. Raise it with a change that the other side would misread.
+PROTOCOL = 1
 
 
 # Numbers and names of a node are stored, so what a message may hold is what their columns hold.
@@ -60,8 +52,7 @@ class Inventory(Wire, frozen=True, kw_only=True):
     memory_bytes: Bytes
     disk_free_bytes: Bytes
     slots: list[SlotInventory]
-    # Directories of models that its owner offers to projects. None: an agent of before, which takes any path.
-    model_roots: list[str] | None = None
+    model_roots: list[str] = []  # directories of models that its owner offers to projects
     job_isolation: JobIsolation = JobIsolation.NONE  # an agent that does not report it has none
     job_isolation_reason: str = ""  # why there is none
 
@@ -71,7 +62,7 @@ class EnrollRequest(Wire, frozen=True, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(max_length=120)]
     inventory: Inventory
-    protocol: int = 1  # agents of protocol 1 do not say it
+    protocol: int = PROTOCOL
 
 
 class EnrollReply(Wire, frozen=True, kw_only=True):
@@ -80,7 +71,7 @@ class EnrollReply(Wire, frozen=True, kw_only=True):
     heartbeat_seconds: float = 10.0
     lease_ttl_seconds: float = 45.0
     orphan_ttl_seconds: float = 4500.0
-    protocol: int = 1  # of the server
+    protocol: int = PROTOCOL  # of the server
 
 
 class OutboxOffset(Wire, frozen=True, kw_only=True):
@@ -111,13 +102,13 @@ class HeartbeatRequest(Wire, frozen=True, kw_only=True):
     inventory: Inventory
     jobs: list[ObservedJob]
     started_at: float  # unix seconds of this agent process
-    protocol: int = 1
+    protocol: int = PROTOCOL
 
 
 class Hello(Wire, frozen=True, kw_only=True):
-    """What is read of a request before the rest: another protocol may have another rest."""
+    """The part of a request that is decoded first: other fields may differ in another protocol."""
 
-    protocol: int = 1
+    protocol: int = PROTOCOL
 
 
 class Artifact(Wire, frozen=True, kw_only=True):
@@ -216,7 +207,7 @@ BATCH_HEAD_BYTES = 256 * 1024
 
 
 class TelemetryBatchHead(Wire, frozen=True, kw_only=True):
-    """POST /api/v1/agent/telemetry, since protocol 4. The body is this as one line of JSON, a newline, and then the
+    """POST /api/v1/agent/telemetry. The body is this as one line of JSON, a newline, and then the
     bytes of the pieces, one after another. At most one piece of a file."""
 
     pieces: list[Piece]

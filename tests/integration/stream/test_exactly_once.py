@@ -13,8 +13,8 @@ import pytest
 from control_plane.core.infra import clock
 from control_plane.core.stream import event_stream
 from control_plane.runs.models import Job, Run
-from control_plane.runs.reconciler import advance_runs
-from control_plane.runs.scheduling import place_jobs
+from control_plane.runs.reconciler import reconcile_runs
+from control_plane.runs.scheduling import schedule_runs
 from control_plane.telemetry.ingest import outbox
 from control_plane.telemetry.models import OutboxFile
 from oolong.contracts.lifecycle import ENDED, RunStatus
@@ -40,8 +40,8 @@ def test_every_point_arrives_once_though_web_and_agent_are_killed(stack: Stack) 
     run_id = submit(stack, steps=STEPS, pause_seconds=0.004)
 
     def tick() -> None:
-        place_jobs(now=clock.now())
-        advance_runs(now=clock.now())
+        schedule_runs(now=clock.now())
+        reconcile_runs(now=clock.now())
 
     def has_read(lines: int) -> bool:
         tick()

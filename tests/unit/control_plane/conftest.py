@@ -40,12 +40,12 @@ from control_plane.core.infra import clock as clock_module
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Pool
-from control_plane.fleet.web_liveness import note_alive
+from control_plane.fleet.web_liveness import record_alive
 from control_plane.runs import telemetry_hooks
-from control_plane.runs.lease_reaper import sweep_leases
+from control_plane.runs.lease_reaper import reap_leases
 from control_plane.runs.models import Job
-from control_plane.runs.reconciler import advance_runs
-from control_plane.runs.scheduling import place_jobs
+from control_plane.runs.reconciler import reconcile_runs
+from control_plane.runs.scheduling import schedule_runs
 from oolong.cli.app import main as cli_main
 from oolong.client.sync import connection, datasets, models, runs
 from oolong.contracts.agent import (
@@ -391,10 +391,10 @@ def tick(clock: Clock) -> Callable[..., None]:
     def ticks(seconds: float = 1.0, *, web_alive: bool = True) -> None:
         now = clock.forward(seconds)
         if web_alive:
-            note_alive()
-        sweep_leases(now=now)
-        advance_runs(now=now)
-        place_jobs(now=now)
+            record_alive()
+        reap_leases(now=now)
+        reconcile_runs(now=now)
+        schedule_runs(now=now)
 
     return ticks
 

@@ -159,7 +159,6 @@ def _nodes(now: datetime) -> list[dict[str, Any]]:
     return [
         {
             "id": node.pk, "name": node.name, "status": node.status, "agent_version": node.agent_version,
-            "protocol": node.protocol,
             "silent_seconds": (now - node.last_seen_at).total_seconds(), "disk_free_bytes": node.disk_free_bytes,
             "slots": node.slots.filter(present=True).count(),
             "unhealthy": node.slots.filter(present=True, healthy=False).count(),

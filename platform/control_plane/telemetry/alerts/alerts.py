@@ -13,10 +13,10 @@ from django.db.models import QuerySet
 from control_plane.core.stream import event_stream
 from control_plane.runs.attempt_status import WORKING
 from control_plane.runs.boot import TITLES, boot_of, failed_boots
-from control_plane.runs.events import note, run_in_brief, set_condition
-from control_plane.runs.locking import each_locked
+from control_plane.runs.events import record_event, run_summary, set_condition
+from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Run
-from control_plane.runs.runtime_overrides import live_settings
+from control_plane.runs.runtime_overrides import runtime_overrides
 from control_plane.telemetry.alerts import alert_rules as rules
 from control_plane.telemetry.alerts.alert_window import START_STEPS, STEPS, TIME_POINTS, Window
 from control_plane.telemetry.models import Alert
@@ -56,7 +56,7 @@ def watch_runs(*, now: datetime) -> None:
     """Evaluate the rules of every active run, and close the open alerts of the others."""
     running = Run.objects.filter(status__in=WORKING).values_list("pk", flat=True)
     told = Alert.objects.filter(closed_at=None).values_list("run_id", flat=True)
-    each_locked(sorted({*running, *told}), lambda run: watch_run(run, now=now))
+    for_each_locked(sorted({*running, *told}), lambda run: watch_run(run, now=now))
 
 
 def watch_run(run: Run, *, now: datetime) -> None:
@@ -84,7 +84,7 @@ def window_of(run: Run, *, now: datetime) -> Window:
         usual = float(median(own)) if own else _median_step_seconds(cursor, run)
     last_step = max((at for name, _, at in newest if name == "time/step_seconds"), default=None)
     spec = RunSpec.model_validate(run.spec)
-    bound = live_settings(run).max_staleness
+    bound = runtime_overrides(run).max_staleness
     return Window(
         steps={name: values for name, values, _ in newest},
         start={name: values for name, values, _ in first},
@@ -137,9 +137,9 @@ def _update_alerts(run: Run, said: dict[str, str], *, now: datetime) -> None:
     for alert in changed:
         shown = AlertSerializer.render(alert)
         word = "over" if alert.closed_at else "alert"
-        note(run, "alert", f"{word}: {shown['title']}: {alert.message}", at=now, rule=alert.rule)
+        record_event(run, "alert", f"{word}: {shown['title']}: {alert.message}", at=now, rule=alert.rule)
         event_stream.publish(f"run:{run.pk}", "alert", shown)
-        told = {"run": run_in_brief(run), "alert": shown}
+        told = {"run": run_summary(run), "alert": shown}
         outbox.emit(run.project_id, "alert.resolved" if alert.closed_at else "alert.fired", told, now=now)
 
 

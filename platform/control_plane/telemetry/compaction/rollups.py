@@ -14,7 +14,7 @@ from itertools import pairwise
 from django.db import connection
 from django.db.models import Q
 
-from control_plane.runs.locking import each_locked
+from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Run
 from control_plane.telemetry.models import CHUNKS, MetricRollup, MetricSeries
 from oolong.contracts.lifecycle import ENDED
@@ -66,7 +66,7 @@ def roll_up_runs(*, now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_RUNS_BEHIND, (list(lively.values_list("pk", flat=True)),))
         behind = sorted(run_id for (run_id,) in cursor.fetchall())
-    each_locked(behind, _roll_up_run)
+    for_each_locked(behind, _roll_up_run)
 
 
 def _roll_up_run(run: Run) -> None:

@@ -22,10 +22,10 @@ from control_plane.core.infra import clock
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Node, Pool
-from control_plane.fleet.web_liveness import note_alive
+from control_plane.fleet.web_liveness import record_alive
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Job
-from control_plane.runs.scheduling import place_jobs
+from control_plane.runs.scheduling import schedule_runs
 from control_plane.telemetry.models import TrajectorySample
 from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
 from oolong.contracts.telemetry import CheckpointLine
@@ -196,8 +196,8 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
         "placement": {"pool": "own"},
     }  # fmt: skip
     run = api(alice, "POST", "/runs", {"spec": spec}, status=201)
-    note_alive()
-    place_jobs(now=clock.now())
+    record_alive()
+    schedule_runs(now=clock.now())
     attempt = Attempt.objects.get()
     job = Job.objects.select_related("attempt__run").get(name="trainer")
     stored, begun = (_upload(credential, job, attempt, step=step) for step in (1, 2))

@@ -11,7 +11,7 @@ import pytest
 
 from control_plane.accounts.models import Role
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
-from control_plane.runs.events import move_run
+from control_plane.runs.events import transition_run
 from control_plane.runs.models import Run
 from oolong.contracts.lifecycle import RunStatus
 
@@ -41,7 +41,7 @@ def finish(run_id: str, accuracy: float, *, clock: Any, status: RunStatus = RunS
     """As its node would have brought it to its end."""
     run = Run.objects.get(pk=run_id)
     for step in (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.FINALIZING, status):
-        move_run(run, step, now=clock.now)
+        transition_run(run, step, now=clock.now)
     run.summary = {"evaluation": {"end": {"accuracy": accuracy, "prompts": 32}}}
     run.save(update_fields=["summary"])
 

@@ -11,11 +11,10 @@ import pytest
 from control_plane.accounts.models import Role
 from control_plane.assets.storage import store
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
-from control_plane.experiments.sweeps import advance_sweeps
-from control_plane.fleet.models import Lease, Node
+from control_plane.experiments.sweeps import reconcile_sweeps
+from control_plane.fleet.models import Lease
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Run
-from oolong.contracts.agent import TESTS_AND_PLAYGROUNDS
 from oolong.contracts.lifecycle import EndReason
 
 BODY = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
@@ -65,15 +64,6 @@ def test_canned_probes_take_no_slot_and_the_report_is_kept(alice: Any, node: Any
     )
     assert [item["id"] for item in alice.get("/reward-tests?verdict=amber").json()["data"]] == [test["id"]]
     assert alice.get("/reward-tests?verdict=green").json()["data"] == []
-
-
-def test_a_test_goes_to_an_agent_that_knows_its_kind(alice: Any, node: Any, tick: Any) -> None:
-    """An older one ends at a spec of a kind that it does not know."""
-    node(slots=1)
-    Node.objects.update(protocol=TESTS_AND_PLAYGROUNDS - 1)
-    test = create(alice).json()
-    tick()
-    assert alice.see(test["run"])["pending_reason"].startswith("needs an agent of a newer version")
 
 
 def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:
@@ -292,7 +282,7 @@ def test_every_way_to_a_run_asks_for_the_green_test(alice: Any, clock: Any) -> N
         assert refused.status_code == 422, (path, refused.content)
         [code] = {error["code"] for error in refused.json()["errors"]}
         assert code == "reward_not_tested", path
-    advance_sweeps(now=clock.forward(2))
+    reconcile_sweeps(now=clock.forward(2))
     skipped = alice.get(f"/sweeps/{sweep['id']}/trials").json()["data"][0]["skipped"]
     assert "takes only rewards with a green test" in skipped
     say(create(alice).json(), "green")

@@ -16,7 +16,7 @@ from control_plane.experiments import sweeps
 from control_plane.experiments.models import Sweep, SweepTrial
 from control_plane.experiments.sweep_plan import SweepPlan
 from control_plane.runs import telemetry_hooks
-from control_plane.runs.locking import each_locked
+from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Run
 from oolong.contracts.lifecycle import RunStatus
 from tests.support.pages import block
@@ -42,7 +42,7 @@ def trials(person: Any, made: Any) -> Any:
 
 
 def advance(clock: Any) -> None:
-    sweeps.advance_sweeps(now=clock.forward(2))
+    sweeps.reconcile_sweeps(now=clock.forward(2))
 
 
 def end(run_id: str, status: RunStatus = RunStatus.SUCCEEDED, **metrics: float) -> None:
@@ -330,10 +330,10 @@ def test_a_tick_whose_time_is_over_goes_no_further(
     for _ in range(2):
         sweep(alice)
         alice.run()
-    monkeypatch.setattr(sweeps, "_advance", over)
+    monkeypatch.setattr(sweeps, "_reconcile", over)
     with pytest.raises(SoftTimeLimitExceeded):
         advance(clock)
     assert len(seen) == 1
     with pytest.raises(SoftTimeLimitExceeded):
-        each_locked(list(Run.objects.values_list("pk", flat=True)), over)
+        for_each_locked(list(Run.objects.values_list("pk", flat=True)), over)
     assert len(seen) == 2

@@ -12,7 +12,7 @@ import pytest
 from control_plane.accounts.models import Role
 from control_plane.fleet.models import Lease, Slot
 from control_plane.runs.models import Job
-from control_plane.runs.slot_usage import spent_by
+from control_plane.runs.slot_usage import slot_usage
 from control_plane.telemetry.ingest import outbox
 from oolong.contracts.lifecycle import JobKind
 from oolong.contracts.telemetry import Points, StateSnapshot
@@ -161,17 +161,17 @@ def test_shares_stand_for_the_time_since_the_ones_before_within_bounds() -> None
     def shares(x: int, **more: Any) -> Points:
         return Points(axis="time", x=x, values={**SHARES, **more})
 
-    first = spent_by(JobKind.ROLLOUT, [shares(10)], measured_to=None)
+    first = slot_usage(JobKind.ROLLOUT, [shares(10)], measured_to=None)
     assert (first.working, first.measured_to) == (0.0, 10)  # since when is not known
-    late = spent_by(JobKind.ROLLOUT, [shares(1000)], measured_to=10)
+    late = slot_usage(JobKind.ROLLOUT, [shares(1000)], measured_to=10)
     assert late.working + late.waiting + late.syncing == pytest.approx(60.0)  # a gap is nobody's
-    back = spent_by(JobKind.ROLLOUT, [shares(5)], measured_to=10)
+    back = slot_usage(JobKind.ROLLOUT, [shares(5)], measured_to=10)
     assert (back.working, back.measured_to) == (0.0, 10)
-    odd = spent_by(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_frac": None})], measured_to=10)
+    odd = slot_usage(JobKind.ROLLOUT, [shares(20, **{"idle/rollout_frac": None})], measured_to=10)
     assert odd.waiting == 0.0 and odd.working == pytest.approx(9.5)
-    bad = spent_by(
+    bad = slot_usage(
         JobKind.ROLLOUT, [Points(axis="time", x=9, values={"evaluator/busy_seconds": None})], measured_to=1
     )
     assert not bad.working
-    nothing = spent_by(JobKind.CONTROLLER, [shares(20)], measured_to=None)
+    nothing = slot_usage(JobKind.CONTROLLER, [shares(20)], measured_to=None)
     assert not nothing

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from control_plane.fleet.preemption import Yielding, who_goes
-from control_plane.fleet.scheduler import NodeView, Request, SlotView, Snapshot, plan
+from control_plane.fleet.preemption import Preemptible, select_victims
+from control_plane.fleet.scheduler import NodeSnapshot, Request, SlotSnapshot, Snapshot, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def cpus(count: int) -> tuple[SlotView, ...]:
-    return tuple(SlotView(f"s{n}") for n in range(count))
+def cpus(count: int) -> tuple[SlotSnapshot, ...]:
+    return tuple(SlotSnapshot(f"s{n}") for n in range(count))
 
 
 def request(name: str, slots: int, *, priority: int = 500, team: str = "red") -> Request:
@@ -23,14 +23,14 @@ def request(name: str, slots: int, *, priority: int = 500, team: str = "red") ->
 
 
 def holder(
-    run: str, node: str = "n1", *, slots: tuple[str, ...] = ("s0",), leaves: bool = False, team: str = "red"
-) -> Yielding:
-    return Yielding(holder=run, team=team, node=node, slots=slots, leaves=leaves)
+    run: str, node: str = "n1", *, slots: tuple[str, ...] = ("s0",), leaving: bool = False, team: str = "red"
+) -> Preemptible:
+    return Preemptible(holder=run, team=team, node=node, slots=slots, leaving=leaving)
 
 
 def decide(
     queue: list[Request],
-    holders: list[Yielding],
+    holders: list[Preemptible],
     *,
     free: dict[str, int],
     total: int = 4,
@@ -39,13 +39,13 @@ def decide(
     """Each of the holders has a slot of its own, s0 the first of them, s1 the second."""
     holders = [replace(one, slots=(f"s{number}",)) for number, one in enumerate(holders)]
     nodes = [
-        NodeView(name, name, cpus(total)[total - count :], cpus(total)[: total - count], True)
+        NodeSnapshot(name, name, cpus(total)[total - count :], cpus(total)[: total - count], True)
         for name, count in free.items()
     ]
     used = {"red": sum(len(one.slots) for one in holders if one.team == "red")}
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
     playgrounds = frozenset(one.id for one in queue if one.priority == 0)
-    return who_goes(plan(snapshot), snapshot, holders, yielding_requests=playgrounds)
+    return select_victims(plan(snapshot), snapshot, holders, preemptible_requests=playgrounds)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def decide(
         ([request("a", 2)], [holder("p"), holder("q", "n2"), holder("r", "n2")], {"n1": 1, "n2": 0}, ("p",)),
         ([request("a", 3)], [holder("p")], {"n1": 1}, ()),  # in vain
         ([request("a", 9)], [holder("p")], {"n1": 0}, ()),  # no node is that large
-        ([request("a", 1)], [holder("p", leaves=True)], {"n1": 0}, ()),  # its slot comes free already
+        ([request("a", 1)], [holder("p", leaving=True)], {"n1": 0}, ()),  # its slot comes free already
         ([request("p2", 1, priority=0)], [holder("p")], {"n1": 0}, ()),  # playgrounds take from nobody
         ([request("big", 9), request("a", 1)], [holder("p")], {"n1": 0}, ("p",)),
     ],
 )
 def test_who_goes(
-    queue: list[Request], holders: list[Yielding], free: dict[str, int], ended: tuple[str, ...]
+    queue: list[Request], holders: list[Preemptible], free: dict[str, int], ended: tuple[str, ...]
 ) -> None:
     assert decide(queue, holders, free=free) == ended
 
@@ -75,7 +75,7 @@ def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
     assert decide([request("a", 1)], [holder("p")], free={"n1": 1}, limit=1) == ("p",), (
         "it fits but for the limit"
     )
-    assert decide([request("a", 1)], [holder("p", leaves=True)], free={"n1": 1}, limit=1) == ()
+    assert decide([request("a", 1)], [holder("p", leaving=True)], free={"n1": 1}, limit=1) == ()
     assert decide([request("a", 1)], [holder("p")], free={"n1": 1}, limit=0) == (), "in vain"
     elsewhere = [holder("p", "n2"), holder("q", team="blue")]
     assert decide([request("a", 1)], elsewhere, free={"n1": 0, "n2": 0}, limit=1) == ("p",)
@@ -83,39 +83,47 @@ def test_a_team_at_its_limit_takes_from_nobody_else_but_from_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("only_on_n2", "tells"),
-    [({"model_path": "/models/big"}, {"model_roots": ("/models",)}), ({"protocol": 3}, {"protocol": 3})],
+    [
+        ({"model_path": "/models/big"}, {"model_roots": ("/models",)}),
+        ({"isolated": True}, {"isolates_jobs": True}),
+    ],
 )
 def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
     only_on_n2: dict[str, Any], tells: dict[str, Any]
 ) -> None:
-    n1 = NodeView("n1", "n1", (), cpus(4), True, protocol=2, model_roots=())
+    n1 = NodeSnapshot("n1", "n1", (), cpus(4), True, model_roots=())
     n2 = replace(n1, id="n2", name="n2", **tells)
     waits = replace(request("a", 1), **only_on_n2)
     snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={}, limits={})
     nothing = frozenset[str]()
     on_n1, on_n2 = [holder("p", "n1")], [holder("q", "n2")]
-    assert who_goes(plan(snapshot), snapshot, on_n1, yielding_requests=nothing) == (), "in vain"
+    assert select_victims(plan(snapshot), snapshot, on_n1, preemptible_requests=nothing) == (), "in vain"
     free = replace(snapshot, nodes=[replace(n1, free=cpus(1)), n2])
-    assert who_goes(plan(free), free, on_n2, yielding_requests=nothing) == ("q",), "what is free is elsewhere"
+    assert select_victims(plan(free), free, on_n2, preemptible_requests=nothing) == ("q",), (
+        "what is free is elsewhere"
+    )
 
 
 def test_nobody_goes_for_a_run_that_their_slots_do_not_suit() -> None:
-    nodes = [NodeView("n1", "n1", (), cpus(2), True)]
+    nodes = [NodeSnapshot("n1", "n1", (), cpus(2), True)]
     queue = [replace(request("a", 1), device="cuda")]
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used={"red": 1}, limits={})
-    assert who_goes(plan(snapshot), snapshot, [holder("p")], yielding_requests=frozenset()) == ()
+    assert select_victims(plan(snapshot), snapshot, [holder("p")], preemptible_requests=frozenset()) == ()
 
 
 def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
-    nodes = [NodeView("n1", "n1", (), cpus(2), True)]
+    nodes = [NodeSnapshot("n1", "n1", (), cpus(2), True)]
     snapshot = Snapshot(
         now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, limits={}, teams=frozenset({"blue"})
     )
-    assert who_goes(plan(snapshot), snapshot, [holder("p", team="blue")], yielding_requests=frozenset()) == ()
+    assert (
+        select_victims(plan(snapshot), snapshot, [holder("p", team="blue")], preemptible_requests=frozenset())
+        == ()
+    )
 
 
-def gpus(*names: str) -> tuple[SlotView, ...]:
-    return tuple(SlotView(name, "cuda", 2**33) for name in names)
+def gpus(*names: str) -> tuple[SlotSnapshot, ...]:
+    return tuple(SlotSnapshot(name, "cuda", 2**33) for name in names)
 
 
 def two_ranks(slots: int = 2) -> Request:
@@ -145,10 +153,10 @@ def two_ranks(slots: int = 2) -> Request:
 def test_ranks_need_a_gpu_each(
     asked: Request, free: list[str], held: list[str], holders: list[tuple[str, str]], ended: tuple[str, ...]
 ) -> None:
-    of_cpu = tuple(SlotView(name) for name in held if name.startswith("s"))
-    node = NodeView(
+    of_cpu = tuple(SlotSnapshot(name) for name in held if name.startswith("s"))
+    node = NodeSnapshot(
         "n1", "n1", gpus(*free), (*of_cpu, *gpus(*(n for n in held if not n.startswith("s")))), True
     )
     snapshot = Snapshot(now=NOW, nodes=[node], queue=[asked], used={}, limits={})
     yielding = [holder(name, slots=(slot,)) for name, slot in holders]
-    assert who_goes(plan(snapshot), snapshot, yielding, yielding_requests=frozenset()) == ended
+    assert select_victims(plan(snapshot), snapshot, yielding, preemptible_requests=frozenset()) == ended

@@ -8,21 +8,21 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.fleet.scheduler import NodeView, Request, SlotView, Snapshot, order, plan
+from control_plane.fleet.scheduler import NodeSnapshot, Request, SlotSnapshot, Snapshot, plan, sort_queue
 from oolong import gpu_slots
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def node(
-    name: str, free: int, total: int | None = None, *, accepts: bool = True, refusal: str = ""
-) -> NodeView:
+    name: str, free: int, total: int | None = None, *, accepts: bool = True, state: str = ""
+) -> NodeSnapshot:
     slots = cpus(free if total is None else total)
-    return NodeView(name, name, slots[:free], slots[free:], accepts, refusal)
+    return NodeSnapshot(name, name, slots[:free], slots[free:], accepts, state)
 
 
-def cpus(count: int) -> tuple[SlotView, ...]:
-    return tuple(SlotView(f"cpu-{index}") for index in range(count))
+def cpus(count: int) -> tuple[SlotSnapshot, ...]:
+    return tuple(SlotSnapshot(f"cpu-{index}") for index in range(count))
 
 
 def request(name: str, slots: int = 1, *, priority: int = 500, age: int = 0, team: str = "red") -> Request:
@@ -30,7 +30,7 @@ def request(name: str, slots: int = 1, *, priority: int = 500, age: int = 0, tea
 
 
 def snapshot(
-    nodes: list[NodeView], queue: list[Request], used: dict[str, int] | None = None, **limits: int
+    nodes: list[NodeSnapshot], queue: list[Request], used: dict[str, int] | None = None, **limits: int
 ) -> Snapshot:
     return Snapshot(NOW, nodes, queue, used or {}, dict(limits))
 
@@ -41,7 +41,7 @@ def placed(snap: Snapshot) -> dict[str, str]:
 
 def test_higher_priority_goes_first_then_who_came_first() -> None:
     queue = [request("late"), request("early", age=9), request("urgent", priority=900)]
-    assert [item.id for item in order(queue)] == ["urgent", "early", "late"]
+    assert [item.id for item in sort_queue(queue)] == ["urgent", "early", "late"]
     assert placed(snapshot([node("n", 2)], queue)) == {"urgent": "n", "early": "n"}
 
 
@@ -51,7 +51,7 @@ def test_a_priority_that_operators_give_moves_runs_of_their_own_team_alone() -> 
         request("red-2", age=6), request("red-urgent", age=1, priority=1000),
         request("blue-low", team="blue", priority=499),
     ]  # fmt: skip
-    assert [item.id for item in order(queue)] == [
+    assert [item.id for item in sort_queue(queue)] == [
         "blue-1", "red-urgent", "blue-2", "red-1", "red-2", "blue-low",
     ]  # fmt: skip
 
@@ -95,8 +95,8 @@ def test_a_team_never_passes_its_limit() -> None:
 
 
 def test_a_cordoned_node_gets_nothing_and_the_reason_is_said() -> None:
-    decided = plan(snapshot([node("n", 4, accepts=False, refusal="cordoned")], [request("run")]))
-    assert decided.waiting["run"] == "no node accepts work: n is cordoned"
+    decided = plan(snapshot([node("n", 4, accepts=False, state="cordoned")], [request("run")]))
+    assert decided.waiting["run"] == "no node accepts jobs: n is cordoned"
 
 
 def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
@@ -111,7 +111,7 @@ def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
     assert plan(snapshot([node("open", 1)], [request("run")])).placements, "the others need none"
 
 
-GPUS = tuple(SlotView(f"gpu-{index}", "cuda", 80 * 2**30) for index in range(2))
+GPUS = tuple(SlotSnapshot(f"gpu-{index}", "cuda", 80 * 2**30) for index in range(2))
 
 
 def on(device: str = "cuda", gib: int = 0, slots: int = 1) -> Request:
@@ -122,13 +122,13 @@ def test_a_run_that_needs_a_gpu_never_lands_on_cpu_slots_and_says_what_the_pool_
     decided = plan(snapshot([node("n", 4)], [on("cuda")]))
     assert not decided.placements
     assert decided.waiting["run"] == "needs cuda slots; pool default has cpu slots only"
-    gpus = NodeView("g", "g", GPUS, (), True)
+    gpus = NodeSnapshot("g", "g", GPUS, (), True)
     assert placed(snapshot([node("n", 4), gpus], [on("cuda", slots=2)])) == {"run": "g"}
     assert placed(snapshot([gpus, node("n", 4)], [on("cpu")])) == {"run": "n"}
 
 
 def test_a_slot_with_too_little_memory_does_not_count() -> None:
-    gpus = NodeView("g", "g", GPUS, (), True)
+    gpus = NodeSnapshot("g", "g", GPUS, (), True)
     assert placed(snapshot([gpus], [on("cuda", 80)])) == {"run": "g"}
     decided = plan(snapshot([gpus], [on("cuda", 81)]))
     assert (
@@ -138,7 +138,7 @@ def test_a_slot_with_too_little_memory_does_not_count() -> None:
 
 
 def test_only_the_slots_that_suit_are_taken_and_counted() -> None:
-    mixed = NodeView("m", "m", (SlotView("cpu-0"), GPUS[0]), (GPUS[1],), True)
+    mixed = NodeSnapshot("m", "m", (SlotSnapshot("cpu-0"), GPUS[0]), (GPUS[1],), True)
     decided = plan(snapshot([mixed], [on("cuda")]))
     assert [placement.slots for placement in decided.placements] == [("gpu-0",)]
     assert [slot.name for slot in decided.idle["m"]] == ["cpu-0"]
@@ -165,18 +165,20 @@ def test_a_team_that_may_not_use_the_pool_waits_and_holds_nobody_up() -> None:
 
 
 def test_an_empty_pool_is_named() -> None:
-    assert plan(snapshot([], [request("run")])).waiting["run"] == "no node has joined the pool"
+    assert plan(snapshot([], [request("run")])).waiting["run"] == "the pool has no nodes"
 
 
 def test_a_retry_waits_for_its_time() -> None:
     early = Request("run", "run", "red", 500, 1, NOW, not_before=NOW + timedelta(seconds=4))
-    assert plan(snapshot([node("n", 1)], [early])).waiting["run"].startswith("tries again in 5 s")
+    assert plan(snapshot([node("n", 1)], [early])).waiting["run"] == (
+        "retries at 00:00:04 UTC, because its last attempt ended early"
+    )
 
 
 nodes_strategy = st.lists(
     st.builds(
         lambda index, free, held, accepts: node(
-            f"n{index}", free, free + held, accepts=accepts, refusal="draining"
+            f"n{index}", free, free + held, accepts=accepts, state="draining"
         ),
         st.integers(0, 10_000), st.integers(0, 6), st.integers(0, 3), st.booleans(),
     ),
@@ -196,7 +198,7 @@ limits_strategy = st.fixed_dictionaries({"red": st.one_of(st.none(), st.integers
 @settings(max_examples=200, deadline=None)
 @given(nodes_strategy, queue_strategy, limits_strategy, st.integers(0, 3))
 def test_any_plan_is_sound(
-    nodes: list[NodeView], queue: list[Request], limits: dict[str, int | None], used: int
+    nodes: list[NodeSnapshot], queue: list[Request], limits: dict[str, int | None], used: int
 ) -> None:
     decided = plan(Snapshot(NOW, nodes, queue, {"red": used}, limits))
     by_id = {item.id: item for item in queue}
@@ -215,10 +217,10 @@ def test_any_plan_is_sound(
     # Everybody is either placed or told why, and the waiting have positions 1, 2, 3 in queue order.
     assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
     assert all(why and "\n" not in why for why in decided.waiting.values())
-    waiting = [item.id for item in order(queue) if item.id in decided.waiting]
+    waiting = [item.id for item in sort_queue(queue) if item.id in decided.waiting]
     assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
     # The head of the queue waits only for a reason of its own.
-    if queue and (head := order(queue)[0]).id in decided.waiting:
+    if queue and (head := sort_queue(queue)[0]).id in decided.waiting:
         limited = (
             limits[head.team] is not None
             and (used if head.team == "red" else 0) + head.slots > limits[head.team]
@@ -226,32 +228,34 @@ def test_any_plan_is_sound(
         assert limited or not any(view.accepts and len(view.free) >= head.slots for view in nodes)
 
 
-def shared_gpus(count: int, *, shares: int = 2) -> tuple[SlotView, ...]:
+def shared_gpus(count: int, *, shares: int = 2) -> tuple[SlotSnapshot, ...]:
     return tuple(
-        SlotView(name, "cuda") for gpu in range(count) for name in gpu_slots.slot_names(f"GPU-{gpu}", shares)
+        SlotSnapshot(name, "cuda")
+        for gpu in range(count)
+        for name in gpu_slots.slot_names(f"GPU-{gpu}", shares)
     )
 
 
 def test_trainer_and_engine_of_a_run_share_the_only_gpu() -> None:
-    one = NodeView("n", "n", shared_gpus(1), (), True)
+    one = NodeSnapshot("n", "n", shared_gpus(1), (), True)
     (found,) = plan(snapshot([one], [request("run", 2)])).placements
     assert found.slots == ("GPU-0/0", "GPU-0/1")
 
 
 def test_ranks_of_a_trainer_never_share_a_gpu_and_engines_take_what_is_left() -> None:
-    two = NodeView("n", "n", shared_gpus(2), (), True)
+    two = NodeSnapshot("n", "n", shared_gpus(2), (), True)
     (found,) = plan(snapshot([two], [replace(request("run", 3), trainer_ranks=2)])).placements
     assert found.slots == ("GPU-0/0", "GPU-1/0", "GPU-0/1")
 
 
 def test_an_engine_gets_a_gpu_of_its_own_where_there_is_one() -> None:
-    two = NodeView("n", "n", shared_gpus(2), (), True)
+    two = NodeSnapshot("n", "n", shared_gpus(2), (), True)
     (found,) = plan(snapshot([two], [request("run", 2)])).placements
     assert found.slots == ("GPU-0/0", "GPU-1/0")
 
 
 def test_more_ranks_than_gpus_wait_with_the_reason_and_hold_nobody_up() -> None:
-    one = NodeView("n", "n", shared_gpus(1, shares=4), (), True)
+    one = NodeSnapshot("n", "n", shared_gpus(1, shares=4), (), True)
     queue = [replace(request("wide", 3, priority=900), trainer_ranks=2), request("small", 2)]
     decided = plan(snapshot([one], queue))
     assert [found.request for found in decided.placements] == ["small"]
@@ -262,6 +266,6 @@ def test_more_ranks_than_gpus_wait_with_the_reason_and_hold_nobody_up() -> None:
 
 def test_ranks_wait_for_a_second_gpu_while_both_slots_of_one_are_free() -> None:
     slots = shared_gpus(2)
-    busy = NodeView("n", "n", slots[:2], slots[2:], True)
+    busy = NodeSnapshot("n", "n", slots[:2], slots[2:], True)
     decided = plan(snapshot([busy], [replace(request("wide", 2), trainer_ranks=2)]))
     assert not decided.placements and "n" in decided.waiting["wide"]

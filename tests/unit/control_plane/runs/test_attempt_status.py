@@ -10,15 +10,15 @@ import pytest
 from control_plane.core.infra import clock
 from control_plane.runs.attempt_status import (
     FREE_ATTEMPTS,
-    Broken,
     Done,
-    JobView,
+    Failed,
+    JobSnapshot,
     Working,
-    judge,
-    pause_before_retry,
+    derive,
+    retry_delay,
     retry_follows,
 )
-from control_plane.runs.events import RefusedMove, move_run
+from control_plane.runs.events import InvalidTransition, transition_run
 from control_plane.runs.models import Run, RunEvent
 from oolong.contracts.lifecycle import (
     ENDED,
@@ -32,11 +32,11 @@ from oolong.contracts.lifecycle import (
 )
 
 
-def job(name: str, state: str = JobState.RUNNING, reason: str = "", **more: Any) -> JobView:
-    return JobView(name=name, kind=JobKind(name.split("-")[0]), state=state, reason=reason, **more)
+def job(name: str, state: str = JobState.RUNNING, reason: str = "", **more: Any) -> JobSnapshot:
+    return JobSnapshot(name=name, kind=JobKind(name.split("-")[0]), state=state, reason=reason, **more)
 
 
-def rl(**states: Any) -> list[JobView]:
+def rl(**states: Any) -> list[JobSnapshot]:
     jobs = {"controller": {}, "reward": {}, "rollout_0": {}, "rollout_1": {}, "trainer": {}}
     return [
         job(name.replace("_", "-"), **{**settings, **states.get(name, {})}) for name, settings in jobs.items()
@@ -54,12 +54,12 @@ def test_every_move_of_the_table_is_allowed_and_every_other_refused(alice: Any) 
         run.refresh_from_db()
         events = RunEvent.objects.filter(run=run, kind="status").count()
         if after in RUN_TRANSITIONS[before]:
-            assert move_run(run, after, now=clock.now())
+            assert transition_run(run, after, now=clock.now())
             assert Run.objects.get(pk=run.pk).status == after
             assert RunEvent.objects.filter(run=run, kind="status").count() == events + 1
         else:
-            with pytest.raises(RefusedMove, match=f"{before} → {after}"):
-                move_run(run, after, now=clock.now())
+            with pytest.raises(InvalidTransition, match=f"{before} → {after}"):
+                transition_run(run, after, now=clock.now())
             assert Run.objects.get(pk=run.pk).status == before
             assert RunEvent.objects.filter(run=run, kind="status").count() == events
 
@@ -67,7 +67,7 @@ def test_every_move_of_the_table_is_allowed_and_every_other_refused(alice: Any) 
 def test_a_move_from_a_status_that_somebody_changed_does_nothing(alice: Any) -> None:
     run = Run.objects.get(pk=alice.run()["id"])
     Run.objects.filter(pk=run.pk).update(status=RunStatus.STOPPED)
-    assert not move_run(run, RunStatus.STARTING, now=clock.now())
+    assert not transition_run(run, RunStatus.STARTING, now=clock.now())
     assert Run.objects.get(pk=run.pk).status == RunStatus.STOPPED
 
 
@@ -76,15 +76,15 @@ def test_an_ended_run_never_moves() -> None:
 
 
 def test_an_attempt_works_until_every_job_runs() -> None:
-    assert judge("rl", rl(trainer={"state": JobState.PREPARING})) == Working(all_running=False)
-    assert judge("rl", rl(reward={"state": "pending"})) == Working(all_running=False)
-    assert judge("rl", rl()) == Working(all_running=True)
+    assert derive("rl", rl(trainer={"state": JobState.PREPARING})) == Working(all_running=False)
+    assert derive("rl", rl(reward={"state": "pending"})) == Working(all_running=False)
+    assert derive("rl", rl()) == Working(all_running=True)
 
 
 def test_a_run_is_done_when_trainer_and_controller_completed() -> None:
-    assert judge("rl", rl(trainer=COMPLETED)) == Working(all_running=True)
-    assert judge("rl", rl(trainer=COMPLETED, controller=COMPLETED)) == Done()
-    assert judge("sft", [job("trainer", **COMPLETED)]) == Done()
+    assert derive("rl", rl(trainer=COMPLETED)) == Working(all_running=True)
+    assert derive("rl", rl(trainer=COMPLETED, controller=COMPLETED)) == Done()
+    assert derive("sft", [job("trainer", **COMPLETED)]) == Done()
 
 
 @pytest.mark.parametrize(
@@ -97,27 +97,27 @@ def test_a_run_is_done_when_trainer_and_controller_completed() -> None:
     ],
 )
 def test_a_job_that_died_names_its_cause(name: str, cause: EndReason) -> None:
-    verdict = judge("rl", rl(**{name: {**EXITED, "exit_code": -9}}))
-    assert isinstance(verdict, Broken)
+    verdict = derive("rl", rl(**{name: {**EXITED, "exit_code": -9}}))
+    assert isinstance(verdict, Failed)
     assert verdict.cause == cause
     assert "killed by signal 9" in verdict.message
 
 
 def test_a_job_that_says_why_it_ended_is_believed() -> None:
-    verdict = judge("rl", rl(trainer={**EXITED, "reason": EndReason.NONFINITE_LOSS, "message": "step 7"}))
-    assert verdict == Broken("trainer", EndReason.NONFINITE_LOSS, "trainer: step 7")
+    verdict = derive("rl", rl(trainer={**EXITED, "reason": EndReason.NONFINITE_LOSS, "message": "step 7"}))
+    assert verdict == Failed("trainer", EndReason.NONFINITE_LOSS, "trainer: step 7")
 
 
 def test_the_job_that_explains_outranks_those_that_died_with_it() -> None:
     jobs = rl(trainer={**EXITED, "exit_code": 1}, rollout_0={**EXITED, "reason": EndReason.MODEL_INVALID})
-    verdict = judge("rl", jobs)
-    assert isinstance(verdict, Broken)
+    verdict = derive("rl", jobs)
+    assert isinstance(verdict, Failed)
     assert verdict.cause == EndReason.MODEL_INVALID
 
 
 def test_a_job_ended_by_its_node_without_being_asked_is_no_fault_of_the_user() -> None:
-    verdict = judge("rl", rl(trainer={**EXITED, "reason": EndReason.STOPPED_BY_USER}))
-    assert isinstance(verdict, Broken)
+    verdict = derive("rl", rl(trainer={**EXITED, "reason": EndReason.STOPPED_BY_USER}))
+    assert isinstance(verdict, Failed)
     assert OUTCOMES[verdict.cause].retry == Retry.FREE
 
 
@@ -135,4 +135,4 @@ def test_some_causes_are_never_tried_again(cause: EndReason) -> None:
 
 
 def test_the_pause_before_a_retry_grows_to_a_minute() -> None:
-    assert [pause_before_retry(lost) for lost in (0, 1, 2, 3, 9)] == [0, 0, 5, 10, 60]
+    assert [retry_delay(lost) for lost in (0, 1, 2, 3, 9)] == [0, 0, 5, 10, 60]

@@ -18,16 +18,16 @@ from control_plane.accounts.models import Membership, User
 from control_plane.accounts.selectors import caller_in
 from control_plane.assets.storage import store
 from control_plane.checkpoints.models import Checkpoint, CheckpointAlias
-from control_plane.checkpoints.provenance import needs_of_runs
+from control_plane.checkpoints.provenance import reasons_to_keep
 from control_plane.checkpoints.registry import apply_retention, pin, policy_of, set_alias
 from control_plane.core.api.errors import Problem
 from control_plane.core.infra.locks import only_one
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Lease, Node
 from control_plane.runs.models import Attempt, Job, Run
-from control_plane.runs.node_reports import observe
-from control_plane.runs.reconciler import advance_runs
-from control_plane.runs.scheduling import place_jobs
+from control_plane.runs.node_reports import apply_report
+from control_plane.runs.reconciler import reconcile_runs
+from control_plane.runs.scheduling import schedule_runs
 from control_plane.runs.submission import create_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,10 +54,10 @@ def test_planners_that_run_at_once_sell_every_slot_once(alice: Any, node: Any, c
         node(f"node-{index}", slots=2)
     for index in range(4):
         alice.run(name=f"run {index}")
-    at_once(4, lambda: place_jobs(now=clock.now))
+    at_once(4, lambda: schedule_runs(now=clock.now))
     open_leases = Lease.objects.filter(released_at=None)
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 2 * Attempt.objects.count()
-    place_jobs(now=clock.now)  # whose slot another planner sold meanwhile is planned anew by the next tick
+    schedule_runs(now=clock.now)  # whose slot another planner sold meanwhile is planned anew by the next tick
     assert open_leases.count() == open_leases.values("slot").distinct().count() == 6
     assert Attempt.objects.count() == Run.objects.filter(status="STARTING").count() == 3
 
@@ -70,9 +70,9 @@ def test_heartbeats_stops_and_ticks_at_once_end_in_one_order(
 
     def everything() -> None:
         machine.beat()
-        advance_runs(now=clock.now)
+        reconcile_runs(now=clock.now)
         alice.post(f"/runs/{run['id']}/stop")
-        place_jobs(now=clock.now)
+        schedule_runs(now=clock.now)
 
     at_once(4, everything)
     for _ in range(4):
@@ -85,12 +85,14 @@ def test_heartbeats_stops_and_ticks_at_once_end_in_one_order(
 
 def hear(machine: Any, now: Any) -> None:
     with transaction.atomic():
-        fleet.hear(Node.objects.select_for_update().get(pk=machine.node_id), machine.inventory(), now=now)
+        fleet.record_heartbeat(
+            Node.objects.select_for_update().get(pk=machine.node_id), machine.inventory(), now=now
+        )
 
 
 def lose(machine: Any, now: Any) -> None:
     Node.objects.update(last_seen_at=now - timedelta(days=1))
-    fleet.sweep(now=now)
+    fleet.update_liveness(now=now)
 
 
 def release(machine: Any, now: Any) -> None:
@@ -100,7 +102,7 @@ def release(machine: Any, now: Any) -> None:
 def end_all_jobs(machine: Any, now: Any) -> None:
     for job in list(machine.jobs):
         machine.exit(job, None, code=1)
-    observe(Node.objects.get(pk=machine.node_id), machine.jobs.values(), rebooted=False, now=now)
+    apply_report(Node.objects.get(pk=machine.node_id), machine.jobs.values(), rebooted=False, now=now)
 
 
 @pytest.mark.parametrize("work", [hear, lose, release, end_all_jobs])
@@ -330,7 +332,7 @@ def test_who_comes_after_retention_is_told_that_the_bytes_are_gone(
     policy, _ = policy_of(alice.project)
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            apply_retention(alice.project, policy, needs_of_runs, now=clock.now)
+            apply_retention(alice.project, policy, reasons_to_keep, now=clock.now)
             asking = in_another_thread(pool, lambda: needs_it(alice, clock, how, old))
             until_it_waits(asking)
         with pytest.raises(Problem) as refusal:

@@ -12,7 +12,6 @@ from control_plane.fleet.models import Lease, Node
 from control_plane.runs import node_reports
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry.ingest import outbox
-from oolong.contracts.agent import EVALUATORS
 from oolong.contracts.lifecycle import EndReason
 from oolong.contracts.telemetry import StateSnapshot
 from tests.unit.control_plane.telemetry.world import encode
@@ -345,16 +344,13 @@ def test_it_goes_with_a_run_that_is_cancelled(alice: Any, evaluated: Any, tick: 
     assert held() == set()
 
 
-def test_a_node_that_takes_no_work_or_has_an_older_agent_gets_none(
-    alice: Any, node: Any, start: Any, tick: Any, tell: Any
-) -> None:
+def test_a_cordoned_node_gets_no_evaluator(alice: Any, node: Any, start: Any, tick: Any, tell: Any) -> None:
     machine = node(slots=3)
     start(machine, **EVALUATED)
     tell(machine)
-    for fields in ({"protocol": EVALUATORS - 1}, {"intent": "CORDONED"}):
-        Node.objects.update(**{"protocol": EVALUATORS, "intent": "ACTIVE", **fields})
-        tick()
-        assert not Job.objects.filter(evaluates__gt="").exists()
+    Node.objects.update(intent="CORDONED")
+    tick()
+    assert not Job.objects.filter(evaluates__gt="").exists()
 
 
 def test_a_controller_waits_for_none_where_none_can_come(node: Any, start: Any) -> None:

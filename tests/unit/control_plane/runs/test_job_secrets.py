@@ -10,7 +10,6 @@ import pytest
 
 from control_plane.accounts.models import AuditEntry, ProjectSecret, Role
 from control_plane.fleet import pools
-from control_plane.fleet.models import Node
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import LogChunk
 from oolong.contracts.agent import SecretsReply, SecretsRequest
@@ -184,24 +183,6 @@ def test_a_run_whose_secret_is_gone_fails_with_the_cause_and_is_not_tried_again(
     assert (ended["status"], ended["reason"], ended["fault"]) == ("FAILED", "secret_missing", "config")
     assert (ended["reason_message"], ended["attempt_number"]) == (f"trainer: {gone}", 1)
     assert kept.post(f"/runs/{run['id']}/retry").status_code == 201
-
-
-def test_a_run_with_secrets_goes_to_an_agent_that_knows_of_them(kept: Any, node: Any, tick: Any) -> None:
-    """An older one would start the jobs without."""
-    node()
-    Node.objects.update(protocol=2)
-    run, plain = kept.run(secrets=NAMED, algorithm=WITH_LOSS), kept.run(name="plain")
-    tick()
-    assert kept.see(run["id"])["pending_reason"].startswith("needs an agent of a newer version")
-    assert kept.see(plain["id"])["status"] == "STARTING", "nothing is kept free for what cannot run there"
-    planned = kept.post("/runs/plan", {"spec": kept.spec(secrets=NAMED, algorithm=WITH_LOSS)}).json()["plan"][
-        "placement"
-    ]
-    assert planned["starts_now"] is False and "newer version" in planned["blocked_reason"]
-    newer = node("node-2")
-    tick()
-    assert kept.see(run["id"])["status"] == "STARTING"
-    assert Attempt.objects.get(run=run["id"]).node_id == newer.node_id
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 
 from control_plane.checkpoints.models import Checkpoint
 from control_plane.fleet.models import Lease
-from control_plane.runs.lease_reaper import sweep_leases
+from control_plane.runs.lease_reaper import reap_leases
 from control_plane.runs.models import Attempt, Job
-from control_plane.runs.reconciler import advance_runs
-from control_plane.runs.scheduling import place_jobs
+from control_plane.runs.reconciler import reconcile_runs
+from control_plane.runs.scheduling import schedule_runs
 from oolong.contracts.lifecycle import EndReason, JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -457,9 +457,9 @@ def test_ticks_that_run_twice_or_are_lost_change_nothing(
     run = start(machine)
     before = alice.events(run["id"])
     for _ in range(3):
-        place_jobs(now=clock.now)
-        advance_runs(now=clock.now)
-        sweep_leases(now=clock.now)
+        schedule_runs(now=clock.now)
+        reconcile_runs(now=clock.now)
+        reap_leases(now=clock.now)
         machine.beat()
     assert alice.events(run["id"]) == before
     assert Attempt.objects.filter(run_id=run["id"]).count() == 1

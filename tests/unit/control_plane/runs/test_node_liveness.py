@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from control_plane.fleet.liveness import ORPHAN_MARGIN, SWEEP_GAP, Clocks, judge, suspension
+from control_plane.fleet.liveness import MAX_CHECK_GAP, ORPHAN_MARGIN, Timeouts, classify, outage_grace
 from control_plane.fleet.models import Lease, Liveness, Node
 from control_plane.runs.models import Attempt, Job
 from oolong.contracts.lifecycle import JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CLOCKS = Clocks(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
+CLOCKS = Timeouts(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
 
 
 @pytest.mark.parametrize(
@@ -26,30 +26,35 @@ CLOCKS = Clocks(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
     ],
 )
 def test_silence_is_judged_by_two_clocks(silence: timedelta, verdict: Liveness) -> None:
-    assert judge(NOW - silence, now=NOW, suspended_until=None, clocks=CLOCKS) == verdict
+    assert classify(NOW - silence, now=NOW, suspended_until=None, timeouts=CLOCKS) == verdict
 
 
 def test_nobody_is_judged_while_judgement_is_suspended() -> None:
     ages = NOW - timedelta(days=1)
-    assert judge(ages, now=NOW, suspended_until=NOW + timedelta(seconds=1), clocks=CLOCKS) == Liveness.READY
-    assert judge(ages, now=NOW, suspended_until=NOW, clocks=CLOCKS) == Liveness.LOST
+    assert (
+        classify(ages, now=NOW, suspended_until=NOW + timedelta(seconds=1), timeouts=CLOCKS) == Liveness.READY
+    )
+    assert classify(ages, now=NOW, suspended_until=NOW, timeouts=CLOCKS) == Liveness.LOST
 
 
 @pytest.mark.parametrize("silent", ["swept_at", "receiver_at"])
-@pytest.mark.parametrize("gap", [None, SWEEP_GAP + timedelta(seconds=1)])
+@pytest.mark.parametrize("gap", [None, MAX_CHECK_GAP + timedelta(seconds=1)])
 def test_a_gap_of_our_own_suspends_judgement_for_one_lease(silent: str, gap: timedelta | None) -> None:
     recent: dict[str, Any] = {
         "swept_at": NOW - timedelta(seconds=2),
         "receiver_at": NOW - timedelta(seconds=3),
     }
     recent[silent] = None if gap is None else NOW - gap
-    until = suspension(now=NOW, suspended_until=None, clocks=CLOCKS, **recent)
+    until = outage_grace(now=NOW, suspended_until=None, timeouts=CLOCKS, **recent)
     assert until == NOW + CLOCKS.lease
 
 
 def test_without_a_gap_the_suspension_runs_out() -> None:
     before = NOW - timedelta(seconds=1)
-    assert suspension(now=NOW, swept_at=NOW, receiver_at=NOW, suspended_until=before, clocks=CLOCKS) == before
+    assert (
+        outage_grace(now=NOW, swept_at=NOW, receiver_at=NOW, suspended_until=before, timeouts=CLOCKS)
+        == before
+    )
 
 
 @pytest.mark.parametrize("ticks_go_on", [True, False], ids=["only the web process", "everything"])

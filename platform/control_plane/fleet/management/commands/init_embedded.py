@@ -9,7 +9,7 @@ from control_plane.fleet.pools import default_pool
 
 
 class Command(BaseCommand):
-    help = "Make the user, team, project and quota of a single machine. Safe to repeat."
+    help = "Create the user, team, project and pool of a single machine. Idempotent."
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = init_embedded()

@@ -20,6 +20,6 @@ class Command(BaseCommand):
         name = options["pool"]
         pool = default_pool() if name == DEFAULT_POOL else Pool.objects.filter(pk=name).first()
         if pool is None:
-            raise CommandError(f"there is no pool {name!r}; make it: python3 manage.py pool create {name}")
+            raise CommandError(f"there is no pool {name!r}; create it: python3 manage.py pool create {name}")
         token, _ = create_join_token(pool, now=clock.now())
         self.stdout.write(token)

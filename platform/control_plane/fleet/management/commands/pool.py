@@ -9,7 +9,7 @@ from control_plane.core.api.errors import Problem
 from control_plane.fleet import pools
 from control_plane.fleet.access import teams_of
 from control_plane.fleet.models import Pool
-from control_plane.fleet.pool_api import POOL_NAME, POOL_NAME_WORDS
+from control_plane.fleet.pool_api import POOL_NAME, POOL_NAME_RULE
 
 _PAIRS = (
     ("add-team", "team"),
@@ -20,19 +20,17 @@ _PAIRS = (
 
 
 class Command(BaseCommand):
-    help = "List pools, make one, change it, bind teams to it, appoint its admins."
+    help = "List, create and change pools, bind teams and appoint admins."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
         verbs.add_parser("list", help="every pool, its teams and its admins")
         create = verbs.add_parser("create", help="a pool without nodes")
-        change = verbs.add_parser("set", help="open or close it, allow or forbid losses of users in it")
+        change = verbs.add_parser("set", help="open or close a pool, allow or forbid uploaded loss functions")
         for verb in (create, change):
             verb.add_argument("pool")
-            verb.add_argument("--all-teams", choices=("on", "off"), help="every team may use it")
-            verb.add_argument(
-                "--trainer-code", choices=("on", "off"), help="runs may bring losses of their own"
-            )
+            verb.add_argument("--all-teams", choices=("on", "off"), help="every team may use the pool")
+            verb.add_argument("--trainer-code", choices=("on", "off"), help="allow uploaded loss functions")
         for name, what in _PAIRS:
             verb = verbs.add_parser(name)
             verb.add_argument("pool")
@@ -48,13 +46,13 @@ class Command(BaseCommand):
 def _act(options: dict[str, Any]) -> str:
     verb = options["verb"]
     if verb == "list":
-        return "\n".join(_line(pool) for pool in Pool.objects.order_by("name")) or "there is no pool yet"
+        return "\n".join(_line(pool) for pool in Pool.objects.order_by("name")) or "there are no pools"
     settings = {
         name: options[name] == "on" for name in ("all_teams", "trainer_code") if options.get(name) is not None
     }
     if verb == "create":
         if not POOL_NAME.fullmatch(options["pool"]):
-            raise CommandError(f"{options['pool']!r} is no name of a pool: {POOL_NAME_WORDS}")
+            raise CommandError(f"{options['pool']!r} is not a pool name: {POOL_NAME_RULE}")
         return _line(pools.create_pool(options["pool"], **settings))
     pool = Pool.objects.filter(pk=options["pool"]).first()
     if pool is None:
@@ -86,5 +84,5 @@ def _line(pool: Pool) -> str:
     admins = ", ".join(pool.admins.order_by("user__username").values_list("user__username", flat=True))
     code = "on" if pool.trainer_code else "off"
     return (
-        f"{pool.name}: used by {teams}; admins: {admins or 'those of the installation'}; trainer code {code}"
+        f"{pool.name}: used by {teams}; admins: {admins or 'installation admins only'}; trainer code {code}"
     )

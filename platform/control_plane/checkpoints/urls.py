@@ -6,7 +6,7 @@ urlpatterns = [
     path("checkpoint-aliases/<str:alias>", promotion_gate_api.AliasView.as_view()),
     path("checkpoint-gates", promotion_gate_api.GatesView.as_view()),
     path("checkpoint-gates/<str:alias>", promotion_gate_api.GateView.as_view()),
-    path("checkpoint-gates/<str:alias>/result", promotion_gate_api.VerdictView.as_view()),
+    path("checkpoint-gates/<str:alias>/result", promotion_gate_api.GateResultView.as_view()),
     path("checkpoint-gates/<str:alias>/runs", promotion_gate_api.GateRunsView.as_view()),
     path("checkpoints/<str:checkpoint_id>/lineage", provenance_api.LineageView.as_view()),
     path("checkpoints/<str:checkpoint_id>/card", provenance_api.ModelCardView.as_view()),

@@ -12,4 +12,4 @@ from control_plane.experiments import sweeps
 @shared_task
 @only_one("advance-sweeps")
 def advance_sweeps() -> None:
-    sweeps.advance_sweeps(now=clock.now())
+    sweeps.reconcile_sweeps(now=clock.now())

@@ -35,14 +35,14 @@ def boot(*stages: Any, done: bool = False) -> dict[str, Any]:
 
 QUEUE = stage("queue", "done", 200, 195)
 INPUTS = stage("inputs", "done", 195, 135, "120.0 MB")
-ENGINE = stage("engine", "active", 135, None, "boot failed, tried again: rollout-0: no memory")
+ENGINE = stage("engine", "active", 135, None, "boot failed, retrying: rollout-0: no memory")
 STEP = stage("step", "waiting", None)
 
 
 def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None:
     lines = boot_lines(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
     assert lines[:2] == ["✓ Queue  5 s", "✓ Inputs  60 s  120.0 MB"]
-    found = re.fullmatch(r"… Engine  (\d+) s  boot failed, tried again: rollout-0: no memory", lines[2])
+    found = re.fullmatch(r"… Engine  (\d+) s  boot failed, retrying: rollout-0: no memory", lines[2])
     assert found is not None and int(found[1]) >= 135, lines[2]
     assert lines[3] == "  Step"
     assert boot_lines(run(boot=boot(QUEUE, done=True))) == []
@@ -50,7 +50,7 @@ def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None
 
 def test_the_progress_line_names_the_stage_without_a_clock() -> None:
     line = progress_line(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
-    assert line == "RUNNING  boot: engine (boot failed, tried again: rollout-0: no memory)"
+    assert line == "RUNNING  boot: engine (boot failed, retrying: rollout-0: no memory)"
     waiting = run(
         status="QUEUED", pending_reason="2 slots are needed", boot=boot(stage("queue", "active", 9))
     )

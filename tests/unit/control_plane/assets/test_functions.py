@@ -215,7 +215,7 @@ def test_a_loss_runs_only_in_a_pool_whose_trainers_take_code(alice: Any, person:
     assert faults(alice, **spec) == {"/algorithm/loss_function": "trainer_code_off"}
     pools.create_pool("lab", all_teams=True, trainer_code=True)
     refused = alice.post("/runs/validate", {"spec": alice.spec(**spec)}).json()["errors"][0]["message"]
-    assert "pool 'default' does not allow" in refused and "take placement.pool: lab" in refused
+    assert "pool 'default' does not allow" in refused and "use placement.pool: lab" in refused
     assert faults(alice, **spec, placement={"pool": "lab"}) == {}
 
 

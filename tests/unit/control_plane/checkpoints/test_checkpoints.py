@@ -389,7 +389,7 @@ def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(
         machine.upload_checkpoint(attempt.pk, attempt.epoch, step=step)
     seen = plan(alice, every_steps=100)
     assert [found["keep_reasons"] for found in seen["keep"]] == [
-        [f"the live run {run['id']} would go on from it"]
+        [f"the active run {run['id']} would resume from it"]
     ]
     Run.objects.update(status="FAILED")
     assert len(plan(alice, every_steps=100)["free"]) == 2

@@ -64,7 +64,7 @@ def test_two_sides_take_a_slot_each_and_the_second_says_why_it_waits(
     assert (first["status"], first["ready"], first["pending_reason"]) == (
         "RUNNING",
         False,
-        "the engine starts",
+        "the engine is starting",
     )
     assert (second["status"], second["ready"]) == ("QUEUED", False)
     assert "needs 1 slot on" in second["pending_reason"]

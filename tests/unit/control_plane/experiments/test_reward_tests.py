@@ -236,7 +236,7 @@ def test_a_test_that_looked_away_is_no_proof(strict: Any, reward_test: Any) -> N
     lenient = create(strict, reward_test=reward_test).json()
     say(lenient, "green")
     assert strict.get(f"/reward-tests/{lenient['id']}").json()["complete"] is False
-    assert "no test of it was complete" in refusal(strict)["message"]
+    assert "none of its tests was complete" in refusal(strict)["message"]
     complete = create(strict, reward_test={"rows": 64, "max_error_rate": 0.001, "samples": 2}).json()
     say(complete, "green")
     assert strict.get(f"/reward-tests/{complete['id']}").json()["complete"] is True

@@ -135,7 +135,7 @@ def test_a_default_pool_that_is_open_places_runs_of_others_only_where_its_manage
     own = node("own", pool="blue-gpus", slots=8)
     run = alice.run()
     tick()
-    assert alice.see(run["id"])["pending_reason"] == "no node has joined the pool"
+    assert alice.see(run["id"])["pending_reason"] == "the pool has no nodes"
     gets_nothing(own, run)
 
 
@@ -401,7 +401,7 @@ def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
     page = red.get("/pool?pool=red-gpus").json()
     assert (page["nodes"], page["slots"]) == ([], [])
     tick()
-    assert red.see(run["id"])["pending_reason"] == "no node has joined the pool"
+    assert red.see(run["id"])["pending_reason"] == "the pool has no nodes"
     other = node("other", pool="red-gpus")
     tick()
     assert red.see(run["id"])["status"] == "STARTING"
@@ -553,7 +553,7 @@ def test_a_pool_that_something_uses_is_not_deleted_and_says_what_does(
         project=red.project, created_by=red.user, name="s", spec={"placement": {"pool": "red-gpus"}}, plan={},
         max_parallel=1, status="RUNNING", created_at=Attempt.objects.get().created_at,
     )  # fmt: skip
-    assert "sweeps that have not ended name it, of team red (1)" in refused("red-gpus")
+    assert "active sweeps of team red (1) name it" in refused("red-gpus")
     Sweep.objects.filter(pk=sweep.pk).update(status="CANCELLED")
     assert root.call("DELETE", "/pools/red-gpus").status_code == 204
 

@@ -161,7 +161,7 @@ def test_a_team_that_may_not_use_the_pool_waits_and_holds_nobody_up() -> None:
     queue = [request("first", 2, age=9, team="blue"), request("second", 2)]
     decided = plan(Snapshot(NOW, [node("n", 2)], queue, {}, {}, pool="lab", teams=frozenset({"red"})))
     assert [placement.request for placement in decided.placements] == ["second"]
-    assert decided.waiting["first"].startswith("the team may not use pool lab; an admin of the installation")
+    assert decided.waiting["first"].startswith("the team may not use pool lab; ask an installation admin")
 
 
 def test_an_empty_pool_is_named() -> None:
@@ -260,7 +260,7 @@ def test_more_ranks_than_gpus_wait_with_the_reason_and_hold_nobody_up() -> None:
     decided = plan(snapshot([one], queue))
     assert [found.request for found in decided.placements] == ["small"]
     assert decided.waiting["wide"] == (
-        "needs 2 GPUs on one node, one for each rank of the trainer; no node has so many"
+        "needs 2 GPUs on one node, one per rank of the trainer; no node has that many"
     )
 
 

@@ -92,7 +92,7 @@ def test_an_engine_that_fails_to_boot_says_so_and_a_failed_attempt_marks_its_sta
     ship(run, "rollout-0", Note(at=1.0, kind="engine_boot_failed", message="it ended with status 1"))
     engine = stage(alice.see(run["id"]), "engine")
     assert engine["state"] == "active"
-    assert engine["detail"] == "boot failed, tried again: rollout-0: it ended with status 1"
+    assert engine["detail"] == "boot failed, retrying: rollout-0: it ended with status 1"
     for name in ("controller", "reward", "trainer"):
         machine.exit(machine.job(name), EndReason.STOPPED_BY_USER)
     machine.exit(machine.job("rollout-0"), EndReason.CONFIG_REJECTED, message="no such model type")

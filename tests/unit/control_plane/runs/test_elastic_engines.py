@@ -46,7 +46,7 @@ def test_an_engine_joins_on_an_idle_slot_and_another_leaves(
     assert Lease.objects.filter(released_at=None).count() == 2
     told = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "engines"]
     assert told[0].startswith("rollout-1, rollout-2 joins on cpu-2, cpu-3")
-    assert told[1] == "rollout-1, rollout-2 leaves; 1 go on"
+    assert told[1] == "rollout-1, rollout-2 stops; 1 continue"
 
     want(alice, run, 2)
     tick()
@@ -176,7 +176,7 @@ def test_an_engine_that_joined_gives_its_slot_to_a_run_of_the_queue_and_comes_ba
         ["ENGINES_WAITING"],
     )
     told = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "engines"]
-    assert told[-1].endswith("leaves: a run in the queue needs its slot")
+    assert told[-1].endswith("stops: a run in the queue needs its slot")
 
     alice.post(f"/runs/{other['id']}/cancel")
     for _ in range(4):

@@ -132,7 +132,7 @@ def test_a_run_that_waits_for_its_slot_gets_it(alice: Any, evaluated: Any, tick:
     assert alice.see(machine.run["id"])["status"] == "RUNNING"
     assert not Job.objects.filter(evaluates=TASK).exclude(state="exited").exists(), "no other took its place"
     said = [event["message"] for event in alice.events(machine.run["id"]) if event["kind"] == "evaluator"]
-    assert said[-1] == "evaluator-1 leaves: a run needs its slot"
+    assert said[-1] == "evaluator-1 stops: a run needs its slot"
 
 
 def test_the_queue_and_a_wish_for_engines_go_before_it(

@@ -157,11 +157,14 @@ def test_a_job_takes_the_value_of_the_moment_and_a_secret_that_is_gone_is_named(
     kept.post("/secrets", {"name": "WANDB", "value": "for something else", "jobs": ["reward"]})
     reply = ask(machine, "trainer")
     assert (reply.status_code, reply.json()["code"]) == (409, "secret_missing")
-    assert "WANDB, which trainer is to have as WANDB_API_KEY, is not for such jobs" in reply.json()["detail"]
+    assert (
+        "WANDB, which trainer needs as WANDB_API_KEY, is no longer allowed for such jobs"
+        in reply.json()["detail"]
+    )
     kept.call("DELETE", "/secrets/WANDB")
     reply = ask(machine, "trainer")
     assert (
-        "was deleted; an admin sets it again (oolong secret set WANDB --job trainer)"
+        "was deleted; ask an admin to set it (oolong secret set WANDB --job trainer)"
         in reply.json()["detail"]
     )
 

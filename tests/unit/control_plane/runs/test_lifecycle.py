@@ -313,7 +313,7 @@ def test_stop_asks_the_trainer_first_and_ends_with_its_checkpoint(
     assert (run["status"], run["reason"], run["fault"]) == ("STOPPED", "stopped_by_user", "none")
     assert run["latest_checkpoint"]["step"] == 7
     said = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "job"]
-    assert "rollout-0 has exited: it was asked to stop" in said
+    assert "rollout-0 exited: stopped as requested" in said
 
 
 def test_a_stopped_run_is_never_failed_even_if_its_trainer_dies_of_it(

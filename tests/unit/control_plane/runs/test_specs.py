@@ -88,7 +88,7 @@ def test_misspelt_options_are_refused_at_submission_with_all_other_faults(alice:
         ({"reward": {"name": "exact_match", "options": {"source": "def f(): ..."}}}, "/reward/name",
          "not_supported_yet", "function upload"),
         ({"kind": "sft", "sft": {"validation_split": None}}, "/dataset/version", "no_completions", "64 of 64 rows"),
-        ({"placement": {"pool": "lake"}}, "/placement/pool", "unknown_pool", "the team may use: default"),
+        ({"placement": {"pool": "lake"}}, "/placement/pool", "unknown_pool", "use one of the team's pools: default"),
         ({"kind": "sft"}, "/sft/validation_split", "unknown_split", "validation"),
     ],
 )  # fmt: skip

@@ -37,7 +37,7 @@ def publish(batch: Sequence[FreshLines]) -> None:
     if not all(isinstance(parsed.line, SINGLE_RUN_LINES) for fresh in batch for parsed in fresh.good):
         events.publish()
     for fresh in batch:
-        telemetry_hooks.record_spent(fresh.job, fresh.of_type(contract.Points))
+        telemetry_hooks.record_slot_usage(fresh.job, fresh.of_type(contract.Points))
         _update_run(fresh, events)
     telemetry_hooks.record_steps([step for fresh in batch if (step := _newest_step(fresh))], events)
     events.publish()

@@ -38,7 +38,6 @@ NAMES = {
     "Retention": "RetentionPolicy",
     "RunModel": "ModelReference",
     "Template": "RunTemplate",
-    "Verdict": "RetentionVerdict",
     "Version": "DatasetVersion",
 }
 # Responses that have all fields of another one.

@@ -733,9 +733,15 @@ class RenderedRow(ApiModel):
     split: str
 
 
+class RetentionDecision(ApiModel):
+    id: str
+    bytes: int
+    keep_reasons: list[str]
+
+
 class RetentionPlan(ApiModel):
-    free: list[RetentionVerdict]
-    keep: list[RetentionVerdict]
+    free: list[RetentionDecision]
+    keep: list[RetentionDecision]
     free_bytes: int
 
 
@@ -748,12 +754,6 @@ class RetentionPolicy(ApiModel):
     kinds: list[str] | None = None
     ttl_days: int | None = None
     automatic: bool = False
-
-
-class RetentionVerdict(ApiModel):
-    id: str
-    bytes: int
-    keep_reasons: list[str]
 
 
 class RewardTest(ApiModel):

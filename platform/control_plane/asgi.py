@@ -34,4 +34,4 @@ application = ForwardedHeaders(
 start_liveness_thread()
 start_tracing("oolong-web")
 get_resolver().url_patterns  # noqa: B018  (otherwise the first request imports every view)
-gc_tuning.settle()
+gc_tuning.freeze()

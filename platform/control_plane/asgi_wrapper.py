@@ -9,7 +9,7 @@ from django.conf import settings
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import LOG_IN, Problem, not_found
 from control_plane.core.security.rate_limits import Limiter
-from control_plane.core.security.request_gateway import App, Doorkeeper, Knock, SocketGate
+from control_plane.core.security.request_gateway import App, RequestGateway, RequestHead, SocketGate
 from control_plane.fleet.selectors import node_of_credential
 from control_plane.fleet.services import node_revoked_error
 from control_plane.telemetry.stream.credentials import Credential, in_database
@@ -20,10 +20,10 @@ FILE_SCOPES = frozenset({"datasets:write", "models:write"})
 
 def wrap_http(app: App) -> App:
     environment = settings.ENVIRONMENT
-    return Doorkeeper(
+    return RequestGateway(
         app,
         limiter=Limiter(environment.redis_url, environment.rate_quotas),
-        refusal_of=refusal_of,
+        authorize_upload=authorize_upload,
         session_cookie=settings.SESSION_COOKIE_NAME,
     )
 
@@ -34,11 +34,11 @@ def wrap_websockets(app: App) -> App:
     return SocketGate(app, limiter=limiter, session_cookie=settings.SESSION_COOKIE_NAME)
 
 
-async def refusal_of(knock: Knock) -> Problem | None:
+async def authorize_upload(knock: RequestHead) -> Problem | None:
     return await in_database(_authorize_upload)(knock)
 
 
-def _authorize_upload(knock: Knock) -> Problem | None:
+def _authorize_upload(knock: RequestHead) -> Problem | None:
     """Files come from nodes and from callers with a scope of FILE_SCOPES; the view then requires the exact one."""
     if knock.path.startswith("/api/v1/agent/"):
         node = node_of_credential(knock.bearer) if knock.bearer else None

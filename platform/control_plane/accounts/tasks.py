@@ -5,10 +5,10 @@ from __future__ import annotations
 from celery import shared_task
 
 from control_plane.accounts.audit import audit_log
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 
 
 @shared_task
-@only_one("seal-audit")
+@single_instance("seal-audit")
 def seal_audit() -> None:
-    audit_log.seal()
+    audit_log.append_to_chain()

@@ -25,7 +25,7 @@ from control_plane.assets.storage import multipart, store
 from control_plane.assets.storage.blob_response import blob_response
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, not_found, unprocessable
-from control_plane.core.api.numbers import whole
+from control_plane.core.api.numbers import parse_int
 from control_plane.core.api.request_parsing import body_of
 from control_plane.core.api.schema import PART_SHA256
 from control_plane.core.infra import clock
@@ -169,7 +169,7 @@ def _wait_seconds(request: Request) -> float:
 
 
 def _last_seen_revision(request: Request, node: Node) -> int:
-    known = whole(request.query_params.get("revision", ""))
+    known = parse_int(request.query_params.get("revision", ""))
     return node.desired_revision if known is None else known
 
 
@@ -233,7 +233,7 @@ class UploadPartView(NodeView):
         """
         upload = services.upload_of(node_of(request), upload_id)
         data = request._request.read(multipart.size_for(upload.bytes) + 1)
-        multipart.put(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
+        multipart.put_part(upload.pk, upload.bytes, number, data, sha256=request.headers.get("X-Part-SHA256"))
         return Response(msgspec.to_builtins(services.upload_reply(upload)))
 
 

@@ -227,9 +227,9 @@ def complete_upload(node: Node, upload_id: str, *, now: datetime) -> UploadReply
         return upload_reply(upload, stored=True)
     attempt = Attempt.objects.select_related("run").get(pk=upload.checkpoint.attempt_id)
     check_epoch(attempt, attempt.run, upload.epoch)
-    with upload_lock.one_at_a_time(upload.pk):
+    with upload_lock.exclusive(upload.pk):
         blob, refusal = multipart.try_join(upload.pk, upload.bytes, sha256=upload.tar_sha256)
-        with store.freed_if_refused(blob.sha256), transaction.atomic():
+        with store.delete_on_rollback(blob.sha256), transaction.atomic():
             run = lock_run(upload.checkpoint.run_id)
             upload.checkpoint.refresh_from_db()
             if upload.checkpoint.state != CheckpointState.STORED:

@@ -14,9 +14,9 @@ from control_plane.assets.datasets.validation_services import create_version_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.numbers import whole
+from control_plane.core.api.numbers import parse_int
 from control_plane.core.api.pagination import encode, foreign_cursor, paginate, read_page
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, SHA256, page_of
@@ -301,12 +301,12 @@ class RowsView(ApiView):
         """
         version = selectors.version_for(caller_of(request), version_id)
         page = read_page(request)
-        after = -1 if page.after is None else whole(page.after)
+        after = -1 if page.after is None else parse_int(page.after)
         if after is None:
             raise foreign_cursor(page.after or "")
         text, split = request.query_params.get("q", ""), request.query_params.get("split", "")
         if split and split not in version.splits:
-            raise refused(
+            raise invalid_parameter(
                 "split", f"split={split[:60]!r}: {version.ref} has {', '.join(sorted(version.splits))}"
             )
         if text or split:

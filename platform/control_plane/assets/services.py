@@ -16,7 +16,7 @@ from control_plane.assets.base_models import archives
 from control_plane.assets.models import Dataset, Upload
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
-from control_plane.core.security.safe_http import AddressRefused, FetchFailed, fetch
+from control_plane.core.security.safe_http import AddressBlocked, FetchFailed, download
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
 PREVIEW_ROWS = 200
@@ -70,7 +70,7 @@ def _refuse_empty(writer: store.BlobWriter, message: str, *errors: FieldError) -
 
 def _keep_upload(caller: Caller, blob: store.Blob, *, filename: str, purpose: str) -> Upload:
     with transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)
         return Upload.objects.create(
             project=caller.project, created_by=caller.user, filename=Path(filename).name[:255] or "upload",
             purpose=purpose, bytes=blob.bytes, sha256=blob.sha256,
@@ -88,7 +88,7 @@ def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -
     try:
         with (
             fetching(caller.project, seconds=FETCH_SECONDS),
-            fetch(
+            download(
                 url, most_bytes=MAX_FETCHED_BYTES, seconds=FETCH_SECONDS, authorization=authorization
             ) as chunks,
             store.new_blob() as writer,
@@ -96,7 +96,7 @@ def fetch_upload(caller: Caller, url: str, *, secret: str = "", now: datetime) -
             for chunk in chunks:
                 writer.write(chunk)
             _refuse_empty(writer, f"{url} has no bytes", FieldError("/url", "empty", "there are no bytes"))
-    except AddressRefused as error:
+    except AddressBlocked as error:
         raise unprocessable(
             "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]
         ) from error

@@ -13,7 +13,7 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project
 from control_plane.checkpoints import registry
 from control_plane.checkpoints.models import Checkpoint, CheckpointAlias, RetentionPolicy
-from control_plane.core.infra.isolate_errors import apart
+from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.selectors import newest_stored_checkpoints
 from oolong.contracts.lifecycle import ENDED, AttemptStatus
@@ -46,7 +46,7 @@ def apply_automatic_retention(*, now: datetime) -> int:
     """Apply the retention policy of projects with automatic retention. Returns how many checkpoints were deleted."""
     deleted = 0
     for row in RetentionPolicy.objects.filter(automatic=True).select_related("project"):
-        with apart(f"the automatic retention of project {row.project.pk}"):
+        with isolate_errors(f"the automatic retention of project {row.project.pk}"):
             policy, _ = registry.policy_of(row.project)
             decisions = registry.apply_retention(row.project, policy, reasons_to_keep, now=now)
             deleted += sum(decision.freed for decision in decisions)

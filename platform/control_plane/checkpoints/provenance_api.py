@@ -16,11 +16,11 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.checkpoints import registry, selectors
 from control_plane.checkpoints.provenance import lineage, model_card, reasons_to_keep
-from control_plane.checkpoints.retention import Policy, Verdict
+from control_plane.checkpoints.retention import Policy, RetentionDecision
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
 from control_plane.core.api.schema import CHECKPOINT_KINDS
 from control_plane.core.infra import clock
 
@@ -195,7 +195,7 @@ class RetentionApplyView(ApiView):
         description="Deletes what the project's own policy does not keep now.",
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request) -> Response:
         """Delete the bytes that the policy does not keep.
 
@@ -210,7 +210,7 @@ def _policy(given: Mapping[str, Any]) -> Policy:
     return Policy(**{**given, "kinds": tuple(given["kinds"])})
 
 
-def _plan(verdicts: list[Verdict]) -> dict[str, Any]:
+def _plan(verdicts: list[RetentionDecision]) -> dict[str, Any]:
     free = [asdict(verdict) for verdict in verdicts if verdict.freed]
     return {
         "free": free,

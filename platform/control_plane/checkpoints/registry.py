@@ -21,12 +21,12 @@ from control_plane.checkpoints.models import (
     CheckpointState,
     RetentionPolicy,
 )
-from control_plane.checkpoints.retention import Candidate, Policy, Verdict, judge
+from control_plane.checkpoints.retention import Candidate, Policy, RetentionDecision, evaluate
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
-from control_plane.core.infra.isolate_errors import apart
+from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.webhooks import outbox
 
-LEFT_FOR = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
+GRACE_PERIOD = timedelta(days=30)  # so long the bytes of a freed checkpoint are looked for
 Judge = Callable[[AliasGate, Checkpoint], dict[str, Any]]  # raises Problem when the gate is not passed
 Needs = Callable[[Project], Mapping[str, list[str]]]  # checkpoint id → who needs it
 
@@ -201,35 +201,39 @@ def set_policy(caller: Caller, policy: Policy, *, automatic: bool, now: datetime
         )  # fmt: skip
 
 
-def plan_retention(project: Project, policy: Policy, needs: Needs, *, now: datetime) -> list[Verdict]:
+def plan_retention(
+    project: Project, policy: Policy, needs: Needs, *, now: datetime
+) -> list[RetentionDecision]:
     """What the policy would free and keep now, and why. Nothing changes."""
-    return judge(_candidates(project, needs), policy, now=now)
+    return evaluate(_candidates(project, needs), policy, now=now)
 
 
-def apply_retention(project: Project, policy: Policy, needs: Needs, *, now: datetime) -> list[Verdict]:
+def apply_retention(
+    project: Project, policy: Policy, needs: Needs, *, now: datetime
+) -> list[RetentionDecision]:
     """Free what the policy frees at this moment. Rows and lineage stay; bytes go once nobody names them."""
     with transaction.atomic():
         # Whoever is about to need one of these waits here, or is seen by `needs`. What is stored from here on is not
         # held, so it is not judged either: it waits for the next time.
         own = Checkpoint.objects.select_for_update().filter(project=project, state=CheckpointState.STORED)
         held = set(own.order_by("pk").values_list("pk", flat=True))
-        verdicts = judge(_candidates(project, needs, among=held), policy, now=now)
+        verdicts = evaluate(_candidates(project, needs, among=held), policy, now=now)
         freed = [verdict.id for verdict in verdicts if verdict.freed]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.DELETED, deleted_at=now)
         for sha256 in set(hashes):
-            # What the storage does not delete now is left to `free_left_bytes`.
-            store.free_on_commit(sha256)
+            # What the storage does not delete now is left to `collect_garbage`.
+            store.delete_on_commit(sha256)
     return verdicts
 
 
-def free_left_bytes(*, now: datetime) -> int:
+def collect_garbage(*, now: datetime) -> int:
     """Delete what the storage did not, when its checkpoint was freed; returns how many blobs. Safe to repeat."""
-    lately = Checkpoint.objects.filter(state=CheckpointState.DELETED, deleted_at__gte=now - LEFT_FOR)
+    lately = Checkpoint.objects.filter(state=CheckpointState.DELETED, deleted_at__gte=now - GRACE_PERIOD)
     freed = 0
     for sha256 in lately.exclude(tar_sha256="").values_list("tar_sha256", flat=True).distinct():
-        with apart(f"freeing the bytes {sha256[:12]}"):
-            freed += store.has_blob(sha256) and store.free(sha256)
+        with isolate_errors(f"freeing the bytes {sha256[:12]}"):
+            freed += store.has_blob(sha256) and store.delete_if_unreferenced(sha256)
     return freed
 
 

@@ -28,7 +28,7 @@ from control_plane.core.api.errors import Problem, conflict, or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import one_of
+from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
@@ -101,11 +101,11 @@ class CheckpointsView(ApiView):
         found = selectors.checkpoints(caller_of(request))
         if run := request.query_params.get("run"):
             found = found.filter(run_id=run)
-        if state := one_of(request, "state", CheckpointState.values):
+        if state := choice(request, "state", CheckpointState.values):
             found = found.filter(state=state)
-        if kind := one_of(request, "kind", CHECKPOINT_KINDS):
+        if kind := choice(request, "kind", CHECKPOINT_KINDS):
             found = found.filter(kind=kind)
-        if final := one_of(request, "final", ["true", "false"]):
+        if final := choice(request, "final", ["true", "false"]):
             found = found.filter(final=final == "true")
         return Response(paginate(found, read_page(request), CheckpointSerializer.render))
 

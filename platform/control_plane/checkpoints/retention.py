@@ -46,7 +46,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetentionDecision:
     id: str
     bytes: int
     keep_reasons: tuple[str, ...]  # empty: it may be freed
@@ -56,7 +56,7 @@ class Verdict:
         return not self.keep_reasons
 
 
-def judge(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> list[Verdict]:
+def evaluate(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> list[RetentionDecision]:
     """A verdict for every candidate, in the given order."""
     named = _named_by_rules(candidates, policy, now=now)
     verdicts = []
@@ -66,7 +66,7 @@ def judge(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> 
             why = (*why, f"the policy frees no checkpoint of kind {candidate.kind}")
         if not why and not policy.has_rules:
             why = ("the policy has no rule",)
-        verdicts.append(Verdict(candidate.id, candidate.bytes, why))
+        verdicts.append(RetentionDecision(candidate.id, candidate.bytes, why))
     return verdicts
 
 

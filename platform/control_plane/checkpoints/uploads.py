@@ -26,7 +26,7 @@ def complete_checkpoint_upload(upload: CheckpointUpload, blob: store.Blob, *, no
     checkpoint = upload.checkpoint
     if checkpoint.state == CheckpointState.STORED:
         return checkpoint
-    store.hold(blob.sha256)
+    store.lock_blob(blob.sha256)
     checkpoint.state, checkpoint.tar_sha256, checkpoint.bytes = (
         CheckpointState.STORED,
         blob.sha256,

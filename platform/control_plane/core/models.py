@@ -47,7 +47,7 @@ class StreamFrame(models.Model):
 
 
 class Tick(models.Model):
-    """How often a tick ran and how long it took, over all workers. Written by `locks.only_one`."""
+    """How often a tick ran and how long it took, over all workers. Written by `locks.single_instance`."""
 
     name = models.CharField(max_length=60, primary_key=True)
     count = models.BigIntegerField(default=0)  # that ran to their end

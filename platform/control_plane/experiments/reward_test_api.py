@@ -13,7 +13,7 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import one_of
+from control_plane.core.api.query_params import choice
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.infra import clock
@@ -109,7 +109,7 @@ class RewardTestsView(ApiView):
         found = reward_tests.tests(caller_of(request))
         if reward := request.query_params.get("reward"):
             found = found.filter(reward=reward)
-        if verdict := one_of(request, "verdict", VERDICTS):
+        if verdict := choice(request, "verdict", VERDICTS):
             found = found.filter(verdict=verdict)
         return Response(paginate(found, read_page(request), reward_tests.test_as_json))
 

@@ -63,7 +63,7 @@ def create_test(
         store.put([lines])  # a rejected request stores nothing
     with transaction.atomic():
         if blob is not None:
-            store.hold(blob.sha256)
+            store.lock_blob(blob.sha256)
         run = queue_resolved(caller, resolved, now=now)
         assert resolved.spec is not None and resolved.dataset_version is not None
         function = _function(resolved)

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.core.infra.clock import rfc3339
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.experiments.models import SavedView
 from control_plane.runs.search import parse_search
 
@@ -34,7 +34,7 @@ def create_view(
     params = _parse_query(query)
     try:
         with transaction.atomic():
-            hold_until_commit(LockClass.QUOTA, f"views {caller.project.pk} {caller.user.pk}")
+            transaction_lock(LockClass.QUOTA, f"views {caller.project.pk} {caller.user.pk}")
             if SavedView.objects.filter(project=caller.project, owner=caller.user).count() >= MAX_VIEWS:
                 raise conflict("too_many", f"you have {MAX_VIEWS} views; delete one first")
             return SavedView.objects.create(

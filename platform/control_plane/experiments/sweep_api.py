@@ -11,7 +11,7 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, paginate_together, read_page
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import sweeps
@@ -127,7 +127,7 @@ class PauseSweepView(ApiView):
 
     @extend_schema(operation_id="pause_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, sweep_id: str) -> Response:
         """Pause a sweep.
 
@@ -143,7 +143,7 @@ class ResumeSweepView(ApiView):
 
     @extend_schema(operation_id="resume_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, sweep_id: str) -> Response:
         """Resume a sweep.
 
@@ -159,7 +159,7 @@ class CancelSweepView(ApiView):
 
     @extend_schema(operation_id="cancel_sweep", request=None, responses={202: SweepSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, sweep_id: str) -> Response:
         """Cancel a sweep.
 

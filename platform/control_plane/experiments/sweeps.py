@@ -17,7 +17,7 @@ from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.selectors import caller_in
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
-from control_plane.core.infra.isolate_errors import apart
+from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.experiments.models import Sweep, SweepTrial
 from control_plane.experiments.sweep_plan import (
     SweepPlan,
@@ -119,7 +119,7 @@ def reconcile_sweeps(*, now: datetime) -> None:
     )
     failures: list[Exception] = []
     for sweep in sweeps_to_reconcile.select_related("created_by", "project__team"):
-        with apart(f"reconciling sweep {sweep.pk}", failures.append):
+        with isolate_errors(f"reconciling sweep {sweep.pk}", failures.append):
             _reconcile(sweep, now=now)
     if failures:
         raise ExceptionGroup("some sweeps could not be reconciled", failures)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from celery import shared_task
 
 from control_plane.core.infra import clock
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 from control_plane.experiments import sweeps
 
 
 @shared_task
-@only_one("advance-sweeps")
+@single_instance("advance-sweeps")
 def advance_sweeps() -> None:
     sweeps.reconcile_sweeps(now=clock.now())

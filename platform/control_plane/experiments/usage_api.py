@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
-from control_plane.core.api.query_params import plain_cell, read_moment, refused
+from control_plane.core.api.query_params import csv_safe, invalid_parameter, read_moment
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.usage import PHASES, By, UsageQuery, total, usage
@@ -117,7 +117,7 @@ def _parse(request: Request) -> UsageQuery:
     until = min(read_moment(request, "until") or now, now)
     since = read_moment(request, "since") or until - DEFAULT_WINDOW
     if since >= until:
-        raise refused("since", f"since={rfc3339(since)} is not before until={rfc3339(until)}")
+        raise invalid_parameter("since", f"since={rfc3339(since)} is not before until={rfc3339(until)}")
     by, device = cast(By, _choice(request, "by", "run")), _choice(request, "device", "")
     return UsageQuery(since=since, until=until, now=now, by=by, device=device)
 
@@ -125,7 +125,7 @@ def _parse(request: Request) -> UsageQuery:
 def _choice(request: Request, name: str, otherwise: str) -> str:
     value = request.query_params.get(name) or otherwise
     if value not in (*CHOICES[name], otherwise):
-        raise refused(name, f"{name}={value!r}: one of {', '.join(CHOICES[name])}")
+        raise invalid_parameter(name, f"{name}={value!r}: one of {', '.join(CHOICES[name])}")
     return value
 
 
@@ -141,7 +141,7 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         known = [row[name] or {"id": "", "name": ""} for name in names]
         writer.writerow(
-            [*(cell for one in known for cell in (one["id"], plain_cell(one["name"]))), row["runs"],
+            [*(cell for one in known for cell in (one["id"], csv_safe(one["name"]))), row["runs"],
              row["slot_seconds"], row["gpu_seconds"], *(row["phases"][phase] for phase in PHASES),
              *("" if row["tokens"][name] is None else row["tokens"][name] for name in tokens)]
         )  # fmt: skip

@@ -11,7 +11,7 @@ from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.api.request_parsing import no_body
 from control_plane.core.api.schema import NODE_STATUSES
 from control_plane.fleet import selectors, services
 from control_plane.fleet.access import managed_node
@@ -71,7 +71,7 @@ class CordonView(_SchedulingStateView):
         responses=NodeSerializer,
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, node_id: str) -> Response:
         """Cordon a node.
 
@@ -91,7 +91,7 @@ class UncordonView(_SchedulingStateView):
         responses=NodeSerializer,
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, node_id: str) -> Response:
         """Uncordon a node.
 
@@ -112,7 +112,7 @@ class DrainView(_SchedulingStateView):
         responses=NodeSerializer,
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, node_id: str) -> Response:
         """Drain a node.
 

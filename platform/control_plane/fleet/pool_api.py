@@ -17,7 +17,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import whole_page
-from control_plane.core.api.request_parsing import StrictSerializer, body_of, bodyless, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field, no_body
 from control_plane.core.api.schema import page_of
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
@@ -258,7 +258,7 @@ class JoinTokensView(ApiView):
         responses={201: JoinTokenSerializer},
     )
     @idempotent(secret=True)
-    @bodyless
+    @no_body
     def post(self, request: Request, pool_name: str) -> Response:
         """Create a join token.
 

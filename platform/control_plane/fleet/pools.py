@@ -11,7 +11,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Project, Team, User
 from control_plane.core.api.errors import FieldError, conflict, not_found, or_not_found, unprocessable
 from control_plane.core.stream import event_stream
@@ -63,7 +63,7 @@ def delete(pool: Pool) -> None:
     admins = list(pool.admins.values_list("user", flat=True))
     record_audit("pool.delete", pool)
     pool.delete()
-    announce_power_change(admins)
+    publish_access_change(admins)
     publish_pool_change()
 
 
@@ -103,7 +103,7 @@ def appoint_admin(pool: Pool, user: User) -> PoolAdmin:
         row, created = PoolAdmin.objects.get_or_create(pool=pool, user=user)
         if created:
             record_audit("pool.appoint_admin", pool, data={"user": user.username, "user_id": user.pk})
-            announce_power_change([user.pk])
+            publish_access_change([user.pk])
     return row
 
 
@@ -115,7 +115,7 @@ def remove_admin(pool: Pool, user_id: str) -> None:
             raise not_found("admin of the pool", user_id)
         row.delete()
         record_audit("pool.remove_admin", pool, data={"user": row.user.username, "user_id": user_id})
-        announce_power_change([user_id])
+        publish_access_change([user_id])
 
 
 def set_quota(pool: Pool, team: Team, *, limit_slots: int | None) -> Quota:

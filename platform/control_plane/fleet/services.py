@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Team
 from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.core.api.errors import Problem, not_found
@@ -267,7 +267,7 @@ def revoke(node: Node, *, now: datetime) -> Node:
         node.desired_revision += 1  # ends a long-polling heartbeat
         node.save(update_fields=["pool", "liveness", "desired_revision"])
         _lock_leases(Lease.objects.filter(slot__node=node, released_at=None)).update(released_at=now)
-        announce_power_change([node.pk])
+        publish_access_change([node.pk])
         pools.publish_pool_change()
     return node
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import body_of, bodyless
+from control_plane.core.api.request_parsing import body_of, no_body
 from control_plane.core.infra import clock
 from control_plane.runs import cloning, drafts, runtime_overrides, selectors, submission
 from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer
@@ -21,7 +21,7 @@ class SubmitView(ApiView):
 
     @extend_schema(operation_id="submit_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Submit a draft.
 
@@ -37,7 +37,7 @@ class PauseView(ApiView):
 
     @extend_schema(operation_id="pause_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Pause a run.
 
@@ -52,7 +52,7 @@ class ResumeView(ApiView):
 
     @extend_schema(operation_id="resume_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Resume a paused run.
 
@@ -87,7 +87,7 @@ class RetryView(ApiView):
 
     @extend_schema(operation_id="retry_run", request=None, responses={201: RunDetailSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Retry a run.
 
@@ -125,7 +125,7 @@ class StopView(ApiView):
 
     @extend_schema(operation_id="stop_run", request=None, responses={202: RunDetailSerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Stop a run.
 
@@ -144,7 +144,7 @@ class CancelView(ApiView):
         responses={202: OpenApiResponse(RunDetailSerializer, description="it ends without a checkpoint")},
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Cancel a run.
 
@@ -168,7 +168,7 @@ class ForceStopView(ApiView):
         },
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, run_id: str) -> Response:
         """Stop a run at once.
 

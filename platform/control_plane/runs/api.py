@@ -21,7 +21,7 @@ from control_plane.core.api.pagination import (
     read_page,
     whole_page,
 )
-from control_plane.core.api.request_parsing import body_of, refuse_unknown_keys
+from control_plane.core.api.request_parsing import body_of, reject_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
@@ -300,7 +300,7 @@ def _spec_of(request: Request, form: type[SpecSerializer]) -> Any:
             'the body must be {"spec": {...}}',
             [FieldError("/spec", "required", "spec is missing")],
         )
-    refuse_unknown_keys(request.data, form().fields)
+    reject_unknown_keys(request.data, form().fields)
     spec = request.data["spec"]
     if not isinstance(spec, dict):
         message = f"spec={shown(spec)}: an object, as the RunSpec reference has it"

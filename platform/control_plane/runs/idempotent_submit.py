@@ -15,7 +15,7 @@ from django.db import transaction
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import Problem
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.runs.events import record_event
 from control_plane.runs.models import Run
 from control_plane.runs.submission import create_run
@@ -29,7 +29,7 @@ def idempotent_submit(caller: Caller, document: Any, *, key: str, now: datetime)
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     with transaction.atomic():
         # Of two concurrent calls the second one finds the first one's run.
-        hold_until_commit(LockClass.DEDUPE, f"{caller.project.pk} {key}")
+        transaction_lock(LockClass.DEDUPE, f"{caller.project.pk} {key}")
         found = Run.objects.filter(project=caller.project, dedupe_key=key).first()
         if found is not None and not _releases_key(found):
             if found.dedupe_sha256 != digest:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from control_plane.core.infra.isolate_errors import apart
+from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.runs.models import Run
 from control_plane.runs.selectors import RELATED
 from oolong.logs import about
@@ -23,7 +23,11 @@ def for_each_locked(run_ids: Iterable[str], step: Callable[[Run], None]) -> None
     """Lock each run in turn, skipping locked ones, and call `step`. Failures are raised together at the end."""
     failures: list[Exception] = []
     for run_id in run_ids:
-        with about(run=run_id), apart(f"reconciling run {run_id}", failures.append), transaction.atomic():
+        with (
+            about(run=run_id),
+            isolate_errors(f"reconciling run {run_id}", failures.append),
+            transaction.atomic(),
+        ):
             run = lock_run(run_id, skip_locked=True)
             if run is not None:
                 step(run)

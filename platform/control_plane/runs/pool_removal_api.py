@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.api.request_parsing import no_body
 from control_plane.core.infra import clock
 from control_plane.fleet import pool_api, selectors
 from control_plane.fleet.access import managed_node
@@ -31,7 +31,7 @@ class RevokeView(ApiView):
         responses=NodeSerializer,
     )
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, node_id: str) -> Response:
         node = managed_node(caller_of(request), node_id)
         return Response(selectors.node_as_json(pool_removal.revoke_node(node, now=clock.now())))

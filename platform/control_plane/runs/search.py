@@ -14,7 +14,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.models import Run
@@ -69,12 +69,12 @@ def parse_search(params: QueryParams) -> Search:
     search = Search()
     for name, values in params.items():
         if name not in _PARSERS:
-            raise refused(name, f"there is no filter {name!r}; there are {', '.join(_PARSERS)}")
+            raise invalid_parameter(name, f"there is no filter {name!r}; there are {', '.join(_PARSERS)}")
         if len(values) > MAX_VALUES:
-            raise refused(name, f"{name} is given {len(values)} times; at most {MAX_VALUES}")
+            raise invalid_parameter(name, f"{name} is given {len(values)} times; at most {MAX_VALUES}")
         for value in values:
             if not value.isprintable() or len(value) > MAX_LENGTH:
-                raise refused(
+                raise invalid_parameter(
                     name, f"{name}={value[:40]!r} must be printable text of at most {MAX_LENGTH} characters"
                 )
             if value:
@@ -104,7 +104,7 @@ def _dataset(search: Search, value: str) -> None:
     elif number.isdecimal() and len(number) < 10:
         search.filters.append(Q(dataset_version__dataset__name=name, dataset_version__number=int(number)))
     else:
-        raise refused("dataset", f"dataset={value!r}: an id, name, or name@3")
+        raise invalid_parameter("dataset", f"dataset={value!r}: an id, name, or name@3")
 
 
 def _metric(search: Search, value: str) -> None:
@@ -114,7 +114,9 @@ def _metric(search: Search, value: str) -> None:
     except ValueError:
         bound = None
     if found is None or bound is None:
-        raise refused("metric", f"metric={value!r}: NAME, one of >= <= > < =, and a number: reward/mean>=0.5")
+        raise invalid_parameter(
+            "metric", f"metric={value!r}: NAME, one of >= <= > < =, and a number: reward/mean>=0.5"
+        )
     search.metrics.append((found[1], _LOOKUPS[found[2]], bound))
 
 
@@ -125,7 +127,9 @@ def _timestamp(lookup: str, name: str) -> Callable[[Search, str], None]:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise refused(name, f"{name}={value!r}: a time with a time zone, such as 2026-01-31T12:00:00Z")
+            raise invalid_parameter(
+                name, f"{name}={value!r}: a time with a time zone, such as 2026-01-31T12:00:00Z"
+            )
         search.filters.append(Q(**{f"created_at__{lookup}": moment}))
 
     return read
@@ -134,7 +138,7 @@ def _timestamp(lookup: str, name: str) -> Callable[[Search, str], None]:
 def _sort(search: Search, value: str) -> None:
     column = value.removeprefix("-")
     if column not in ("created", *SORTS):
-        raise refused(
+        raise invalid_parameter(
             "sort", f"sort={value!r}: one of created, {', '.join(SORTS)}; prefix - sorts descending"
         )
     search.sort, search.descending = "" if column == "created" else column, value.startswith("-")
@@ -195,5 +199,5 @@ def _split_known(name: str, text: str, known: list[str]) -> list[str]:
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in known:
-            raise refused(name, f"{name}={word!r} is unknown; known: {', '.join(known)}", "unknown")
+            raise invalid_parameter(name, f"{name}={word!r} is unknown; known: {', '.join(known)}", "unknown")
     return words

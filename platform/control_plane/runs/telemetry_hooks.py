@@ -57,7 +57,9 @@ FROM unnest(%s::text[], %s::text[]) AS new(id, read) WHERE runs_job.id = new.id
 """
 
 
-def record_steps(measured: Iterable[tuple[Run, int, dict[str, float]]], events: event_stream.Frames) -> None:
+def record_steps(
+    measured: Iterable[tuple[Run, int, dict[str, float]]], events: event_stream.EventBatch
+) -> None:
     """Update runs with their newest train steps: (run, step, values of that step)."""
     changed = {run.pk: run for run, step, values in measured if _apply_step(run, step, values)}
     if not changed:
@@ -109,7 +111,7 @@ def _is_searchable(name: str, *, newer: bool) -> bool:
     return name.startswith("eval/") or (newer and name.startswith(SEARCHABLE_PREFIXES))
 
 
-def record_progress(job: Job, line: Progress, events: event_stream.Frames) -> None:
+def record_progress(job: Job, line: Progress, events: event_stream.EventBatch) -> None:
     run = job.attempt.run
     run.progress = {"phase": line.phase, "done": line.done, "total": line.total, "message": line.message}
     run.save(update_fields=["progress"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from control_plane.core.infra import clock
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 from control_plane.core.stream import event_stream
 from control_plane.telemetry.alerts import alerts
 from control_plane.telemetry.compaction import point_chunks, retention, rollups, trajectory_files
@@ -15,30 +15,30 @@ def prune_stream() -> None:
 
 
 @shared_task
-@only_one("watch-runs")
+@single_instance("watch-runs")
 def watch_runs() -> None:
     alerts.watch_runs(now=clock.now())
 
 
 @shared_task
-@only_one("roll-up-series")
+@single_instance("roll-up-series")
 def roll_up_series() -> None:
     rollups.roll_up_runs(now=clock.now())
 
 
 @shared_task
-@only_one("compact-series")
+@single_instance("compact-series")
 def compact_series() -> None:
     point_chunks.compact_ended_runs(now=clock.now())
 
 
 @shared_task
-@only_one("write-trajectory-files")
+@single_instance("write-trajectory-files")
 def write_trajectory_files() -> None:
     trajectory_files.write_pending_files(now=clock.now())
 
 
 @shared_task
-@only_one("remove-old-telemetry")
+@single_instance("remove-old-telemetry")
 def remove_old_telemetry() -> None:
     retention.remove_old_telemetry(now=clock.now())

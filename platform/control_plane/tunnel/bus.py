@@ -16,7 +16,7 @@ from typing import Any
 import redis.asyncio as valkey
 from redis.exceptions import RedisError
 
-from control_plane.core.infra.cancel_and_wait import end_tasks
+from control_plane.core.infra.cancel_and_wait import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Bus:
         await self._call(self._client.eval(RELEASE_SCRIPT, 1, key, value))
 
     async def close(self) -> None:
-        await end_tasks(self._tasks)
+        await cancel_and_wait(self._tasks)
         self._tasks = []
         if self._pubsub is not None:
             await self._pubsub.aclose()

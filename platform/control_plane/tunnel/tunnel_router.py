@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from django.conf import settings
 
-from control_plane.core.infra.cancel_and_wait import end_tasks
+from control_plane.core.infra.cancel_and_wait import cancel_and_wait
 from control_plane.tunnel.bus import Bus, BusDown
 from oolong.contracts.relay.frames import (
     AnyFrame,
@@ -268,7 +268,7 @@ class TunnelRouter:
             caller.pipe.deliver(frame)
 
     async def close(self) -> None:
-        await end_tasks(self._tasks)
+        await cancel_and_wait(self._tasks)
         self._tasks = []
         for socket in list(self.sockets.values()):
             await self.unregister(socket)

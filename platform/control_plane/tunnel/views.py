@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 from control_plane.accounts import selectors as accounts
 from control_plane.accounts.identity import services
 from control_plane.accounts.identity.caller import Caller
-from control_plane.core.api.errors import CONTENT_TYPE, LOG_IN, Problem, body
+from control_plane.core.api.errors import CONTENT_TYPE, LOG_IN, Problem, problem_document
 from control_plane.core.infra import clock
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
@@ -197,7 +197,7 @@ def _caller(request: HttpRequest) -> Caller:
     caller = accounts.caller_of_token(token.strip(), now=now) if kind.lower() == "bearer" else None
     if caller is None or caller.token is None:
         raise Problem(401, "not_authenticated", LOG_IN)
-    services.note_use(caller.token, now=now)
+    services.touch_last_used(caller.token, now=now)
     return caller
 
 
@@ -261,7 +261,7 @@ def _retry_after() -> dict[str, str]:
 
 
 def _problem(request: HttpRequest, problem: Problem) -> JsonResponse:
-    document = body(
+    document = problem_document(
         problem.status, problem.code, problem.detail, getattr(request, "request_id", ""), problem.errors,
         **problem.extra,
     )  # fmt: skip

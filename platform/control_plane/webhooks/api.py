@@ -10,7 +10,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, bodyless, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, no_body, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services
@@ -161,7 +161,7 @@ class RotateSecretView(ApiView):
         operation_id="rotate_webhook_secret", request=None, responses={200: CreatedWebhookSerializer}
     )
     @idempotent(secret=True)
-    @bodyless
+    @no_body
     def post(self, request: Request, webhook_id: str) -> Response:
         """Rotate a webhook's secret.
 
@@ -177,7 +177,7 @@ class TestWebhookView(ApiView):
 
     @extend_schema(operation_id="send_test_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, webhook_id: str) -> Response:
         """Send a test event.
 
@@ -222,7 +222,7 @@ class RedeliverView(ApiView):
 
     @extend_schema(operation_id="redeliver_webhook", request=None, responses={202: DeliverySerializer})
     @idempotent
-    @bodyless
+    @no_body
     def post(self, request: Request, delivery_id: str) -> Response:
         """Send a delivery again.
 

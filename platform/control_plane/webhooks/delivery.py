@@ -18,8 +18,8 @@ from django.db.models.functions import Random, RowNumber
 
 from control_plane.accounts.audit import audit_log
 from control_plane.core.infra.clock import rfc3339
-from control_plane.core.infra.isolate_errors import apart
-from control_plane.core.security.encryption import unseal
+from control_plane.core.infra.isolate_errors import isolate_errors
+from control_plane.core.security.encryption import decrypt
 from control_plane.webhooks import outbox, signing
 from control_plane.webhooks.backoff import DISABLE_AFTER, retry_delay
 from control_plane.webhooks.http import DeliveryResponse, failure, post
@@ -43,7 +43,7 @@ def deliver_due(*, now: datetime) -> int:
         return 0
     for delivery, answer in _send_all(claimed, now):
         # A delivery whose response cannot be recorded is sent again when its claim expires.
-        with apart(f"noting the answer to delivery {delivery.pk}"), transaction.atomic():
+        with isolate_errors(f"noting the answer to delivery {delivery.pk}"), transaction.atomic():
             _record_response(delivery, answer, now=now)
     return len(claimed)
 
@@ -121,7 +121,7 @@ def _request(delivery: Delivery, now: datetime) -> tuple[str, bytes, dict[str, s
     body = json.dumps(envelope, ensure_ascii=False, separators=(",", ":")).encode()
     if len(body) > MAX_BODY_BYTES:
         body = json.dumps({**envelope, "data": {"too_large": True}}, ensure_ascii=False).encode()
-    keys = [unseal(sealed, place=place) for sealed, place in active_secrets(delivery.webhook, now=now)]
+    keys = [decrypt(sealed, place=place) for sealed, place in active_secrets(delivery.webhook, now=now)]
     return delivery.webhook.url, body, signing.headers(event.pk, int(now.timestamp()), body, keys)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
 
-from control_plane.core.security.deadline import cut_after
-from control_plane.core.security.safe_http import AddressRefused, FetchFailed, Resolve, resolve
+from control_plane.core.security.deadline import close_after
+from control_plane.core.security.safe_http import AddressBlocked, FetchFailed, Resolve, resolve
 from control_plane.webhooks.url_policy import resolve_target
 
 SECONDS = 5.0  # for the whole of it, from the name to the end of the answer
@@ -51,14 +51,14 @@ def post(
 
     try:
         target = resolve_target(url, networks=networks, resolve=resolve)
-    except (AddressRefused, FetchFailed) as error:
+    except (AddressBlocked, FetchFailed) as error:
         return answer(None, error=str(error))
     left = began + SECONDS - time.monotonic()
     if left <= 0:
         return answer(None, error=f"its name was not resolved within {SECONDS:g} s")
     timeout = Timeout(left, connect=min(left, CONNECT_SECONDS))
     with (
-        cut_after(left) as cut,
+        close_after(left) as cut,
         Client(trust_env=False, follow_redirects=False, timeout=timeout) as http,
     ):
         request = http.build_request(

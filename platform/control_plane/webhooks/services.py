@@ -12,9 +12,9 @@ from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.core.infra import ids
-from control_plane.core.infra.locks import LockClass, hold_until_commit
-from control_plane.core.security.encryption import seal
-from control_plane.core.security.safe_http import AddressRefused, FetchFailed
+from control_plane.core.infra.locks import LockClass, transaction_lock
+from control_plane.core.security.encryption import encrypt
+from control_plane.core.security.safe_http import AddressBlocked, FetchFailed
 from control_plane.webhooks import outbox, signing
 from control_plane.webhooks.event_types import EVENT_TYPES, TEST_ONLY, unknown_patterns
 from control_plane.webhooks.models import Delivery, DeliveryState, Webhook
@@ -32,9 +32,9 @@ def create_webhook(
     _validate(url=url, events=events)
     secret = signing.new_secret()
     identity = ids.webhook_id()
-    sealed = seal(secret, place=encryption_context(identity))
+    sealed = encrypt(secret, place=encryption_context(identity))
     with transaction.atomic():
-        hold_until_commit(LockClass.QUOTA, f"webhooks {caller.project.pk}")
+        transaction_lock(LockClass.QUOTA, f"webhooks {caller.project.pk}")
         if Webhook.objects.filter(project=caller.project).count() >= MAX_WEBHOOKS:
             raise conflict("too_many", f"a project has at most {MAX_WEBHOOKS} webhooks; delete one first")
         try:
@@ -76,7 +76,7 @@ def update_webhook(webhook_id: str, fields: dict[str, Any], *, now: datetime) ->
 def rotate_secret(webhook_id: str, *, now: datetime) -> tuple[Webhook, str]:
     """A new secret, shown this once. For a day both sign, so that the receiver may change over at any moment of it."""
     secret = signing.new_secret()
-    sealed = seal(secret, place=encryption_context(webhook_id))
+    sealed = encrypt(secret, place=encryption_context(webhook_id))
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update().get(pk=webhook_id)
         webhook.previous_secret, webhook.previous_key_id = webhook.secret, webhook.secret_key_id
@@ -132,7 +132,7 @@ def _validate(*, url: str | None = None, events: list[str] | None = None) -> Non
     if url is not None:
         try:
             resolve_target(url, networks=settings.ENVIRONMENT.webhook_networks)
-        except (AddressRefused, FetchFailed) as error:
+        except (AddressBlocked, FetchFailed) as error:
             raise unprocessable(
                 "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]
             ) from error

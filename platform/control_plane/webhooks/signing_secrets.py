@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from control_plane.core.security.encryption import Sealed, newest_key_id, seal, unseal
+from control_plane.core.security.encryption import Sealed, decrypt, encrypt, newest_key_id
 from control_plane.webhooks.models import Webhook
 
 
@@ -26,11 +26,11 @@ def rotate() -> int:
             if row is None:
                 continue
             place = encryption_context(row.pk)
-            fresh = seal(unseal(Sealed(row.secret_key_id, bytes(row.secret)), place=place), place=place)
+            fresh = encrypt(decrypt(Sealed(row.secret_key_id, bytes(row.secret)), place=place), place=place)
             row.secret, row.secret_key_id = fresh.sealed, fresh.key_id
             if row.previous_secret is not None:
-                before = seal(
-                    unseal(Sealed(row.previous_key_id, bytes(row.previous_secret)), place=place), place=place
+                before = encrypt(
+                    decrypt(Sealed(row.previous_key_id, bytes(row.previous_secret)), place=place), place=place
                 )
                 row.previous_secret, row.previous_key_id = before.sealed, before.key_id
             row.save(update_fields=["secret", "secret_key_id", "previous_secret", "previous_key_id"])

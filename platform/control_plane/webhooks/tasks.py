@@ -5,12 +5,12 @@ from __future__ import annotations
 from celery import shared_task
 
 from control_plane.core.infra import clock
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 from control_plane.webhooks import delivery
 
 
 @shared_task
-@only_one("deliver-webhooks")
+@single_instance("deliver-webhooks")
 def deliver_webhooks() -> None:
     delivery.deliver_due(now=clock.now())
 

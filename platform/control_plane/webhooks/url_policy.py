@@ -13,10 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from control_plane.core.security.safe_http import (
     PORTS,
-    AddressRefused,
+    AddressBlocked,
     FetchFailed,
     Resolve,
-    not_public,
+    blocked,
     resolve,
 )
 from oolong.public_address import is_public
@@ -44,19 +44,19 @@ class WebhookTarget:
 def resolve_target(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve) -> WebhookTarget:
     """The address behind a URL. Raises AddressRefused for one that may not be called, FetchFailed for none at all."""
     if not all(character.isprintable() and character != " " for character in url):
-        raise AddressRefused(f"{url!r} has a space or a control character; write it as %20 or leave it out")
+        raise AddressBlocked(f"{url!r} has a space or a control character; write it as %20 or leave it out")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise AddressRefused(f"{url!r} is no URL: {error}") from error
+        raise AddressBlocked(f"{url!r} is no URL: {error}") from error
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        raise AddressRefused(f"{url!r}: a webhook is an https:// address")
+        raise AddressBlocked(f"{url!r}: a webhook is an https:// address")
     if not host.isascii():
-        raise AddressRefused(f"{host!r} is no host name in ASCII; write it in its xn-- form (Punycode)")
+        raise AddressBlocked(f"{host!r} is no host name in ASCII; write it in its xn-- form (Punycode)")
     if parts.username is not None or parts.password is not None:
-        raise AddressRefused("a URL with a user name or a password is refused; it would be kept and shown")
+        raise AddressBlocked("a URL with a user name or a password is refused; it would be kept and shown")
     port = port or {"http": 80, "https": 443}[parts.scheme]
     try:
         addresses = resolve(host, port)
@@ -74,11 +74,11 @@ def _require_public(scheme: str, host: str, port: int, addresses: Sequence[str])
     for address in addresses:
         if not is_public(address):
             unless = ", nor in a network that this installation allows (OOLONG_WEBHOOK_NETWORKS)"
-            raise not_public(host, address, unless)
+            raise blocked(host, address, unless)
     if scheme != "https":
-        raise AddressRefused(f"{host!r} is on the open internet: only https:// goes there")
+        raise AddressBlocked(f"{host!r} is on the open internet: only https:// goes there")
     if port not in PORTS:
-        raise AddressRefused(f"port {port} of {host!r} is refused; only {' and '.join(map(str, PORTS))}")
+        raise AddressBlocked(f"port {port} of {host!r} is refused; only {' and '.join(map(str, PORTS))}")
 
 
 def _is_allowed(address: str, networks: Sequence[str]) -> bool:

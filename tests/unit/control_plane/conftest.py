@@ -351,7 +351,7 @@ def make_alice() -> Person:
     caller = Caller(alice.user, alice.project, Role.ADMIN, ROLE_SCOPES[Role.ADMIN])
     data = b"".join(json.dumps(row).encode() + b"\n" for row in SUMS)
     upload = catalog.take_upload(caller, io.BytesIO(data), filename="sums.jsonl", purpose="dataset")
-    validation = validation_services.ask_validation(caller, upload, MAPPING)
+    validation = validation_services.request_validation(caller, upload, MAPPING)
     validate_here()
     validation.refresh_from_db()
     dataset = catalog.create_dataset(caller, name="sums")

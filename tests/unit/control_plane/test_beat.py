@@ -14,12 +14,12 @@ from django.db import connection
 from django.utils import timezone
 
 from control_plane import beat
-from control_plane.accounts.audit.audit_log import seal
+from control_plane.accounts.audit.audit_log import append_to_chain
 from control_plane.beat import IDLE_SECONDS, IDLE_SECONDS_OF, Scheduler, work_is_under_way
 from control_plane.celery import app
 from control_plane.core.infra import activity
 from control_plane.core.infra.activity import CHANGED_KEY, ChangeMark, changed_lately
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 from control_plane.fleet.liveness import MAX_CHECK_GAP
 from control_plane.fleet.models import Node
 from tests.unit.control_plane.conftest import SimulatedNode
@@ -68,7 +68,7 @@ def test_what_is_under_way_is_work(
 ) -> None:
     where = node()
     Node.objects.update(last_seen_at=timezone.now())
-    while seal():
+    while append_to_chain():
         pass
     assert not work_is_under_way()
     start(where)
@@ -79,7 +79,7 @@ def test_a_node_that_falls_silent_is_work_and_one_that_is_long_gone_is_not(
     alice: Any, node: Callable[..., SimulatedNode]
 ) -> None:
     node()
-    while seal():
+    while append_to_chain():
         pass
     for silence, liveness, busy in ((1, "READY", False), (40, "READY", True), (40, "UNRESPONSIVE", False),
                                     (1, "UNRESPONSIVE", True), (9999, "LOST", False)):  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_node_that_falls_silent_is_work_and_one_that_is_long_gone_is_not(
 
 
 def test_an_entry_of_the_audit_log_is_work_until_it_is_sealed(alice: Any) -> None:
-    while seal():
+    while append_to_chain():
         pass
     assert not work_is_under_way()
     alice.post("/tokens", {"name": "ci", "scopes": ["runs:read"]})
@@ -122,7 +122,7 @@ def test_a_tick_survives_that_the_server_ended_its_connection() -> None:
     """A worker keeps its connection; only once in a thousand ticks would it make another."""
     pids = []
 
-    @only_one("a test of connections")
+    @single_instance("a test of connections")
     def tick() -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_backend_pid()")

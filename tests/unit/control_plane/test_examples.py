@@ -19,7 +19,7 @@ from django.db import transaction
 from drf_spectacular.generators import SchemaGenerator
 
 from control_plane.core.api import schema as schema_module
-from control_plane.core.security.rate_limits import cost_of
+from control_plane.core.security.rate_limits import request_cost
 from control_plane.telemetry.ingest import outbox
 from oolong.contracts.agent import PROTOCOL
 from oolong.contracts.telemetry import Points
@@ -266,7 +266,7 @@ def test_every_operation_has_a_summary_a_description_its_weight_and_valid_exampl
             )
         if len(description.splitlines()[0]) < 15:
             wrong.append(f"{name}: the docstring of {method} {path} has no second paragraph")
-        if operation.get("x-rate-limit-units") != cost_of(method, f"/api/v1{path}"):
+        if operation.get("x-rate-limit-units") != request_cost(method, f"/api/v1{path}"):
             wrong.append(f"{name}: no weight")
         for kind, content in (
             ("answer", json_of(operation)),
@@ -291,7 +291,7 @@ def test_every_operation_names_the_problems_that_it_may_answer_with(schema: dict
     for method, path, operation in operations(schema):
         named, need = set(operation["responses"]), ROUTES[f"{method} {path}"]
         assert "422" in named and "default" in named, path
-        assert ("429" in named) == (cost_of(method, f"/api/v1{path}") > 0), path
+        assert ("429" in named) == (request_cost(method, f"/api/v1{path}") > 0), path
         assert need == OPEN or {"401", "403"} <= named, path
         assert "{" not in path or "404" in named, path
         assert method == "GET" or "409" in named, path

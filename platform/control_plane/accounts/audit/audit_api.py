@@ -23,7 +23,7 @@ from control_plane.accounts.models import AuditEntry
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, unprocessable
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import plain_cell, read_moment
+from control_plane.core.api.query_params import csv_safe, read_moment
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra.clock import rfc3339
@@ -161,7 +161,7 @@ def _csv(entries: Iterator[AuditEntry]) -> Iterator[str]:
             "at": rfc3339(entry.at),
             "data": json.dumps(entry.data),
         }
-        writer.writerow(plain_cell(said[name]) for name in COLUMNS)
+        writer.writerow(csv_safe(said[name]) for name in COLUMNS)
         yield line.getvalue()
         line.seek(0)
         line.truncate()

@@ -1,6 +1,6 @@
 """The audit log: `record` from a service, inside the transaction of what is recorded.
 
-Entries are chained a moment later, by `seal`: a chain whose next link is taken at once would make every
+Entries are chained a moment later, by `append_to_chain`: a chain whose next link is taken at once would make every
 audited change of a project wait for every other. Until then the triggers alone guard an entry.
 """
 
@@ -18,7 +18,7 @@ from django.db.models import Max
 
 from control_plane.accounts.models import AuditEntry
 from control_plane.core.infra import clock
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.core.security.request_context import origin
 
 GENESIS = "0" * 64
@@ -99,11 +99,11 @@ def link(previous: str, covered: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
 
 
-def seal() -> int:
+def append_to_chain() -> int:
     """Give the entries that have none their place in their project's chain. Safe to run twice at once."""
     sealed = 0
     with transaction.atomic():
-        hold_until_commit(LockClass.AUDIT_SEAL)
+        transaction_lock(LockClass.AUDIT_SEAL)
         heads: dict[str, tuple[int, str]] = {}
         for entry in AuditEntry.objects.filter(number=None).order_by("pk")[:SEALED_AT_ONCE]:
             number, previous = heads.get(entry.project) or head(entry.project)
@@ -124,31 +124,31 @@ def head(project: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChainReport:
     project: str
     entries: int  # that hold, from the first on
     head: str  # hash of the last one that holds; note it elsewhere, and a cut at the end shows
     broken: str = ""  # what is wrong with the next one; "" when the whole chain holds
 
 
-def verify() -> Iterator[Verdict]:
+def verify() -> Iterator[ChainReport]:
     """Every chain, link by link."""
     projects = AuditEntry.objects.exclude(number=None).values_list("project", flat=True)
     for project in projects.distinct().order_by("project"):
         yield _verify_chain(project)
 
 
-def _verify_chain(project: str) -> Verdict:
+def _verify_chain(project: str) -> ChainReport:
     count, previous = 0, GENESIS
     chain = AuditEntry.objects.filter(project=project).exclude(number=None).order_by("number")
     for entry in chain.iterator(chunk_size=2000):
         if entry.number != count + 1:
-            return Verdict(project, count, previous, f"entry number {count + 1} is missing")
+            return ChainReport(project, count, previous, f"entry number {count + 1} is missing")
         if link(previous, columns(entry)) != entry.sha256:
-            return Verdict(
+            return ChainReport(
                 project, count, previous,
                 f"entry number {entry.number} (id {entry.pk}, {entry.action} at {entry.at.isoformat()}) "
                 "is not what was sealed",
             )  # fmt: skip
         count, previous = count + 1, entry.sha256
-    return Verdict(project, count, previous)
+    return ChainReport(project, count, previous)

@@ -25,7 +25,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
-from control_plane.core.api.validation_messages import secret_text
+from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
@@ -59,7 +59,7 @@ class MeSerializer(ResponseSerializer):
 
 class LoginSerializer(StrictSerializer):
     username = serializers.CharField(max_length=120)
-    password = secret_text(max_length=1024, trim_whitespace=False)
+    password = secret_field(max_length=1024, trim_whitespace=False)
 
 
 class CsrfSerializer(ResponseSerializer):

@@ -63,7 +63,7 @@ class TokenAuthentication(BaseAuthentication):
                 f"this token is of the project {caller.project.pk}, not {named!r}; use one of that project"
             )
             raise Problem(403, "token_bound", message)
-        services.note_use(caller.token, now=now)
+        services.touch_last_used(caller.token, now=now)
         note(caller)
         return caller.user, caller
 

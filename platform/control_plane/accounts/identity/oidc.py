@@ -98,7 +98,7 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
         nonce = sociallogin.state.get("nonce")
         if not nonce or not secrets.compare_digest(str(claims.get("nonce", "")), nonce):
             raise ImmediateHttpResponse(_refused(request, "the ID token is not for this sign-in (nonce)"))
-        raise ImmediateHttpResponse(_let_in(request, claims, sociallogin.state.get("next") or "/"))
+        raise ImmediateHttpResponse(_sign_in(request, claims, sociallogin.state.get("next") or "/"))
 
     def on_authentication_error(
         self,
@@ -117,7 +117,7 @@ def take_lapsed_roles(*, now: datetime) -> int:
     oidc = configured()
     if oidc is None:
         return 0
-    return oidc_sign_in.take_lapsed_roles(provider_id(oidc), oidc.roles, days=oidc.role_days, now=now)
+    return oidc_sign_in.revoke_expired_roles(provider_id(oidc), oidc.roles, days=oidc.role_days, now=now)
 
 
 def start(request: HttpRequest) -> HttpResponse:
@@ -155,7 +155,7 @@ def callback(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _let_in(request: HttpRequest, claims: dict[str, Any], next_url: str) -> HttpResponse:
+def _sign_in(request: HttpRequest, claims: dict[str, Any], next_url: str) -> HttpResponse:
     oidc = configured()
     assert oidc is not None
     now = clock.now()

@@ -12,11 +12,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Membership, Project, Role, Team, TeamMembership, User
-from control_plane.accounts.teams.membership import end_tokens_without_role, others_can_manage
+from control_plane.accounts.teams.membership import others_can_manage, revoke_orphaned_tokens
 from control_plane.config import OidcRole
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def user_of_identity(
     """
     subject = str(claims["sub"])
     with transaction.atomic():
-        hold_until_commit(LockClass.IDENTITY, f"{provider} {subject}")  # of two first sign-ins at once
+        transaction_lock(LockClass.IDENTITY, f"{provider} {subject}")  # of two first sign-ins at once
         account = SocialAccount.objects.filter(provider=provider, uid=subject).select_related("user").first()
         if account is not None:
             SocialAccount.objects.filter(pk=account.pk).update(last_login=now)
@@ -114,9 +114,9 @@ def apply_roles(
                 changed.append(team)
         # Only now: who moves from a team's role to one in its project keeps the tokens for that project.
         for team in changed:
-            end_tokens_without_role(user, team, now=now)
+            revoke_orphaned_tokens(user, team, now=now)
         if changed:
-            announce_power_change([user.pk])
+            publish_access_change([user.pk])
     return bool(changed)
 
 
@@ -174,7 +174,7 @@ def _set_role(
     return True
 
 
-def take_lapsed_roles(provider: str, roles: tuple[OidcRole, ...], *, days: int, now: datetime) -> int:
+def revoke_expired_roles(provider: str, roles: tuple[OidcRole, ...], *, days: int, now: datetime) -> int:
     """Who has not signed in for so long loses the roles that the provider gave; returns how many users.
 
     Whoever left is never heard of again by a provider that speaks at a sign-in only, and their tokens would live on.

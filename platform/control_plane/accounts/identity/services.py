@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
@@ -76,7 +76,7 @@ def set_installation_admin(user: User, administers: bool) -> None:
         audit_log.record(
             "installation.admin", target=("user", user.pk, user.username), data={"after": administers}
         )
-        announce_power_change([user.pk])
+        publish_access_change([user.pk])
 
 
 def create_token(
@@ -104,7 +104,7 @@ def create_token(
     return row, text
 
 
-def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
+def require_scope_subset(caller: Caller, scopes: list[str]) -> None:
     """Whoever makes a token hands on power of their own, never more: 403 `scope_exceeds_caller`.
 
     A wildcard stands for whatever its user may at each moment, so who asks with a token needs it in that token.
@@ -118,17 +118,17 @@ def refuse_more_than_own(caller: Caller, scopes: list[str]) -> None:
         )
 
 
-def end_of(caller: Caller) -> datetime | None:
+def effective_expiry(caller: Caller) -> datetime | None:
     """When the token ends by which the caller asks; None: never, or a session."""
     return caller.token.expires_at if caller.token is not None else None
 
 
-def earliest(*moments: datetime | None) -> datetime | None:
+def min_expiry(*moments: datetime | None) -> datetime | None:
     """None stands for never."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def note_use(token: ApiToken, *, now: datetime) -> None:
+def touch_last_used(token: ApiToken, *, now: datetime) -> None:
     """Remember that the token was used, at most once a minute."""
     if token.last_used_at is not None and token.last_used_at >= now - LAST_USED_STEP:
         return
@@ -256,7 +256,7 @@ def log_out(request: HttpRequest) -> None:
         logout(request)
         if isinstance(user, User):
             audit_log.record("logout", target=("user", user.pk, user.username))
-            announce_power_change([user.pk])
+            publish_access_change([user.pk])
 
 
 def note_login(user: User, how: str, *, now: datetime) -> None:
@@ -268,7 +268,7 @@ def note_login(user: User, how: str, *, now: datetime) -> None:
     audit_log.record("login", target=("user", user.pk, user.username), at=now, data={"how": how})
 
 
-def forget_old_failures(now: datetime) -> None:
+def prune_failures(now: datetime) -> None:
     LoginFailure.objects.filter(at__lt=now - THROTTLE_WINDOW).delete()
     LoginAddress.objects.filter(at__lt=now - ADDRESSES_REMEMBERED).delete()
     LoginLink.objects.filter(expires_at__lt=now - timedelta(days=1)).delete()

@@ -14,14 +14,14 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
-from control_plane.core.api.validation_messages import secret_text
+from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 from oolong.contracts.lifecycle import JobKind
 
 
 class SecretSetSerializer(StrictSerializer):
     name = name_field(f"^{secret_services.NAME}$", "capitals, digits and _, a capital first", max_length=64)
-    value = secret_text(
+    value = secret_field(
         max_length=secret_services.MOST_BYTES, trim_whitespace=False, help_text="never shown again"
     )
     hosts = serializers.ListField(

@@ -12,14 +12,14 @@ from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import ProjectSecret
 from control_plane.core.api.errors import FieldError, conflict, or_not_found, unprocessable
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.core.security.encryption import (
-    CannotOpen,
+    DecryptionError,
     Sealed,
+    decrypt,
+    encrypt,
     fingerprint,
     newest_key_id,
-    seal,
-    unseal,
 )
 from oolong.redaction import SHORTEST
 
@@ -47,14 +47,14 @@ def set_secret(
             "would take ordinary words along"
         )
         raise unprocessable("invalid", message, [FieldError("/value", "too_short", message)])
-    sealed = seal(value, place=_place(caller.project.pk, name))
+    sealed = encrypt(value, place=_place(caller.project.pk, name))
     fields = {
         "sealed": sealed.sealed, "key_id": sealed.key_id, "hosts": sorted({host.lower() for host in hosts}),
         "jobs": sorted(set(jobs)), "updated_at": now,
         "fingerprint": fingerprint(value, place=_place(caller.project.pk, name)),
     }  # fmt: skip
     with transaction.atomic():
-        hold_until_commit(LockClass.QUOTA, f"secrets {caller.project.pk}")
+        transaction_lock(LockClass.QUOTA, f"secrets {caller.project.pk}")
         row = ProjectSecret.objects.select_for_update().filter(project=caller.project, name=name).first()
         if row is None and ProjectSecret.objects.filter(project=caller.project).count() >= MOST_SECRETS:
             raise conflict("too_many", f"a project has at most {MOST_SECRETS} secrets; delete one first")
@@ -103,10 +103,10 @@ def reveal(project_id: str, names: Sequence[str], *, for_what: str, now: datetim
     with transaction.atomic():
         for row in ProjectSecret.objects.filter(project_id=project_id, name__in=names):
             try:
-                values[row.name] = unseal(
+                values[row.name] = decrypt(
                     Sealed(row.key_id, bytes(row.sealed)), place=_place(project_id, row.name)
                 )
-            except CannotOpen as error:
+            except DecryptionError as error:
                 raise conflict("secret_invalid", f"the secret {row.name}: {error}") from error
             ProjectSecret.objects.filter(pk=row.pk).update(last_used_at=now)
             audit_log.record(
@@ -153,8 +153,8 @@ def rotate() -> int:
             if row is None:
                 continue
             place = _place(row.project_id, row.name)
-            value = unseal(Sealed(row.key_id, bytes(row.sealed)), place=place)
-            fresh = seal(value, place=place)
+            value = decrypt(Sealed(row.key_id, bytes(row.sealed)), place=place)
+            fresh = encrypt(value, place=place)
             row.sealed, row.key_id, row.fingerprint = (
                 fresh.sealed,
                 fresh.key_id,

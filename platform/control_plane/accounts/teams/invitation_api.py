@@ -24,7 +24,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import INVITATION_STATUSES, PAGE_PARAMETERS, ROLES, page_of
-from control_plane.core.api.validation_messages import secret_text
+from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
 from control_plane.core.security.request_context import note_caller
 
@@ -57,7 +57,7 @@ class CreatedInvitationSerializer(InvitationSerializer):
 
 
 class SecretSerializer(StrictSerializer):
-    secret = secret_text(max_length=100, help_text="what stands behind the # of the link")
+    secret = secret_field(max_length=100, help_text="what stands behind the # of the link")
 
 
 class AcceptSerializer(SecretSerializer):
@@ -65,7 +65,7 @@ class AcceptSerializer(SecretSerializer):
         r"^[A-Za-z0-9][A-Za-z0-9._-]*$", "letters, digits and . _ -, a letter or a digit first", max_length=120,
         required=False,
     )  # fmt: skip
-    password = secret_text(min_length=10, max_length=1024, required=False, trim_whitespace=False)
+    password = secret_field(min_length=10, max_length=1024, required=False, trim_whitespace=False)
     token_name = serializers.CharField(
         max_length=120, required=False, help_text="make a token of this name, too: for the command line"
     )
@@ -187,7 +187,9 @@ class InvitationAcceptView(ApiView):
             scopes = caller.token.scopes if caller and caller.token else ["*"]
             _, text = services.create_token(
                 user=user, project=row.project, name=name, scopes=scopes,
-                expires_at=services.earliest(now + services.TOKEN_LIFE, services.end_of(caller) if caller else None),
+                expires_at=services.min_expiry(
+                    now + services.TOKEN_LIFE, services.effective_expiry(caller) if caller else None
+                ),
             )  # fmt: skip
         return Response({**InvitedSerializer.render(row), "username": user.username, "token": text})
 

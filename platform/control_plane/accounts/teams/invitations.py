@@ -9,10 +9,10 @@ from django.db import IntegrityError, transaction
 
 from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Invitation, Level, User
-from control_plane.accounts.teams.membership import MANAGE, join, need_to_manage, refuse_role_above
+from control_plane.accounts.teams.membership import MANAGE, grant, require_can_manage, require_role_at_most
 from control_plane.accounts.tokens.token_hashing import INVITATION_PREFIX, digest, new_secret
 from control_plane.core.api.errors import Problem, conflict, not_found
 from control_plane.core.security.request_context import note_caller
@@ -22,8 +22,8 @@ def invite(
     caller: Caller, level: Level, *, role: str, note: str, life: timedelta, now: datetime
 ) -> tuple[Invitation, str]:
     """A new invitation and its link, which is shown this once. The secret is behind the #: no server logs it."""
-    need_to_manage(caller, level)
-    refuse_role_above(caller, role)
+    require_can_manage(caller, level)
+    require_role_at_most(caller, role)
     secret = new_secret(INVITATION_PREFIX)
     with transaction.atomic():
         row = Invitation.objects.create(
@@ -72,13 +72,13 @@ def accept(secret: str, user: User, *, now: datetime) -> Invitation:
         taken = Invitation.objects.filter(pk=row.pk, accepted_at=None, revoked_at=None)
         if not taken.update(accepted_at=now, accepted_by=user):
             raise _spent()
-        role = join(user, row.project, row.level, row.role)
+        role = grant(user, row.project, row.level, row.role)
         audit_log.record(
             "project.member", target=("project", row.project_id, row.project.name), at=now, project=row.project_id,
             message=f"{user.username} joined as {role} by invitation",
             data={"user": user.pk, "after": role, "level": row.level, "invitation": row.pk},
         )  # fmt: skip
-        announce_power_change([user.pk])
+        publish_access_change([user.pk])
     return row
 
 

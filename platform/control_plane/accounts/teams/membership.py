@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import (
     ApiToken,
@@ -30,14 +30,14 @@ from control_plane.core.api.errors import FieldError, Problem, conflict, not_fou
 MANAGE: dict[Level, str] = {"project": "members:admin", "team": "team:admin"}
 
 
-def need_to_manage(caller: Caller, level: Level) -> None:
+def require_can_manage(caller: Caller, level: Level) -> None:
     if MANAGE[level] not in caller.scopes:
         raise Problem(
             403, "missing_scope", f"managing the members of a {level} needs the scope {MANAGE[level]}"
         )
 
 
-def refuse_role_above(caller: Caller, role: str) -> None:
+def require_role_at_most(caller: Caller, role: str) -> None:
     """Whoever gives a role hands on power of their own, never more: a token that may only manage members would
     otherwise make an admin of anybody. 403 `scope_exceeds_caller`."""
     if more := sorted(ROLE_SCOPES[role] - caller.scopes):
@@ -53,8 +53,8 @@ def add_member(caller: Caller, level: Level, *, username: str, role: str, now: d
 
     422 for strangers: they are invited, and decide themselves. 409 for who is in already.
     """
-    need_to_manage(caller, level)
-    refuse_role_above(caller, role)
+    require_can_manage(caller, level)
+    require_role_at_most(caller, role)
     with transaction.atomic():
         _hold(caller)
         user = User.objects.filter(username=username, is_active=True, service_of=None).first()
@@ -69,7 +69,7 @@ def add_member(caller: Caller, level: Level, *, username: str, role: str, now: d
     return user
 
 
-def join(user: User, project: Project, level: Level, role: str) -> str:
+def grant(user: User, project: Project, level: Level, role: str) -> str:
     """Give a role by invitation: it raises what there is and never lowers it. Returns the role now held."""
     Team.objects.select_for_update().get(pk=project.team_id)
     if level == "team":
@@ -84,24 +84,24 @@ def join(user: User, project: Project, level: Level, role: str) -> str:
 
 
 def set_role(caller: Caller, level: Level, user_id: str, role: str, *, now: datetime) -> User:
-    need_to_manage(caller, level)
+    require_can_manage(caller, level)
     with transaction.atomic():
         _hold(caller)
         user, before = _member(caller, level, user_id)
         if before != role:
             if RANK[role] > RANK[before]:
-                refuse_role_above(caller, role)
+                require_role_at_most(caller, role)
             _write(caller, level, user, role)
             _keep_an_admin(caller, level, before)
             _note(caller, level, f"{user.username}: {before} → {role}", user, before, role, now=now)
-            announce_power_change([user.pk])
+            publish_access_change([user.pk])
     return user
 
 
 def remove_member(caller: Caller, level: Level, user_id: str, *, now: datetime) -> None:
     """Somebody leaves. Without any role left in a project, their tokens for it end."""
     if user_id != caller.user.pk:
-        need_to_manage(caller, level)
+        require_can_manage(caller, level)
     with transaction.atomic():
         _hold(caller)
         user, before = _member(caller, level, user_id)
@@ -110,12 +110,12 @@ def remove_member(caller: Caller, level: Level, user_id: str, *, now: datetime) 
         else:
             Membership.objects.filter(user=user, project=caller.project).delete()
         _keep_an_admin(caller, level, before)
-        end_tokens_without_role(user, caller.project.team, now=now)
+        revoke_orphaned_tokens(user, caller.project.team, now=now)
         _note(caller, level, f"{user.username} left", user, before, None, now=now)
-        announce_power_change([user.pk])
+        publish_access_change([user.pk])
 
 
-def end_tokens_without_role(user: User, team: Team, *, now: datetime) -> None:
+def revoke_orphaned_tokens(user: User, team: Team, *, now: datetime) -> None:
     """The tokens for those projects of the team in which the user has no role any more."""
     left = team.projects.exclude(pk__in=selectors.projects_of(user).values("pk"))
     ApiToken.objects.filter(user=user, project__in=left, revoked_at=None).update(revoked_at=now)

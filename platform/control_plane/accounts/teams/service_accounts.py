@@ -8,17 +8,17 @@ from django.db import transaction
 
 from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import ApiToken, Membership, Project, User
-from control_plane.accounts.teams.membership import refuse_role_above
+from control_plane.accounts.teams.membership import require_role_at_most
 from control_plane.accounts.tokens.scopes import RANK
 from control_plane.core.api.errors import conflict
 
 
 def create(caller: Caller, *, name: str, role: str, now: datetime) -> User:
     """409 when the project has one of that name. A removed one's name may be used again; its tokens stay dead."""
-    refuse_role_above(caller, role)
+    require_role_at_most(caller, role)
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=caller.project.pk)
         user, created = User.objects.get_or_create(
@@ -40,10 +40,10 @@ def set_role(caller: Caller, identity: str, role: str, *, now: datetime) -> User
         held = Membership.objects.select_for_update().filter(user=user, project=caller.project)
         before = held.values_list("role", flat=True).first()
         if before is None or RANK[role] > RANK[before]:
-            refuse_role_above(caller, role)
+            require_role_at_most(caller, role)
         held.update(role=role)
         _record("role", user, now=now, role=role)
-        announce_power_change([user.pk])
+        publish_access_change([user.pk])
     return user
 
 
@@ -55,7 +55,7 @@ def remove(caller: Caller, identity: str, *, now: datetime) -> None:
         User.objects.filter(pk=user.pk).update(is_active=False)
         ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
         _record("remove", user, now=now, role=None)
-        announce_power_change([user.pk])
+        publish_access_change([user.pk])
 
 
 def _record(what: str, user: User, *, now: datetime, role: str | None) -> None:

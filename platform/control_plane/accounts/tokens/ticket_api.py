@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.tokens import tickets
 from control_plane.core.api.base_view import ApiView
-from control_plane.core.api.request_parsing import bodyless
+from control_plane.core.api.request_parsing import no_body
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 
@@ -24,7 +24,7 @@ class StreamTicketsView(ApiView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="create_stream_ticket", request=None, responses={201: StreamTicketSerializer})
-    @bodyless
+    @no_body
     def post(self, request: Request) -> Response:
         """Create a stream ticket.
 

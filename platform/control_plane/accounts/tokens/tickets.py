@@ -26,7 +26,7 @@ def create_ticket(caller: Caller, *, now: datetime) -> tuple[str, datetime]:
     return text, expires_at
 
 
-def take_ticket(text: str, *, now: datetime) -> str | None:
+def redeem(text: str, *, now: datetime) -> str | None:
     """The ticket's row, for `caller_of_ticket`; None when it is unknown, used or too old. It works once."""
     sha256 = digest(text)
     taken = StreamTicket.objects.filter(sha256=sha256, used_at=None, expires_at__gt=now).update(used_at=now)
@@ -46,6 +46,6 @@ def caller_of_ticket(sha256: str, *, now: datetime) -> Caller | None:
     return selectors.caller_in(ticket.user, ticket.project, token)
 
 
-def forget_old_tickets(now: datetime) -> None:
+def prune_tickets(now: datetime) -> None:
     """A stream that was opened with one is asked again who it is, so used ones are kept for a day."""
     StreamTicket.objects.filter(expires_at__lt=now - timedelta(days=1)).delete()

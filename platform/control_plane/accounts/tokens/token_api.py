@@ -18,7 +18,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import one_of
+from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
@@ -97,7 +97,7 @@ class TokensView(ApiView):
 
         Names, scopes and last use; never the secrets.
         """
-        caller, everybodys = _caller(request), one_of(request, "all", ["true", "false"]) == "true"
+        caller, everybodys = _caller(request), choice(request, "all", ["true", "false"]) == "true"
         if everybodys and "tokens:admin" not in caller.scopes:
             raise Problem(403, "missing_scope", "the tokens of others need the scope tokens:admin")
         found = selectors.tokens(caller, everybodys=everybodys)

@@ -8,9 +8,14 @@ from django.db import transaction
 
 from control_plane.accounts import selectors
 from control_plane.accounts.audit import audit_log
-from control_plane.accounts.identity.access_events import announce_power_change
+from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.identity.caller import Caller
-from control_plane.accounts.identity.services import create_token, earliest, end_of, refuse_more_than_own
+from control_plane.accounts.identity.services import (
+    create_token,
+    effective_expiry,
+    min_expiry,
+    require_scope_subset,
+)
 from control_plane.accounts.models import ApiToken, User
 from control_plane.accounts.tokens.scopes import expand, known
 from control_plane.accounts.tokens.token_hashing import TOKEN_PREFIX, digest, new_secret
@@ -49,11 +54,11 @@ def issue_token(
 ) -> tuple[ApiToken, str]:
     """A token for oneself, or for a service account of the project that one manages. It ends with the caller's token
     at the latest."""
-    refuse_more_than_own(caller, scopes)
+    require_scope_subset(caller, scopes)
     if expires_at is not None and expires_at <= now:
         message = f"expires_at={expires_at.isoformat()} is over; leave it out for a token without an end"
         raise unprocessable("invalid", message, [FieldError("/expires_at", "in_the_past", message)])
-    ends = earliest(expires_at, end_of(caller))
+    ends = min_expiry(expires_at, effective_expiry(caller))
     return create_token(user=owner, project=caller.project, name=name, scopes=scopes, expires_at=ends)
 
 
@@ -73,7 +78,7 @@ def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: date
             raise Problem(
                 403, "scope_exceeds_caller", f"that token may {', '.join(sorted(more))}; yours may not"
             )
-        if row.expires_at != earliest(row.expires_at, end_of(caller)):
+        if row.expires_at != min_expiry(row.expires_at, effective_expiry(caller)):
             raise Problem(
                 403, "scope_exceeds_caller", "that token ends later than yours; rotate it with one that lasts"
             )
@@ -82,7 +87,7 @@ def rotate_token(caller: Caller, identity: str, *, overlap: timedelta, now: date
         row.sha256, row.prefix = digest(text), text[:10]
         row.save(update_fields=["previous_sha256", "previous_until", "sha256", "prefix"])
         _record("rotate", row, now=now)
-        announce_power_change([row.user_id])
+        publish_access_change([row.user_id])
     return row, text
 
 
@@ -93,7 +98,7 @@ def revoke_token(caller: Caller, identity: str, *, now: datetime) -> None:
         if row is None or not ApiToken.objects.filter(pk=identity, revoked_at=None).update(revoked_at=now):
             raise not_found("token", identity)
         _record("revoke", row, now=now)
-        announce_power_change([row.user_id])
+        publish_access_change([row.user_id])
 
 
 def _record(what: str, token: ApiToken, *, now: datetime) -> None:

@@ -24,25 +24,25 @@ from control_plane.assets.models import (
 from control_plane.core.api.errors import Problem, conflict
 from control_plane.core.infra import clock
 from control_plane.core.infra.database import give_back_connection
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 
 STORING = timedelta(minutes=5)  # after the last byte came
 
 
 @dataclass(frozen=True)
-class Waiting:
+class QueueEntry:
     """The oldest of a project that waits."""
 
     id: str
     project: str
 
 
-def whose_turn(waiting: Sequence[Waiting], under_way: Mapping[str, int]) -> Waiting | None:
+def next_project(waiting: Sequence[QueueEntry], under_way: Mapping[str, int]) -> QueueEntry | None:
     """The oldest of the project that has the fewest under way, so that nobody waits behind another's hundred."""
     return min(waiting, key=lambda first: (under_way.get(first.project, 0), first.id), default=None)
 
 
-def next_of(
+def next_job(
     queued: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement] | QuerySet[ModelCheck],
     running: QuerySet[DatasetValidation] | QuerySet[DatasetMeasurement] | QuerySet[ModelCheck],
     *,
@@ -51,7 +51,7 @@ def next_of(
     """Id of the row that is to be started next; `project` is the way from a row to its project."""
     oldest = queued.order_by().values(project).annotate(first=Min("pk")).values_list(project, "first")
     counts = dict(running.order_by().values(project).annotate(n=Count("pk")).values_list(project, "n"))
-    turn = whose_turn([Waiting(first, owner) for owner, first in oldest], counts)
+    turn = next_project([QueueEntry(first, owner) for owner, first in oldest], counts)
     return turn.id if turn else None
 
 
@@ -60,7 +60,7 @@ def refuse_too_many_checks(project: Project) -> None:
 
     In the transaction of the new one.
     """
-    hold_until_commit(LockClass.QUOTA, f"checks {project.pk}")
+    transaction_lock(LockClass.QUOTA, f"checks {project.pk}")
     most = settings.ENVIRONMENT.project_checks
     open_validations = DatasetValidation.objects.filter(
         project=project, state__in=[ValidationState.QUEUED, ValidationState.RUNNING]
@@ -90,7 +90,7 @@ def fetching(project: Project, *, seconds: float) -> Iterator[None]:
 def _take_place(project: Project, *, until: datetime) -> FetchUnderWay:
     most = settings.ENVIRONMENT.project_fetches
     with transaction.atomic():
-        hold_until_commit(LockClass.QUOTA, f"fetches {project.pk}")
+        transaction_lock(LockClass.QUOTA, f"fetches {project.pk}")
         own = FetchUnderWay.objects.filter(project=project)
         own.filter(until__lt=clock.now()).delete()
         if own.count() >= most:

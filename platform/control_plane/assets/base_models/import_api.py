@@ -91,7 +91,7 @@ class ModelImportsView(ApiView):
         form = ImportCreateSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         given = dict(form.validated_data)
-        made, created = services.ask_import(caller_of(request), hub_model=given.pop("model"), **given)
+        made, created = services.request_import(caller_of(request), hub_model=given.pop("model"), **given)
         return Response(ModelImportSerializer.render(made), status=202 if created else 200)
 
 

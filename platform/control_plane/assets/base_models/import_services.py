@@ -18,7 +18,7 @@ from control_plane.assets.models import ImportState, ModelImport
 from control_plane.assets.storage import multipart, store, upload_lock
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.core.infra import clock
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 from oolong.contracts.agent import UploadReply
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
 
@@ -31,7 +31,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 HUB_MODEL = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
-def ask_import(
+def request_import(
     caller: Caller, *, name: str, hub_model: str, revision: str, secret: str
 ) -> tuple[ModelImport, bool]:
     """Queue it for the next node that has time, or the import of the same that is on its way."""
@@ -51,7 +51,7 @@ def ask_import(
         "secret": secret,
     }  # fmt: skip
     with transaction.atomic():
-        hold_until_commit(LockClass.QUOTA, f"imports {caller.project.pk}")
+        transaction_lock(LockClass.QUOTA, f"imports {caller.project.pk}")
         if (found := ModelImport.objects.filter(**asked, state__in=ON_ITS_WAY).first()) is not None:
             return found, False
         if ModelImport.objects.filter(project=caller.project, state__in=ON_ITS_WAY).count() >= MOST_OPEN:
@@ -160,14 +160,14 @@ def put_part(
     node_id: str, import_id: str, number: int, data: bytes, *, sha256: str | None, now: datetime
 ) -> None:
     asked = held_by(node_id, import_id)
-    multipart.put(asked.pk, asked.tar_bytes, number, data, sha256=sha256)
+    multipart.put_part(asked.pk, asked.tar_bytes, number, data, sha256=sha256)
     ModelImport.objects.filter(pk=asked.pk).update(touched_at=now)
 
 
 def complete(node_id: str, import_id: str) -> ModelImport:
     """Join and verify; its files are checked from now on as those of an upload are."""
     held_by(node_id, import_id)
-    with upload_lock.one_at_a_time(import_id):
+    with upload_lock.exclusive(import_id):
         return _complete(held_by(node_id, import_id))  # it may have ended while we asked for our turn
 
 
@@ -178,7 +178,7 @@ def _complete(asked: ModelImport) -> ModelImport:
         touched_at=clock.now()
     )
     origin = f"{asked.hub}/{asked.hub_model}@{asked.commit}"
-    with store.freed_if_refused(blob.sha256), transaction.atomic():
+    with store.delete_on_rollback(blob.sha256), transaction.atomic():
         # These bytes are what it asked for, even if a tick has queued it meanwhile for another node.
         waiting = ModelImport.objects.filter(pk=asked.pk, state__in=OPEN, tar_sha256=asked.tar_sha256)
         if waiting.update(
@@ -191,7 +191,7 @@ def _complete(asked: ModelImport) -> ModelImport:
             ModelImport.objects.filter(pk=asked.pk).update(model=model)
             transaction.on_commit(lambda: store.drop_parts(asked.pk))
         else:
-            store.free_on_commit(blob.sha256)  # it was cancelled meanwhile
+            store.delete_on_commit(blob.sha256)  # it was cancelled meanwhile
     asked.refresh_from_db()
     return asked
 

@@ -16,12 +16,12 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.models import Team
 from control_plane.assets.background import processes
 from control_plane.assets.background.archive_extraction.job import JOB_FILE, TAR_FILE, UnfoldJob, read_result
-from control_plane.assets.background.fair_queue import next_of
-from control_plane.assets.base_models.model_services import settle
+from control_plane.assets.background.fair_queue import next_job
+from control_plane.assets.base_models.model_services import finalize
 from control_plane.assets.models import CheckState, ModelCheck
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import conflict, not_found, or_not_found
-from control_plane.core.infra.isolate_errors import apart, unforeseen
+from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 from oolong.contracts.model_paths import root_of
 from oolong.contracts.model_report import CheckOrder, Fault, ModelReport
 
@@ -47,7 +47,7 @@ def advance_model_checks(*, now: datetime) -> None:
     _give_away(now=now)
     queued = checks.filter(OF_ARCHIVES, state=CheckState.QUEUED)
     for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_of(queued, running, project="model__project_id")
+        turn = next_job(queued, running, project="model__project_id")
         if turn is None:
             return
         check = checks.get(pk=turn)
@@ -58,7 +58,9 @@ def advance_model_checks(*, now: datetime) -> None:
 @contextmanager
 def _apart(check: ModelCheck, *, now: datetime) -> Iterator[None]:
     """What one check meets is told in its own model and holds up no other one."""
-    with apart(f"check {check.pk}", lambda error: _fail(check, "server_error", unforeseen(error), now=now)):
+    with isolate_errors(
+        f"check {check.pk}", lambda error: _fail(check, "server_error", format_internal_error(error), now=now)
+    ):
         try:
             yield
         except store.StorageUnavailable:  # it is in the log already
@@ -77,7 +79,7 @@ def _start(check: ModelCheck, *, here: str, now: datetime) -> None:
     folder = _folder(check)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    job = UnfoldJob(archive=store.lend(check.archive_sha256))
+    job = UnfoldJob(archive=store.presign(check.archive_sha256))
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
     ModelCheck.objects.filter(pk=check.pk).update(pid=processes.start(MODULE, folder))
 
@@ -121,14 +123,14 @@ def _adopt_and_settle(check: ModelCheck, report: ModelReport, *, now: datetime) 
     is_new = bool(report.tar_sha256) and report.tar_sha256 != check.archive_sha256
     # A tick that was killed after this has taken the file away already; the blob is there then.
     if is_new and (tar.exists() or not store.has_blob(report.tar_sha256)):
-        store.adopt(tar, store.Blob(report.tar_sha256, report.tar_bytes))
-    settle(check, report, now=now)
+        store.move_in(tar, store.Blob(report.tar_sha256, report.tar_bytes))
+    finalize(check, report, now=now)
     shutil.rmtree(_folder(check), ignore_errors=True)
 
 
 def _fail(check: ModelCheck, code: str, message: str, *, now: datetime) -> None:
     pointer = "/path" if check.path else "/upload_id"
-    settle(check, ModelReport(message=message, faults=[Fault(pointer, code, message)]), now=now)
+    finalize(check, ModelReport(message=message, faults=[Fault(pointer, code, message)]), now=now)
     shutil.rmtree(_folder(check), ignore_errors=True)
 
 
@@ -203,7 +205,7 @@ def report_alive(node_id: str, check_id: str, *, now: datetime) -> None:
 def complete(node_id: str, check_id: str, report: ModelReport, *, now: datetime) -> ModelCheck:
     check = held_by(node_id, check_id)
     # A tar is no business of a node that only looks.
-    settle(check, msgspec.structs.replace(report, tar_sha256="", tar_bytes=0), now=now)
+    finalize(check, msgspec.structs.replace(report, tar_sha256="", tar_bytes=0), now=now)
     check.refresh_from_db()
     return check
 

@@ -82,7 +82,7 @@ def _validating(
         if source != "hub":  # which has a bound of its own, and has come all the way
             refuse_too_many_checks(project)
         if archive_sha256:
-            store.hold(archive_sha256)
+            store.lock_blob(archive_sha256)
         model = BaseModel.objects.create(
             project=project, created_by=user, name=name, source=source, origin=origin, path=path,
             state=ModelState.VALIDATING,
@@ -93,7 +93,7 @@ def _validating(
     return model
 
 
-def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
+def finalize(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
     """The model is READY as the next version of its name, a DUPLICATE of one that is, or INVALID. Once."""
     # What it quotes of the files may hold what no database takes.
     document = rows.presentable(msgspec.to_builtins(report), depth=60)
@@ -111,14 +111,16 @@ def settle(check: ModelCheck, report: ModelReport, *, now: datetime) -> None:
         model.config, model.manifest_sha256 = config, report.manifest_sha256
         twin = None if report.faults else _twin(model, report)
         for sha256 in filter(None, (check.archive_sha256, report.tar_sha256)):
-            store.free_on_commit(sha256)  # unless it is named: by its upload, or by the model that it is now
+            store.delete_on_commit(
+                sha256
+            )  # unless it is named: by its upload, or by the model that it is now
         if report.faults or report.message:
             model.state = ModelState.INVALID
         elif twin is not None:
             model.state, model.same_as, model.report = ModelState.DUPLICATE, twin, None
         else:
             if report.tar_sha256:
-                store.hold(report.tar_sha256)
+                store.lock_blob(report.tar_sha256)
             newest = BaseModel.objects.filter(project=model.project_id, name=model.name).aggregate(
                 newest=Max("number")
             )
@@ -148,7 +150,7 @@ def remove(model: BaseModel) -> None:
     """Forget one that is no model, or that no node has looked at yet. 409 for what runs may start from, or what is
     being checked."""
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=model.project_id)  # in the order of `settle`
+        Project.objects.select_for_update(no_key=True).get(pk=model.project_id)  # in the order of `finalize`
         found = BaseModel.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if found is None:
             return

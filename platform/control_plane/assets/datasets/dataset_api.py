@@ -13,12 +13,12 @@ from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.assets import selectors
 from control_plane.assets.datasets import dataset_aliases
-from control_plane.assets.datasets.measurement_services import ask_measurement
+from control_plane.assets.datasets.measurement_services import request_measurement
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
@@ -205,7 +205,7 @@ class MeasurementsView(ApiView):
         version = selectors.version_for(caller_of(request), version_id)
         text = request.query_params.get("over", "")
         if text and not (text.isdecimal() and len(text) < 10):
-            raise refused("over", f"over={text[:40]!r}: a number of tokens")
+            raise invalid_parameter("over", f"over={text[:40]!r}: a number of tokens")
         over = int(text) if text else None
         found = version.measurements.select_related("model", "version")
         return Response(
@@ -235,5 +235,5 @@ class MeasurementsView(ApiView):
         model = or_not_found(
             selectors.find_model(caller, form.validated_data["model"]), "model", form.validated_data["model"]
         )
-        found, created = ask_measurement(caller, version, model)
+        found, created = request_measurement(caller, version, model)
         return Response(MeasurementSerializer.render(found), status=202 if created else 200)

@@ -63,7 +63,7 @@ def derive_version(
             with_completion[split] += row.completion is not None
     blob = target.blob
     with transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)
         Dataset.objects.select_for_update().get(pk=parent.dataset_id)
         existing = DatasetVersion.objects.filter(dataset=parent.dataset, sha256=blob.sha256).select_related(
             "dataset"
@@ -80,7 +80,7 @@ def derive_version(
     return version, True
 
 
-def difference(old: DatasetVersion, new: DatasetVersion) -> dict[str, Any]:
+def diff(old: DatasetVersion, new: DatasetVersion) -> dict[str, Any]:
     """Rows by prompt: added, removed, and changed in answer, demonstration or split; with the first of each.
 
     A prompt that is there several times is compared as the whole of its rows.
@@ -111,7 +111,7 @@ def difference(old: DatasetVersion, new: DatasetVersion) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def leaks(version: DatasetVersion) -> dict[str, int]:
+def find_leakage(version: DatasetVersion) -> dict[str, int]:
     """Prompts that are in two splits: "eval, train" → how many. Empty is what one wants."""
     _refuse_large(version)
     places: defaultdict[bytes, set[str]] = defaultdict(set)

@@ -15,7 +15,7 @@ from django.db import transaction
 from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.background import processes
 from control_plane.assets.background.dataset_ingest.job import read_progress
-from control_plane.assets.background.fair_queue import next_of, refuse_too_many_checks
+from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
 from control_plane.assets.background.token_statistics.job import JOB_FILE, MeasureJob, read_result
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import (
@@ -27,7 +27,7 @@ from control_plane.assets.models import (
 )
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-from control_plane.core.infra.isolate_errors import apart, unforeseen
+from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ AT_ONCE = 1  # processes on this machine
 LONGEST = timedelta(minutes=20)
 
 
-def ask_measurement(
+def request_measurement(
     caller: Caller, version: DatasetVersion, model: BaseModel
 ) -> tuple[DatasetMeasurement, bool]:
     """The measurement of this version under this model's tokenizer, queued if there is none or it failed.
@@ -75,7 +75,7 @@ def advance_measurements(*, now: datetime) -> None:
             _look_after(measurement, here=here, now=now)
     queued = DatasetMeasurement.objects.filter(state=MeasurementState.QUEUED)
     for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_of(queued, running, project="version__dataset__project_id")
+        turn = next_job(queued, running, project="version__dataset__project_id")
         if turn is None:
             return
         measurement = DatasetMeasurement.objects.select_related("version", "model").get(pk=turn)
@@ -85,7 +85,10 @@ def advance_measurements(*, now: datetime) -> None:
 
 def _apart(measurement: DatasetMeasurement, *, now: datetime) -> AbstractContextManager[None]:
     """What one measurement meets is told in its own row and holds up no other one."""
-    return apart(f"measurement {measurement.pk}", lambda error: _end(measurement, unforeseen(error), now=now))
+    return isolate_errors(
+        f"measurement {measurement.pk}",
+        lambda error: _end(measurement, format_internal_error(error), now=now),
+    )
 
 
 def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None:
@@ -97,7 +100,9 @@ def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None
     folder = _folder(measurement)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    job = MeasureJob(rows=store.lend(measurement.version.sha256), model=store.lend(measurement.model.sha256))
+    job = MeasureJob(
+        rows=store.presign(measurement.version.sha256), model=store.presign(measurement.model.sha256)
+    )
     (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
     DatasetMeasurement.objects.filter(pk=measurement.pk).update(pid=processes.start(MODULE, folder))
 

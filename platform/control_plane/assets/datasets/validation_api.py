@@ -154,7 +154,7 @@ class ValidationsView(ApiView):
         given = dict(form.validated_data)
         upload = selectors.upload_for(caller, given.pop("upload_id"))
         mapping = given.pop("mapping")
-        validation = services.ask_validation(caller, upload, dict(mapping) if mapping else None, **given)
+        validation = services.request_validation(caller, upload, dict(mapping) if mapping else None, **given)
         return Response(DatasetValidationSerializer.render(validation), status=202)
 
 

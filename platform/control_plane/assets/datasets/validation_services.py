@@ -29,12 +29,12 @@ from control_plane.assets.background.dataset_ingest.job import (
     read_progress,
     read_result,
 )
-from control_plane.assets.background.fair_queue import next_of, refuse_too_many_checks
+from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-from control_plane.core.infra.isolate_errors import apart, unforeseen
+from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ LONGEST = timedelta(minutes=20)
 MODULE = "control_plane.assets.background.dataset_ingest"
 
 
-def ask_validation(
+def request_validation(
     caller: Caller,
     upload: Upload,
     mapping: dict[str, Any] | None,
@@ -78,7 +78,7 @@ def advance_validations(*, now: datetime) -> None:
     running = DatasetValidation.objects.filter(state=ValidationState.RUNNING)
     queued = DatasetValidation.objects.filter(state=ValidationState.QUEUED)
     for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_of(queued, running, project="project_id")
+        turn = next_job(queued, running, project="project_id")
         if turn is None:
             return
         validation = DatasetValidation.objects.select_related("upload").get(pk=turn)
@@ -89,7 +89,9 @@ def advance_validations(*, now: datetime) -> None:
 @contextmanager
 def _apart(validation: DatasetValidation, *, now: datetime) -> Iterator[None]:
     """What one validation meets is told in its own row and holds up no other one."""
-    with apart(f"validation {validation.pk}", lambda error: _fail(validation, unforeseen(error), now=now)):
+    with isolate_errors(
+        f"validation {validation.pk}", lambda error: _fail(validation, format_internal_error(error), now=now)
+    ):
         try:
             yield
         except store.StorageUnavailable as error:
@@ -117,7 +119,7 @@ def create_version_of(
         )  # fmt: skip
     result = validation.result
     with transaction.atomic():
-        store.hold(validation.canonical_sha256)
+        store.lock_blob(validation.canonical_sha256)
         Dataset.objects.select_for_update().get(pk=dataset.pk)
         same = DatasetVersion.objects.filter(dataset=dataset, sha256=validation.canonical_sha256)
         existing = same.select_related("dataset").first()
@@ -143,7 +145,7 @@ def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     job = ParseJob(
-        source=store.lend(validation.upload.sha256), format=validation.format,
+        source=store.presign(validation.upload.sha256), format=validation.format,
         compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
         config=validation.config, filename=validation.upload.filename,
     )  # fmt: skip
@@ -202,7 +204,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
     with transaction.atomic():
         for sha256 in (kept.get("canonical_sha256"), kept.get("report_sha256")):
             if sha256:
-                store.hold(sha256)
+                store.lock_blob(sha256)
         DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -210,7 +212,7 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
 def _adopt_once(path: Path, blob: store.Blob) -> None:
     """A tick that was killed after this has taken the file away already; the blob is there then."""
     if path.exists() or not store.has_blob(blob.sha256):
-        store.adopt(path, blob)  # where neither is there, it says so
+        store.move_in(path, blob)  # where neither is there, it says so
 
 
 def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from control_plane.assets.datasets import derivation
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 
@@ -91,9 +91,9 @@ class DifferenceView(ApiView):
         new = selectors.version_for(caller, version_id)
         reference = request.query_params.get("from", "")
         if not reference:
-            raise refused("from", "from= is missing: the version to compare with, as name@2")
+            raise invalid_parameter("from", "from= is missing: the version to compare with, as name@2")
         old = or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
-        return Response(derivation.difference(old, new))
+        return Response(derivation.diff(old, new))
 
 
 class LeakageView(ApiView):
@@ -106,4 +106,4 @@ class LeakageView(ApiView):
         Rows of one split that stand in another one, exactly or nearly.
         """
         version = selectors.version_for(caller_of(request), version_id)
-        return Response({"leaks": derivation.leaks(version)})
+        return Response({"leaks": derivation.find_leakage(version)})

@@ -18,7 +18,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import one_of
+from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
@@ -78,7 +78,7 @@ class FunctionsView(ApiView):
         Reward functions, workflows and losses of the project.
         """
         found = selectors.functions(caller_of(request))
-        if kind := one_of(request, "kind", SOURCE_KINDS):
+        if kind := choice(request, "kind", SOURCE_KINDS):
             found = found.filter(kind=kind)
         return Response(paginate(found, read_page(request), FunctionSerializer.render))
 

@@ -26,7 +26,7 @@ def upload_function(
         raise unprocessable("source_invalid", facts.errors[0].message, facts.errors)
     blob = store.put([source.encode()])
     with transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)
         function, _ = Function.objects.get_or_create(
             project=caller.project, name=name,
             defaults={"kind": kind, "description": description, "created_by": caller.user},

@@ -14,13 +14,13 @@ POINTER = "/source"
 
 
 @dataclass
-class SourceFacts:
+class FunctionSignature:
     options: list[str] = field(default_factory=list)  # parameters after the documented ones
     any_option: bool = False  # it takes **options
     errors: list[FieldError] = field(default_factory=list)
 
 
-def read_source(kind: SourceKind, source: str) -> SourceFacts:
+def read_source(kind: SourceKind, source: str) -> FunctionSignature:
     """All faults of a would-be function, each with its line; none when it may become a version."""
     size = len(source.encode())
     if size > MAX_SOURCE_BYTES:
@@ -58,7 +58,7 @@ def read_source(kind: SourceKind, source: str) -> SourceFacts:
     return facts
 
 
-def _check_signature(entry: EntryPoint, found: ast.FunctionDef | ast.AsyncFunctionDef) -> SourceFacts:
+def _check_signature(entry: EntryPoint, found: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionSignature:
     arguments = found.args
     named = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     keyword_only = [argument.arg for argument in arguments.kwonlyargs]
@@ -66,7 +66,9 @@ def _check_signature(entry: EntryPoint, found: ast.FunctionDef | ast.AsyncFuncti
     without_default = named[len(wanted) : len(named) - len(arguments.defaults)] + [
         name for name, default in zip(keyword_only, arguments.kw_defaults, strict=True) if default is None
     ]
-    facts = SourceFacts(options=named[len(wanted) :] + keyword_only, any_option=arguments.kwarg is not None)
+    facts = FunctionSignature(
+        options=named[len(wanted) :] + keyword_only, any_option=arguments.kwarg is not None
+    )
 
     def fault(code: str, message: str) -> None:
         facts.errors.append(FieldError(POINTER, code, f"line {found.lineno}: {message}"))
@@ -90,5 +92,5 @@ def _check_signature(entry: EntryPoint, found: ast.FunctionDef | ast.AsyncFuncti
     return facts
 
 
-def _refused(code: str, message: str) -> SourceFacts:
-    return SourceFacts(errors=[FieldError(POINTER, code, message)])
+def _refused(code: str, message: str) -> FunctionSignature:
+    return FunctionSignature(errors=[FieldError(POINTER, code, message)])

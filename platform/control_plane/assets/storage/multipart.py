@@ -19,7 +19,7 @@ def count(total_bytes: int) -> int:
     return max(1, -(-total_bytes // size_for(total_bytes)))
 
 
-def put(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: str | None) -> None:
+def put_part(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: str | None) -> None:
     """Keep one part; putting it again replaces it. 422 for a wrong number, size or checksum."""
     if sha256 is None:
         raise unprocessable("checksum", f"part {number}: send its SHA-256 in the header X-Part-SHA256")
@@ -35,7 +35,7 @@ def put(upload_id: str, total_bytes: int, number: int, data: bytes, *, sha256: s
     try:
         store.put_part(upload_id, number, data)
     except store.PartsGone as error:
-        raise gone(upload_id) from error
+        raise missing_error(upload_id) from error
 
 
 def join(upload_id: str, total_bytes: int, *, sha256: str) -> store.Blob:
@@ -47,9 +47,9 @@ def join(upload_id: str, total_bytes: int, *, sha256: str) -> store.Blob:
     try:
         blob = store.join_parts(upload_id, wanted)
     except store.PartsGone as error:
-        raise gone(upload_id) from error
+        raise missing_error(upload_id) from error
     if sha256 and blob.sha256 != sha256:
-        store.free(blob.sha256)
+        store.delete_if_unreferenced(blob.sha256)
         store.drop_parts(upload_id)
         raise unprocessable(
             "checksum",
@@ -68,7 +68,7 @@ def try_join(upload_id: str, total_bytes: int, *, sha256: str) -> tuple[store.Bl
         return store.Blob("", 0), refusal
 
 
-def gone(upload_id: str) -> Problem:
+def missing_error(upload_id: str) -> Problem:
     return conflict(
         "upload_ended", f"upload {upload_id} was completed or aborted by another request; look at it again"
     )

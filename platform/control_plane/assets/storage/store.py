@@ -1,8 +1,7 @@
-"""The door to the blob store: bytes under their SHA-256, in a local directory or in a bucket (STORAGE_URL).
+"""The blob store: bytes under their SHA-256, in a local directory or in a bucket (STORAGE_URL).
 
-A blob is written to a local file first, hashed on the way, and published when it is whole. Whoever names a blob
-in a row calls `hold` in the transaction of that row, and whoever frees one calls `free`: neither then loses what
-the other one does at the same moment.
+A blob is written to a local file, hashed on the way, and published when it is complete. A transaction that stores a
+blob's name in a row calls `lock_blob`; deletions go through `delete_if_unreferenced`, which takes the same lock.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from control_plane.assets.storage.blob_columns import is_named
 from control_plane.assets.storage.local import LocalStorage, drop_old_entries
 from control_plane.core.api.errors import Problem, conflict
 from control_plane.core.infra.ids import new_id
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 
 
 class TooLarge(Exception):
@@ -85,7 +84,7 @@ def put(chunks: Iterable[bytes], *, limit: int | None = None) -> Blob:
     return writer.blob
 
 
-def adopt(path: Path, blob: Blob) -> None:
+def move_in(path: Path, blob: Blob) -> None:
     """Make a finished, fsynced file of this machine a blob; its hash is taken at its word."""
     storage().publish(path, blob)
 
@@ -103,7 +102,7 @@ def open_blob(sha256: str) -> IO[bytes]:
     return storage().open(sha256)
 
 
-def lend(sha256: str) -> str:
+def presign(sha256: str) -> str:
     """A path, or a signed URL, by which another process on this machine reads the blob."""
     return storage().lend(sha256)
 
@@ -113,9 +112,9 @@ def listed() -> Iterator[ListedBlob]:
     return storage().listed()
 
 
-def hold(sha256: str) -> None:
+def lock_blob(sha256: str) -> None:
     """Nobody frees these bytes until the caller's transaction ends. 409 when they are gone already."""
-    hold_until_commit(LockClass.BLOB, sha256)
+    transaction_lock(LockClass.BLOB, sha256)
     if not has_blob(sha256):
         raise conflict(
             "bytes_deleted", f"the bytes {sha256[:12]}… were freed at this very moment; send them again"
@@ -131,10 +130,10 @@ def set_owner(owner: str) -> None:
     storage().set_owner(owner)
 
 
-def free(sha256: str, *, untouched_since: datetime | None = None) -> bool:
+def delete_if_unreferenced(sha256: str, *, untouched_since: datetime | None = None) -> bool:
     """Delete a blob that no row names, and nobody wrote again; whoever is about to name it waits, and is told."""
     with transaction.atomic():
-        hold_until_commit(LockClass.BLOB, sha256)
+        transaction_lock(LockClass.BLOB, sha256)
         if is_named(sha256):
             return False
         if untouched_since is not None and not _is_older(sha256, untouched_since):
@@ -150,17 +149,17 @@ def _is_older(sha256: str, than: datetime) -> bool:
         return False  # somebody else freed it
 
 
-def free_on_commit(sha256: str) -> None:
-    """`free` once the caller's transaction holds; where the storage is away, that is logged and nothing else stops."""
+def delete_on_commit(sha256: str) -> None:
+    """Delete the blob if unreferenced once the caller's transaction commits. An unreachable storage is only logged."""
 
     def delete() -> None:
-        free(sha256)
+        delete_if_unreferenced(sha256)
 
     transaction.on_commit(delete, robust=True)
 
 
 @contextmanager
-def freed_if_refused(sha256: str) -> Iterator[None]:
+def delete_on_rollback(sha256: str) -> Iterator[None]:
     """A blob is there and its row is not: a refusal in the block takes the bytes away again. "" is no blob."""
     try:
         yield
@@ -168,7 +167,7 @@ def freed_if_refused(sha256: str) -> Iterator[None]:
         raise
     except Problem:
         if sha256:
-            free(sha256)
+            delete_if_unreferenced(sha256)
         raise
 
 

@@ -16,7 +16,7 @@ from control_plane.assets.storage import upload_services as services
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, bodyless
+from control_plane.core.api.request_parsing import StrictSerializer, no_body
 from control_plane.core.api.schema import PART_SHA256
 
 
@@ -128,7 +128,7 @@ class UploadSessionCompleteView(ApiView):
     scopes = {"POST": None}
 
     @extend_schema(operation_id="complete_upload_session", request=None, responses=UploadSerializer)
-    @bodyless
+    @no_body
     def post(self, request: Request, session_id: str) -> Response:
         """Complete an upload session.
 

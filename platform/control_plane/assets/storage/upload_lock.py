@@ -11,15 +11,15 @@ from contextlib import contextmanager
 
 from control_plane.core.api.errors import Problem
 from control_plane.core.infra.database import give_back_connection
-from control_plane.core.infra.locks import LockClass, held_meanwhile
+from control_plane.core.infra.locks import LockClass, session_lock
 
 AGAIN_SECONDS = 10
 
 
 @contextmanager
-def one_at_a_time(upload_id: str) -> Iterator[None]:
+def exclusive(upload_id: str) -> Iterator[None]:
     """503 `completion_in_progress`, with Retry-After, while another request is at it. Gone with its process."""
-    with held_meanwhile(LockClass.COMPLETION, upload_id) as mine:
+    with session_lock(LockClass.COMPLETION, upload_id) as mine:
         if not mine:
             raise Problem(
                 503, "completion_in_progress",

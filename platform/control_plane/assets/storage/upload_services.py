@@ -11,7 +11,7 @@ from control_plane.assets.models import Upload, UploadSession
 from control_plane.assets.services import limit_of
 from control_plane.assets.storage import multipart, store, upload_lock
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 
 MOST_OPEN_SESSIONS = 100  # of a project: each may hold as many bytes as its purpose allows
 
@@ -29,7 +29,7 @@ def begin_session(
         raise Problem(413, "too_large", message, errors=[FieldError("/bytes", "too_large", message)])
     key = {"sha256": sha256} if sha256 else {"fingerprint": fingerprint, "sha256": ""}
     with transaction.atomic():
-        hold_until_commit(LockClass.QUOTA, f"upload sessions {caller.project.pk}")
+        transaction_lock(LockClass.QUOTA, f"upload sessions {caller.project.pk}")
         if sha256 or fingerprint:
             open_one = UploadSession.objects.filter(
                 project=caller.project, created_by=caller.user, purpose=purpose, bytes=bytes, upload=None, **key
@@ -60,25 +60,25 @@ def put_part(session: UploadSession, number: int, data: bytes, *, sha256: str | 
         raise conflict(
             "upload_complete", f"upload session {session.pk} is complete; nothing more can be sent"
         )
-    multipart.put(session.pk, session.bytes, number, data, sha256=sha256)
+    multipart.put_part(session.pk, session.bytes, number, data, sha256=sha256)
     if not UploadSession.objects.filter(pk=session.pk, upload=None).exists():
         store.drop_parts(session.pk)  # it came too late: nobody would ever join it
-        raise multipart.gone(session.pk)
+        raise multipart.missing_error(session.pk)
 
 
 def complete_session(session: UploadSession) -> Upload:
     """The upload that the parts make. Asked again, the same upload."""
     if session.upload is not None:
         return session.upload
-    with upload_lock.one_at_a_time(session.pk):
+    with upload_lock.exclusive(session.pk):
         blob, refusal = multipart.try_join(session.pk, session.bytes, sha256=session.sha256)
-        with store.freed_if_refused(blob.sha256), transaction.atomic():
+        with store.delete_on_rollback(blob.sha256), transaction.atomic():
             session = _held(session)
             if session.upload is not None:
                 return session.upload
             if refusal is not None:
                 raise refusal
-            store.hold(blob.sha256)
+            store.lock_blob(blob.sha256)
             session.upload = Upload.objects.create(
                 project=session.project, created_by=session.created_by, filename=session.filename,
                 purpose=session.purpose, bytes=blob.bytes, sha256=blob.sha256,

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra.clock import rfc3339
 
@@ -27,7 +27,7 @@ class ApiView(APIView):
         for name in request.query_params:
             if name not in known:
                 told = f"known: {', '.join(known)}" if known else "this address takes none"
-                raise refused(name, f"unknown parameter {shown(name)}; {told}", "unknown_parameter")
+                raise invalid_parameter(name, f"unknown parameter {shown(name)}; {told}", "unknown_parameter")
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         found = super().finalize_response(request, response, *args, **kwargs)

@@ -68,7 +68,7 @@ def stale_epoch(detail: str) -> Problem:
     return Problem(409, "stale_epoch", detail)
 
 
-def body(
+def problem_document(
     status: int, code: str, detail: str, request_id: str, errors: list[FieldError] | None = None, **extra: Any
 ) -> dict[str, Any]:
     traced = {"trace_id": trace} if (trace := trace_id()) else {}
@@ -90,7 +90,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     request = context.get("request")
     request_id = getattr(getattr(request, "_request", request), "request_id", "")
     if isinstance(exception, Problem):
-        document = body(
+        document = problem_document(
             exception.status,
             exception.code,
             exception.detail,
@@ -103,7 +103,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         )
     if isinstance(exception, Http404 | ObjectDoesNotExist):
         return Response(
-            body(404, "not_found", "not found", request_id), status=404, content_type=CONTENT_TYPE
+            problem_document(404, "not_found", "not found", request_id), status=404, content_type=CONTENT_TYPE
         )
     if isinstance(exception, PermissionDenied):
         exception = exceptions.PermissionDenied(str(exception) or None)
@@ -111,7 +111,9 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         errors = _field_errors(exception.get_full_details(), "")
         detail = "; ".join(_said(error) for error in errors[:3]) or "the request is invalid"
         return Response(
-            body(422, "invalid", detail, request_id, errors), status=422, content_type=CONTENT_TYPE
+            problem_document(422, "invalid", detail, request_id, errors),
+            status=422,
+            content_type=CONTENT_TYPE,
         )
     if isinstance(exception, exceptions.APIException):
         headers = {}
@@ -123,7 +125,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
             headers["Retry-After"] = str(int(wait))
         code = exception.get_codes()
         return Response(
-            body(
+            problem_document(
                 exception.status_code,
                 code if isinstance(code, str) else "error",
                 str(exception.detail),
@@ -169,7 +171,7 @@ def problem_response(
 ) -> JsonResponse:
     """The same document from a place that DRF does not reach."""
     return JsonResponse(
-        body(status, code, detail, getattr(request, "request_id", ""), errors),
+        problem_document(status, code, detail, getattr(request, "request_id", ""), errors),
         status=status,
         content_type=CONTENT_TYPE,
         headers=headers,

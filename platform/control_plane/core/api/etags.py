@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.core.api.errors import Problem
-from control_plane.core.infra.locks import LockClass, hold_until_commit
+from control_plane.core.infra.locks import LockClass, transaction_lock
 
 
 def etag_of(content: bytes) -> str:
@@ -55,7 +55,7 @@ def conditional(view: Callable[..., Response]) -> Callable[..., Response]:
     def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
         wanted = request.headers.get("If-Match", "")
         with transaction.atomic():
-            hold_until_commit(LockClass.RESOURCE, request.path)
+            transaction_lock(LockClass.RESOURCE, request.path)
             if wanted and not _fits(wanted, current := _current(self, request, *args, **kwargs)):
                 raise Problem(
                     412, "precondition_failed",

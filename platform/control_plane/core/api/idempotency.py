@@ -67,7 +67,7 @@ def idempotent(view: Callable[..., Response] | None = None, *, secret: bool = Fa
     return wrapped
 
 
-def forget_old_keys(now: datetime) -> int:
+def prune_keys(now: datetime) -> int:
     return IdempotencyKey.objects.filter(created_at__lt=now - KEPT).delete()[0]
 
 
@@ -84,10 +84,10 @@ def _digest(request: Request) -> str:
 
 
 def _sealed(document: Any) -> dict[str, str]:
-    sealed = encryption.seal(json.dumps(document), place=SECRET_PLACE)
+    sealed = encryption.encrypt(json.dumps(document), place=SECRET_PLACE)
     return {"key_id": sealed.key_id, "sealed": base64.b64encode(sealed.sealed).decode()}
 
 
 def _opened(body: dict[str, str]) -> Any:
     sealed = encryption.Sealed(body["key_id"], base64.b64decode(body["sealed"]))
-    return json.loads(encryption.unseal(sealed, place=SECRET_PLACE))
+    return json.loads(encryption.decrypt(sealed, place=SECRET_PLACE))

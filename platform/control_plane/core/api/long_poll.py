@@ -20,18 +20,18 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 
 from control_plane.core.api.errors import FieldError, problem_response
-from control_plane.core.api.numbers import whole
-from control_plane.core.stream.event_hub import Mailbox, hub
+from control_plane.core.api.numbers import parse_int
+from control_plane.core.stream.event_hub import SubscriberQueue, hub
 
 LONGEST_SECONDS = 60
 LOOK_ANYWAY_SECONDS = 5.0
 ASK_SECONDS = 0.5
 
 View = Callable[..., Any]
-Ring = Callable[
+Waiter = Callable[
     [float], Awaitable[None]
 ]  # seconds: returns when it is worth looking again, or when they are over
-Bell = Callable[[str], AbstractAsyncContextManager[Ring]]  # of the object with this id
+WaiterFactory = Callable[[str], AbstractAsyncContextManager[Waiter]]  # of the object with this id
 
 WAIT_PARAMETERS = [
     OpenApiParameter(
@@ -45,7 +45,9 @@ WAIT_PARAMETERS = [
 ]  # fmt: skip
 
 
-def long_poll(view: View, *, id: str, shown: str, status: Callable[[str], str | None], bell: Bell) -> View:
+def long_poll(
+    view: View, *, id: str, shown: str, status: Callable[[str], str | None], bell: WaiterFactory
+) -> View:
     """The view with `?wait=`. `id` is the name in its path, `shown` the field of its answer that is waited on.
 
     `status` reads that field, cheaply. Who may see the object is the view's to say: it answers first, and only
@@ -57,7 +59,7 @@ def long_poll(view: View, *, id: str, shown: str, status: Callable[[str], str | 
         text = request.GET.get("wait", "")
         if request.method != "GET" or not text:
             return await sync_to_async(view)(request, **names)  # type: ignore[no-any-return]
-        seconds = whole(text)
+        seconds = parse_int(text)
         if seconds is None or seconds > LONGEST_SECONDS:
             message = f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
             return problem_response(
@@ -79,12 +81,12 @@ def long_poll(view: View, *, id: str, shown: str, status: Callable[[str], str | 
     return waiting
 
 
-def by_stream(topic: Callable[[str], str]) -> Bell:
+def by_stream(topic: Callable[[str], str]) -> WaiterFactory:
     """Rings when the object's live topic tells of a status, and now and then."""
 
     @asynccontextmanager
-    async def bell(identity: str) -> AsyncIterator[Ring]:
-        mailbox = Mailbox()
+    async def bell(identity: str) -> AsyncIterator[Waiter]:
+        mailbox = SubscriberQueue()
 
         async def ring(seconds: float) -> None:
             try:
@@ -104,7 +106,7 @@ def by_stream(topic: Callable[[str], str]) -> Bell:
 
 
 @asynccontextmanager
-async def by_asking(identity: str) -> AsyncIterator[Ring]:
+async def by_asking(identity: str) -> AsyncIterator[Waiter]:
     """For what has no topic, and moves within seconds."""
 
     async def ring(seconds: float) -> None:

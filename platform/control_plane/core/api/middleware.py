@@ -44,7 +44,7 @@ request_id.async_capable = True  # type: ignore[attr-defined]
 request_id.sync_capable = True  # type: ignore[attr-defined]
 
 
-def refuse_nul(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]):  # type: ignore[no-untyped-def]
+def reject_nul(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]):  # type: ignore[no-untyped-def]
     """An address with a NUL character names nothing, and no database would look it up."""
 
     def has_nul(request: HttpRequest) -> bool:
@@ -67,5 +67,5 @@ def refuse_nul(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[Ht
     return sync_middleware
 
 
-refuse_nul.async_capable = True  # type: ignore[attr-defined]
-refuse_nul.sync_capable = True  # type: ignore[attr-defined]
+reject_nul.async_capable = True  # type: ignore[attr-defined]
+reject_nul.sync_capable = True  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
 from control_plane.core.api.errors import FieldError, Problem, unprocessable
-from control_plane.core.api.numbers import whole
+from control_plane.core.api.numbers import parse_int
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -28,7 +28,7 @@ class Page:
 
 def read_page(request: Request, *, maximum: int = MAX_LIMIT) -> Page:
     limit_text = request.query_params.get("limit", str(DEFAULT_LIMIT))
-    limit = whole(limit_text)
+    limit = parse_int(limit_text)
     if limit is None or not 1 <= limit <= maximum:
         raise unprocessable(
             "invalid",

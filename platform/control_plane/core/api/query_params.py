@@ -1,4 +1,4 @@
-"""What lists and exports share: words and moments out of the address, and cells that no spreadsheet computes."""
+"""Query parameters of lists and exports, and CSV cells that no spreadsheet evaluates."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from control_plane.core.api.errors import FieldError, Problem, unprocessable
 from control_plane.core.api.validation_messages import MOST_SHOWN
 
 
-def refused(name: str, message: str, code: str = "invalid") -> Problem:
+def invalid_parameter(name: str, message: str, code: str = "invalid") -> Problem:
     return unprocessable("invalid", message, [FieldError(f"/{name}", code, message)])
 
 
-def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
-    """Empty when it is left out; 422 when it is another word."""
+def choice(request: Request, name: str, allowed: Sequence[str]) -> str:
+    """Read a parameter with fixed values. Empty when absent; 422 for another value."""
     text = request.query_params.get(name, "")
     if name in request.query_params and text not in allowed:
-        raise refused(name, f"{name}={text[:MOST_SHOWN]!r}: one of {', '.join(allowed)}")
+        raise invalid_parameter(name, f"{name}={text[:MOST_SHOWN]!r}: one of {', '.join(allowed)}")
     return text
 
 
 def read_moment(request: Request, name: str) -> datetime | None:
-    """None when it is left out; 422 when it is no moment."""
+    """Read a time. None when absent; 422 when it is not a time."""
     text = request.query_params.get(name)
     if not text:
         return None
     try:
         return serializers.DateTimeField().to_internal_value(text)
     except (serializers.ValidationError, OverflowError) as error:
-        message = f"{name}={text[:MOST_SHOWN]!r} is no moment; say it like 2026-11-20T10:00:00Z"
-        raise refused(name, message) from error
+        message = f"{name}={text[:MOST_SHOWN]!r} is not a time; write it like 2026-11-20T10:00:00Z"
+        raise invalid_parameter(name, message) from error
 
 
-def plain_cell(value: Any) -> Any:
-    """A cell that a spreadsheet would compute is marked as text."""
+def csv_safe(value: Any) -> Any:
+    """Mark a cell that a spreadsheet would evaluate as text."""
     return (
         f"'{value}"
         if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r", "\n")

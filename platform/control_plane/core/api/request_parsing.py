@@ -13,12 +13,12 @@ from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.core.api.validation_messages import said_with_values
+from control_plane.core.api.validation_messages import with_values
 
 DEEPEST = 64  # levels of a body; a spec has five
 
 
-class KeepableJSONParser(JSONParser):
+class StrictJSONParser(JSONParser):
     """JSON as the standard has it (no NaN, no number too large to be one), at most so deep, and without NUL characters
     and half surrogates, which no text column keeps."""
 
@@ -72,7 +72,7 @@ def name_field(pattern: str, words: str, *, max_length: int, required: bool = Tr
     )
 
 
-def refuse_unknown_keys(document: Mapping[str, Any], known: Iterable[str]) -> None:
+def reject_unknown_keys(document: Mapping[str, Any], known: Iterable[str]) -> None:
     names = list(known)
     if unknown := sorted(set(map(str, document)) - set(names)):
         there = f"known: {', '.join(names) or 'none'}"
@@ -84,13 +84,13 @@ def refuse_unknown_keys(document: Mapping[str, Any], known: Iterable[str]) -> No
         )
 
 
-def bodyless(view: Callable[..., Response]) -> Callable[..., Response]:
+def no_body(view: Callable[..., Response]) -> Callable[..., Response]:
     """Decorate a POST handler whose address says it all: what a body asks for would be passed over in silence."""
 
     @wraps(view)
     def wrapped(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
         if isinstance(request.data, dict):
-            refuse_unknown_keys(request.data, ())
+            reject_unknown_keys(request.data, ())
         elif request.data:
             raise serializers.ValidationError("this address takes no body")
         return view(self, request, *args, **kwargs)
@@ -123,12 +123,12 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         missing: dict[str, Any] = {}
         if isinstance(data, dict):
-            refuse_unknown_keys(data, self.fields)
+            reject_unknown_keys(data, self.fields)
             missing = self._missing(set(data))
         try:
             value = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            detail = said_with_values(self, data, error.detail)
+            detail = with_values(self, data, error.detail)
             raise serializers.ValidationError(
                 {**missing, **detail} if isinstance(detail, dict) else detail
             ) from error

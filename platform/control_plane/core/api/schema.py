@@ -19,7 +19,7 @@ from rest_framework.permissions import AllowAny
 
 from control_plane.core.api import schema_messages  # noqa: F401  # drf-spectacular finds it once it is imported
 from control_plane.core.api.request_parsing import StrictSerializer
-from control_plane.core.security.rate_limits import cost_of
+from control_plane.core.security.rate_limits import request_cost
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.user_code import SourceKind
 
@@ -100,7 +100,7 @@ class ProblemAwareSchema(AutoSchema):
 
     def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
         text = (inspect.getdoc(self._handler()) or "").partition("\n")[2].strip()
-        units = cost_of(self.method, self.path)
+        units = request_cost(self.method, self.path)
         weight = (
             f"Costs {units} unit{'' if units == 1 else 's'} of the rate limit."
             if units
@@ -112,7 +112,7 @@ class ProblemAwareSchema(AutoSchema):
         operation = super().get_operation(*arguments, **options)
         if operation is None:
             return None
-        operation["x-rate-limit-units"] = cost_of(self.method, self.path)
+        operation["x-rate-limit-units"] = request_cost(self.method, self.path)
         for status in self._problems(has_body="requestBody" in operation):
             operation["responses"].setdefault(
                 status, {"$ref": f"#/components/responses/{PROBLEMS[status][0]}"}
@@ -139,7 +139,7 @@ class ProblemAwareSchema(AutoSchema):
         found += ["400", "409", "413"] if changes else []
         found += ["415"] if has_body else []
         found += ["412"] if getattr(self._handler(), "conditional", False) else []
-        found += ["429"] if cost_of(self.method, self.path) else []
+        found += ["429"] if request_cost(self.method, self.path) else []
         return sorted(set(found))
 
     def _needs_a_body(self) -> bool:

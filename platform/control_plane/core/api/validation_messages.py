@@ -11,14 +11,14 @@ MOST_SHOWN = 60  # characters of a value
 SIZES = {"max_length", "min_length", "max_string_length", "empty"}
 
 
-def said_with_values(form: serializers.Serializer[Any], body: Any, faults: Any) -> Any:
-    """The faults of a body, each with what stood in its field. A field of `secret_text` is never quoted."""
+def with_values(form: serializers.Serializer[Any], body: Any, faults: Any) -> Any:
+    """The faults of a body, each with what stood in its field. A field of `secret_field` is never quoted."""
     if not isinstance(body, Mapping):
         return {name: _sentences(form, body, part) for name, part in faults.items()}
     return {name: _said(form.fields.get(name), body.get(name), part) for name, part in faults.items()}
 
 
-def secret_text(**options: Any) -> serializers.CharField:
+def secret_field(**options: Any) -> serializers.CharField:
     """A text that no answer and no log repeats."""
     return serializers.CharField(write_only=True, **options)
 

@@ -9,7 +9,7 @@ import gc
 THRESHOLDS = (10_000, 20, 20)
 
 
-def settle() -> None:
+def freeze() -> None:
     """Everything that exists now (modules, models, routes) stays for the process's life: never look through it again.
 
     Call it once, at the end of the start. Over it and a thousand sockets a full collection took 0.17 s, in which no

@@ -1,4 +1,4 @@
-"""Steps of a tick that do not hold one another up."""
+"""Isolate the steps of a periodic task from each other's errors."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def apart(what: str, tell: Callable[[Exception], object] | None = None) -> Iterator[None]:
-    """An error of this step is written to the log, whole, and told to `tell`; the tick goes on with the next step.
+def isolate_errors(what: str, report: Callable[[Exception], object] | None = None) -> Iterator[None]:
+    """Log an error of this step with its traceback, pass it to `report`, and continue with the next step.
 
-    That the tick's own time is over is no error of the step: it goes through.
+    The time limit of the task itself is not an error of the step: SoftTimeLimitExceeded propagates.
     """
     try:
         yield
     except SoftTimeLimitExceeded:
         raise
     except Exception as error:
-        log.exception("%s was broken off", what)
-        if tell is not None:
-            tell(error)
+        log.exception("%s failed", what)
+        if report is not None:
+            report(error)
 
 
-def unforeseen(error: Exception) -> str:
-    """For the row of whoever met it."""
+def format_internal_error(error: Exception) -> str:
+    """The message for the row of the object that failed."""
     return f"an error of the server: {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """Advisory locks of PostgreSQL, all of them, and the one logical scheduler over any number of workers.
 
 PostgreSQL knows one space of 64-bit numbers for all locks of a database, so a lock's number is a hash of its class and
-its name together: a path never keeps a tick waiting, whatever it is called.
+its name together: a resource lock never blocks a tick, whatever its name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ON CONFLICT (name) DO UPDATE SET
 
 
 class LockClass(StrEnum):
-    """What a lock is of. One word a use; two uses never share one."""
+    """The purpose of a lock. Two purposes never share a class."""
 
     TICK = "tick"
     AUDIT_SEAL = "audit seal"
@@ -48,8 +48,8 @@ def lock_key(of: LockClass, name: str) -> int:
     return int.from_bytes(digest[:8], signed=True)
 
 
-def hold_until_commit(of: LockClass, name: str = "") -> None:
-    """Wait until nobody else holds it, and hold it until the caller's transaction ends."""
+def transaction_lock(of: LockClass, name: str = "") -> None:
+    """Take the lock, waiting if needed, and hold it until the caller's transaction ends."""
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError(f"{of.value} {name!r} is held within a transaction")
     with connection.cursor() as cursor:
@@ -57,15 +57,15 @@ def hold_until_commit(of: LockClass, name: str = "") -> None:
 
 
 @contextmanager
-def held_meanwhile(of: LockClass, name: str) -> Iterator[bool]:
-    """Whether we have it, for the block and over many transactions: by a connection of its own, outside the pool."""
+def session_lock(of: LockClass, name: str) -> Iterator[bool]:
+    """Try to take the lock for the block, across transactions, on a connection outside the pool. Yields success."""
     with psycopg.connect(**connect_parameters(), autocommit=True) as own:
         row = own.execute("SELECT pg_try_advisory_lock(%s)", [lock_key(of, name)]).fetchone()
         yield bool(row and row[0])
 
 
-def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Run a tick only if nobody runs the same one: a PostgreSQL advisory lock, gone with its connection."""
+def single_instance(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Skip a periodic task while another worker runs it: an advisory lock that ends with its connection."""
     key = tick_key(name)
 
     def decorate(tick: Callable[[], None]) -> Callable[[], None]:
@@ -88,7 +88,7 @@ def only_one(name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 
 def drop_broken_connection() -> None:
-    """A worker keeps its connection from tick to tick; the server may have ended it in between."""
+    """Close a connection that the server ended since the previous tick."""
     if connection.connection is not None and not connection.is_usable():
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]

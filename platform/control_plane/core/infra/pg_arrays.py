@@ -22,7 +22,7 @@ _HEADER = struct.Struct(">iiiii")  # dimensions, has nulls, OID of an element, l
 _LENGTH = struct.Struct(">i")
 
 
-class Column:
+class PgArray:
     """The bytes of one array."""
 
     oid: int
@@ -31,21 +31,21 @@ class Column:
         self.data = data
 
 
-class Int8Column(Column):
+class Int8Array(PgArray):
     oid = _INT8_ARRAY
 
     def __init__(self, values: Sequence[int] | NDArray[np.int64]) -> None:
         super().__init__(_numbers(values, ">i8", _INT8))
 
 
-class Float8Column(Column):
+class Float8Array(PgArray):
     oid = _FLOAT8_ARRAY
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
         super().__init__(_numbers(values, ">f8", _FLOAT8))
 
 
-class TextColumn(Column):
+class TextArray(PgArray):
     oid = _TEXT_ARRAY
 
     def __init__(self, values: Sequence[bytes]) -> None:
@@ -59,7 +59,7 @@ def execute(statement: str, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
     """Run a statement whose parameters may be columns, in Django's transaction. Placeholders are %(name)s."""
     connection.ensure_connection()
     cursor: psycopg.Cursor[Any] = psycopg.Cursor(connection.connection)
-    for kind in (Int8Column, Float8Column, TextColumn):
+    for kind in (Int8Array, Float8Array, TextArray):
         cursor.adapters.register_dumper(kind, _DUMPERS[kind])
     # Django's errors instead of the driver's, as from its own cursors.
     with connection.wrap_database_errors:
@@ -70,16 +70,16 @@ def execute(statement: str, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
 class _ColumnDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Column) -> bytes:
+    def dump(self, obj: PgArray) -> bytes:
         return obj.data
 
 
-def _dumper_of(kind: type[Column]) -> type[Dumper]:
+def _dumper_of(kind: type[PgArray]) -> type[Dumper]:
     return type(f"{kind.__name__}Dumper", (_ColumnDumper,), {"oid": kind.oid})
 
 
-_DUMPERS: dict[type[Column], type[Dumper]] = {
-    kind: _dumper_of(kind) for kind in (Int8Column, Float8Column, TextColumn)
+_DUMPERS: dict[type[PgArray], type[Dumper]] = {
+    kind: _dumper_of(kind) for kind in (Int8Array, Float8Array, TextArray)
 }
 
 

@@ -46,7 +46,7 @@ def _observing(request: HttpRequest) -> Iterator[_Seen]:
             seconds = time.perf_counter() - began
             status = seen.response.status_code if seen.response is not None else 500
             method = request.method if request.method in _METHODS else "other"
-            where = area(request)
+            where = route_group(request)
             metrics.REQUESTS.labels(where, method, f"{status // 100}xx").observe(seconds)
             _describe(current, request, status, named)
             level = _level(where, status, seconds)
@@ -57,7 +57,7 @@ def _observing(request: HttpRequest) -> Iterator[_Seen]:
                 )  # fmt: skip
 
 
-def area(request: HttpRequest) -> str:
+def route_group(request: HttpRequest) -> str:
     """The first word of the route below /api/v1: as many values as the API has nouns."""
     match = request.resolver_match
     route = match.route if match is not None else ""
@@ -94,7 +94,7 @@ def _level(where: str, status: int, seconds: float) -> int:
     return logging.WARNING if seconds > SLOW_SECONDS else logging.INFO
 
 
-def observe(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]):  # type: ignore[no-untyped-def]
+def log_requests(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]):  # type: ignore[no-untyped-def]
     if iscoroutinefunction(get_response):
 
         async def middleware(request: HttpRequest) -> HttpResponse:
@@ -113,5 +113,5 @@ def observe(get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpR
     return sync_middleware
 
 
-observe.async_capable = True  # type: ignore[attr-defined]
-observe.sync_capable = True  # type: ignore[attr-defined]
+log_requests.async_capable = True  # type: ignore[attr-defined]
+log_requests.sync_capable = True  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A deadline for a whole exchange. A read limit alone is none: a byte before it ends renews it, headers or body."""
+"""A deadline for a whole HTTP exchange. A read timeout is not enough: each byte renews it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 
-class Cut:
-    """Ends a connection under the hands of whoever reads it."""
+class SocketDeadline:
+    """Shuts down a socket that another thread is reading."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -18,10 +18,10 @@ class Cut:
         self._lock = threading.Lock()
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """httpcore's trace: a second handle of the connection, which stays good when TLS is put around the first."""
+        """The trace callback of httpcore. The duplicate stays valid when TLS wraps the socket."""
         if event == "connection.connect_tcp.complete":
             with self._lock:
-                self._forget()  # of the exchange before, which led on here
+                self._forget()  # the socket of the previous redirect
                 self._connection = info["return_value"].get_extra_info("socket").dup()
             if self.done.is_set():
                 self.now()
@@ -30,7 +30,7 @@ class Cut:
         self.done.set()
         with self._lock:
             if self._connection is not None:
-                with suppress(OSError):  # the other side has ended it already
+                with suppress(OSError):  # the peer has closed it already
                     self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -44,14 +44,14 @@ class Cut:
 
 
 @contextmanager
-def cut_after(seconds: float) -> Iterator[Cut]:
-    """`extensions={"trace": cut.watch}` puts a request under it; `cut.done` says whether it came to that."""
-    cut = Cut()
-    timer = threading.Timer(seconds, cut.now)
+def close_after(seconds: float) -> Iterator[SocketDeadline]:
+    """Pass `extensions={"trace": deadline.watch}` to a request. `deadline.done` is set when the deadline passed."""
+    deadline = SocketDeadline()
+    timer = threading.Timer(seconds, deadline.now)
     timer.daemon = True
     timer.start()
     try:
-        yield cut
+        yield deadline
     finally:
         timer.cancel()
-        cut.close()
+        deadline.close()

@@ -1,7 +1,7 @@
-"""Encryption of what must be kept and not be read: AES-256-GCM under a key of the server.
+"""Encryption of stored secrets: AES-256-GCM with a key of the server.
 
-Keys come from OOLONG_SECRETS_KEYS, newest first; without it one is derived from SECRET_KEY. Each sealed value names
-its key, so that an old key opens what it sealed until `manage.py rotate_secrets` has sealed everything anew.
+Keys come from OOLONG_SECRETS_KEYS, newest first; without it one is derived from SECRET_KEY. Each encrypted value names
+its key, so an old key decrypts its values until `manage.py rotate_secrets` has encrypted everything with the newest.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from django.conf import settings
 _NONCE_BYTES = 12
 
 
-class CannotOpen(Exception):
-    """The value was sealed with a key that this server does not have, or was changed, or belongs elsewhere."""
+class DecryptionError(Exception):
+    """The key is not configured, or the value was changed or belongs to another place."""
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,28 @@ class Sealed:
     sealed: bytes
 
 
-def seal(value: str, *, place: str) -> Sealed:
-    """Encrypt with the newest key. `place` says where the value belongs; elsewhere it does not open."""
+def encrypt(value: str, *, place: str) -> Sealed:
+    """Encrypt with the newest key. `place` names where the value belongs; decryption elsewhere fails."""
     key_id, key = next(iter(_keys().items()))
     nonce = os.urandom(_NONCE_BYTES)
     return Sealed(key_id, nonce + AESGCM(key).encrypt(nonce, value.encode(), place.encode()))
 
 
-def unseal(sealed: Sealed, *, place: str) -> str:
+def decrypt(sealed: Sealed, *, place: str) -> str:
     key = _keys().get(sealed.key_id)
     if key is None:
-        raise CannotOpen(
-            f"sealed with the key {sealed.key_id}, which this server does not have; add it to OOLONG_SECRETS_KEYS"
+        raise DecryptionError(
+            f"encrypted with the key {sealed.key_id}, which this server does not have; add it to OOLONG_SECRETS_KEYS"
         )
     nonce, text = sealed.sealed[:_NONCE_BYTES], sealed.sealed[_NONCE_BYTES:]
     try:
         return AESGCM(key).decrypt(nonce, text, place.encode()).decode()
     except InvalidTag as error:
-        raise CannotOpen(f"what is kept for {place} is not what was sealed for it") from error
+        raise DecryptionError(f"the value stored for {place} was changed or belongs elsewhere") from error
 
 
 def fingerprint(value: str, *, place: str) -> str:
-    """Eight characters that change with the value. Only who has the server's newest key can try out guesses."""
+    """Eight characters that change with the value. Guessing the value from them takes the server's newest key."""
     key = _derived(_texts()[0], b"oolong fingerprints of project secrets")
     return hmac.new(key, f"{place}\0{value}".encode(), hashlib.sha256).hexdigest()[:8]
 

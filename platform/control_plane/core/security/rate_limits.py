@@ -64,7 +64,7 @@ return {who and 1 or 0, kind, quota, used, left}
 
 
 @dataclass(frozen=True)
-class Charge:
+class RateLimitResult:
     """What a request took of its budget."""
 
     known: bool  # the credential was let in before
@@ -88,7 +88,7 @@ class Charge:
         }
 
 
-def cost_of(method: str, path: str) -> int:
+def request_cost(method: str, path: str) -> int:
     if path.startswith("/ws/"):
         return SOCKET_COST
     if not path.startswith("/api/"):
@@ -123,7 +123,7 @@ class Limiter:
         self._quotas = quotas
         self._away_until = 0.0
 
-    async def take(self, *, credential: str, address: str, cost: int) -> Charge | None:
+    async def take(self, *, credential: str, address: str, cost: int) -> RateLimitResult | None:
         """Charge a request; None where nothing is counted. `credential` is a digest, or "" for none."""
         if not cost or not any((self._quotas.address, self._quotas.node, self._quotas.user)):
             return None
@@ -142,7 +142,7 @@ class Limiter:
             return None
         known, kind, quota, used, left = answer
         # In its last second a budget has 0 whole ones left, and who comes again at once is refused again.
-        charge = Charge(bool(known), kind.decode(), int(quota), int(used), max(1, int(left)))
+        charge = RateLimitResult(bool(known), kind.decode(), int(quota), int(used), max(1, int(left)))
         if charge.is_over:
             REFUSED.labels(charge.kind).inc()
         return charge

@@ -1,8 +1,8 @@
-"""What happens to a request before Django reads its body: it is charged, and its body is bounded.
+"""ASGI middleware in front of Django: charges a request to its rate limit and bounds its body.
 
-Django puts a body on disk before it runs any code of ours. So the bytes are bounded here, by what is announced and
-by what arrives; and whoever sends more than plain JSON must say who he is first. Outside the API nobody says who he
-is: there the address is charged, for what costs anything, and a body is small.
+Django spools a body to disk before any view runs. So the size is checked here, as announced and as received, and
+a body larger than plain JSON needs a credential first. Outside the API there are no credentials: requests are charged
+to the address, and bodies are small.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane.core.api.errors import CONTENT_TYPE, Problem, body
+from control_plane.core.api.errors import CONTENT_TYPE, Problem, problem_document
 from control_plane.core.infra.ids import new_id
 from control_plane.core.security.forwarded import network_of
-from control_plane.core.security.rate_limits import Limiter, cost_of
+from control_plane.core.security.rate_limits import Limiter, request_cost
 from control_plane.core.security.request_context import Origin
 
 Scope = dict[str, Any]
@@ -30,8 +30,8 @@ MIB = 1024**2
 ANONYMOUS_BYTES = MIB // 16  # a login, an enrollment
 PLAIN_BYTES = 8 * MIB
 REPORT_BYTES = 16 * MIB  # what a node found in a model: thousands of files, a config
-_APART = {"/readyz": "probe", "/metrics": "scrape"}
-# Files; who sends them is asked for before the first byte is read.
+_OWN_BUDGET = {"/readyz": "probe", "/metrics": "scrape"}
+# Uploads of files. The credential is checked before the first byte is read.
 _FILES = (
     (re.compile(r"/api/v1/uploads"), 256 * 1024 * MIB),
     (re.compile(r"/api/v1/upload-sessions/[^/]+/parts/\d+"), 33 * MIB),
@@ -41,16 +41,16 @@ _FILES = (
 
 
 @dataclass(frozen=True)
-class Knock:
-    """What the head of a request says."""
+class RequestHead:
+    """The head of a request."""
 
     method: str
     path: str
     address: str
     bearer: str  # "" for none
     session: str  # key of a browser's session, "" for none
-    project: str  # the one that a session's user names, "" for none
-    announced_bytes: int | None  # None: it does not say (chunked), or says nonsense
+    project: str  # that the user of a session selects, "" for none
+    announced_bytes: int | None  # None: absent (chunked) or invalid
 
     @property
     def is_of_api(self) -> bool:
@@ -58,19 +58,19 @@ class Knock:
 
     @property
     def credential(self) -> str:
-        """A digest by which the credential is recognised; "" for none, and outside the API."""
+        """A digest that identifies the credential; "" for none, and outside the API."""
         text = (self.bearer or self.session) if self.is_of_api else ""
         return hashlib.sha256(text.encode()).hexdigest()[:32] if text else ""
 
     @property
-    def payer(self) -> str:
-        """The address; apart from its other requests for the probe, which says whether the service gets any at all,
-        and for who scrapes metrics, whose curves are needed most when that address asks too much."""
+    def rate_key(self) -> str:
+        """The network of the address. Probes and metric scrapes have budgets of their own: they must keep working
+        when other requests from that address exceed theirs."""
         network = network_of(self.address)
-        return f"{network} {_APART[self.path]}" if self.path in _APART else network
+        return f"{network} {_OWN_BUDGET[self.path]}" if self.path in _OWN_BUDGET else network
 
     @property
-    def most_bytes(self) -> int:
+    def max_body_bytes(self) -> int:
         for pattern, most in _FILES:
             if pattern.fullmatch(self.path):
                 return most
@@ -78,15 +78,15 @@ class Knock:
 
 
 class SocketGate:
-    """ASGI: charges the handshake of a WebSocket like a request, before anything else is done for it."""
+    """ASGI: charges the handshake of a WebSocket like a request, before anything else runs."""
 
     def __init__(self, app: App, *, limiter: Limiter, session_cookie: str) -> None:
         self._app, self._limiter, self._session_cookie = app, limiter, session_cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        knock = read_knock(scope, self._session_cookie)
+        head = parse_head(scope, self._session_cookie)
         charge = await self._limiter.take(
-            credential=knock.credential, address=knock.payer, cost=cost_of(knock.method, knock.path)
+            credential=head.credential, address=head.rate_key, cost=request_cost(head.method, head.path)
         )
         if charge is None or not charge.is_over:
             await self._app(scope, receive, send)
@@ -100,27 +100,27 @@ class SocketGate:
 
 
 class TooLarge(Exception):
-    """More bytes arrived than may."""
+    """The body exceeds its limit."""
 
 
-class Doorkeeper:
-    """ASGI: stands before Django. `refusal_of` says what is wrong with who wants to send a file; None: nothing."""
+class RequestGateway:
+    """ASGI: wraps Django. `authorize_upload` returns the problem with the caller of a file upload, or None."""
 
     def __init__(
         self,
         app: App,
         *,
         limiter: Limiter,
-        refusal_of: Callable[[Knock], Awaitable[Problem | None]],
+        authorize_upload: Callable[[RequestHead], Awaitable[Problem | None]],
         session_cookie: str,
     ) -> None:
-        self._app, self._limiter, self._refusal_of = app, limiter, refusal_of
+        self._app, self._limiter, self._authorize_upload = app, limiter, authorize_upload
         self._session_cookie = session_cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        knock = read_knock(scope, self._session_cookie)
+        head = parse_head(scope, self._session_cookie)
         charge = await self._limiter.take(
-            credential=knock.credential, address=knock.payer, cost=cost_of(knock.method, knock.path)
+            credential=head.credential, address=head.rate_key, cost=request_cost(head.method, head.path)
         )
         limits = charge.headers() if charge else {}
         if charge and charge.is_over:
@@ -128,23 +128,23 @@ class Doorkeeper:
             wait = {**limits, "Retry-After": str(charge.seconds_left)}
             await _refuse(send, 429, "rate_limited", detail, wait)
             return
-        most = knock.most_bytes
-        if (knock.announced_bytes or 0) > most:
+        most = head.max_body_bytes
+        if (head.announced_bytes or 0) > most:
             await _refuse(send, 413, "too_large", f"the body may have at most {most} bytes", limits)
             return
-        if most > PLAIN_BYTES and (problem := await self._refusal_of(knock)) is not None:
+        if most > PLAIN_BYTES and (problem := await self._authorize_upload(head)) is not None:
             said = {**limits, **problem.headers}
             await _refuse(send, problem.status, problem.code, problem.detail, said)
             return
-        status = await self._pass_on(scope, receive, send, most=most, headers=limits)
-        await self._limiter.changes.note(method=knock.method, path=knock.path, status=status or 500)
-        if charge is not None and knock.credential:
-            await self._learn(knock.credential, known=charge.known, origin=scope.get("origin"), status=status)
+        status = await self._forward(scope, receive, send, most=most, headers=limits)
+        await self._limiter.changes.note(method=head.method, path=head.path, status=status or 500)
+        if charge is not None and head.credential:
+            await self._learn(head.credential, known=charge.known, origin=scope.get("origin"), status=status)
 
-    async def _pass_on(
+    async def _forward(
         self, scope: Scope, receive: Receive, send: Send, *, most: int, headers: Mapping[str, str]
     ) -> int:
-        """The status that was answered; 0 when there was no answer."""
+        """Return the status of the response; 0 when there was none."""
         arrived = status = 0
 
         async def counted() -> Mapping[str, Any]:
@@ -172,19 +172,19 @@ class Doorkeeper:
         return status
 
     async def _learn(self, credential: str, *, known: bool, origin: Origin | None, status: int) -> None:
-        """`origin` is what Django's authentication found out (see `origin.note_origin`)."""
+        """`origin` is what Django's authentication determined (see `request_context.note_origin`)."""
         if status == 401 and known:
             await self._limiter.forget(credential)
         elif not known and origin is not None and origin.actor_id:
             await self._limiter.remember(credential, f"{origin.actor_kind}:{origin.actor_id}")
 
 
-def read_knock(scope: Scope, session_cookie: str) -> Knock:
+def parse_head(scope: Scope, session_cookie: str) -> RequestHead:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     kind, _, bearer = headers.get("authorization", "").partition(" ")
     found = re.search(rf"(?:^|;\s*){re.escape(session_cookie)}=([^;]+)", headers.get("cookie", ""))
     length = headers.get("content-length", "")
-    return Knock(
+    return RequestHead(
         method=scope.get("method", "GET"),  # a WebSocket's handshake is a GET
         path=scope["path"],
         address=(scope.get("client") or ("", 0))[0],
@@ -207,9 +207,9 @@ async def _refuse(
     identity = new_id("req")
     said = {
         **headers, "Content-Type": CONTENT_TYPE, "X-Request-Id": identity, "Cache-Control": "no-store",
-        "Connection": "close",  # what is still on its way is not read
+        "Connection": "close",  # the rest of the body is not read
     }  # fmt: skip
-    document = json.dumps(body(status, code, detail, identity)).encode()
+    document = json.dumps(problem_document(status, code, detail, identity)).encode()
     await send({"type": f"{kind}.start", "status": status, "headers": _encoded(said)})
     await send({"type": f"{kind}.body", "body": document})
 

@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import httpx
 
-from control_plane.core.security.deadline import Cut, cut_after
+from control_plane.core.security.deadline import SocketDeadline, close_after
 from oolong.public_address import is_public
 
 log = logging.getLogger(__name__)
@@ -29,14 +29,14 @@ CONNECT_SECONDS = 10.0
 Resolve = Callable[[str, int], list[str]]
 
 
-class AddressRefused(Exception):
+class AddressBlocked(Exception):
     """The address may not be asked; the message says why, with what the user named and not with where it leads."""
 
 
-def not_public(host: str, address: str, unless: str = "") -> AddressRefused:
+def blocked(host: str, address: str, unless: str = "") -> AddressBlocked:
     """Where a name leads inside of this network is for the server's log, not for whoever tries names."""
     log.warning("refused: %r has the address %s, which is not a public one", host, address)
-    return AddressRefused(f"{host!r} is not at a public address{unless}")
+    return AddressBlocked(f"{host!r} is not at a public address{unless}")
 
 
 class FetchFailed(Exception):
@@ -44,7 +44,7 @@ class FetchFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class PinnedTarget:
     """One checked address."""
 
     url: str  # as the user named it, for messages
@@ -68,22 +68,22 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def check(url: str, resolve: Resolve = resolve) -> Target:
+def resolve_public(url: str, resolve: Resolve = resolve) -> PinnedTarget:
     """The address behind a URL. Raises AddressRefused for anything but https to a public one."""
     try:
         parts = urlsplit(url)
         port = parts.port or 443
     except ValueError as error:
-        raise AddressRefused(f"{url!r} is no URL: {error}") from error
+        raise AddressBlocked(f"{url!r} is no URL: {error}") from error
     host = parts.hostname or ""
     if parts.scheme != "https" or not host:
-        raise AddressRefused(f"{url!r}: only https:// is fetched")
+        raise AddressBlocked(f"{url!r}: only https:// is fetched")
     if parts.username is not None or parts.password is not None:
-        raise AddressRefused(
+        raise AddressBlocked(
             "a URL with a user name or a password is not fetched; it would be kept and shown"
         )
     if port not in PORTS:
-        raise AddressRefused(
+        raise AddressBlocked(
             f"port {port} of {host!r} is not fetched from; only {' and '.join(map(str, PORTS))}"
         )
     try:
@@ -94,13 +94,13 @@ def check(url: str, resolve: Resolve = resolve) -> Target:
         raise FetchFailed(f"{host!r} has no address")
     for address in addresses:
         if not is_public(address):
-            raise not_public(host, address)
+            raise blocked(host, address)
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    return Target(url, addresses[0], host, port, path)
+    return PinnedTarget(url, addresses[0], host, port, path)
 
 
 @contextmanager
-def fetch(
+def download(
     url: str,
     *,
     most_bytes: int,
@@ -117,13 +117,13 @@ def fetch(
     bytes, or more than `seconds` from the first name to the last byte, redirects and headers among them.
     """
     began = time.monotonic()
-    first = target = check(url, resolve)
+    first = target = resolve_public(url, resolve)
     left = began + seconds - time.monotonic()
     if left <= 0:
         raise FetchFailed(f"{url} takes too long: its name was not resolved within {seconds:g} s")
     # Nothing of this machine's own goes along: no proxy, no .netrc, no cookie.
     with (
-        cut_after(left) as cut,
+        close_after(left) as cut,
         httpx.Client(
             trust_env=False,
             follow_redirects=False,
@@ -142,7 +142,7 @@ def fetch(
             response = _sent(http, request, target, cut, seconds=seconds)
             try:
                 if response.has_redirect_location:
-                    target = check(urljoin(target.url, response.headers["Location"]), resolve)
+                    target = resolve_public(urljoin(target.url, response.headers["Location"]), resolve)
                     continue
                 if response.status_code != 200:
                     raise FetchFailed(f"{target.url} answers with status {response.status_code}")
@@ -154,7 +154,7 @@ def fetch(
 
 
 def _sent(
-    http: httpx.Client, request: httpx.Request, target: Target, cut: Cut, *, seconds: float
+    http: httpx.Client, request: httpx.Request, target: PinnedTarget, cut: SocketDeadline, *, seconds: float
 ) -> httpx.Response:
     """The head of the answer."""
     late = f"{target.url} takes too long: no answer within {seconds:g} s"
@@ -168,7 +168,7 @@ def _sent(
 
 
 def _bounded(
-    response: httpx.Response, target: Target, cut: Cut, *, most_bytes: int, seconds: float
+    response: httpx.Response, target: PinnedTarget, cut: SocketDeadline, *, most_bytes: int, seconds: float
 ) -> Iterator[bytes]:
     size = 0
 

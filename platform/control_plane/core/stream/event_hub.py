@@ -25,7 +25,7 @@ import psycopg
 from django.db import connection
 
 from control_plane.core.infra import metrics
-from control_plane.core.infra.cancel_and_wait import end_tasks
+from control_plane.core.infra.cancel_and_wait import cancel_and_wait
 from control_plane.core.infra.database import connect_parameters
 from control_plane.core.stream.event_stream import CHANNEL
 
@@ -52,8 +52,8 @@ class Frame:
 class Subscription:
     """One topic of one mailbox. `live` means: it has had everything that the feed has."""
 
-    feed: Feed
-    mailbox: Mailbox
+    feed: TopicFeed
+    mailbox: SubscriberQueue
     position: int  # the last number that went into the mailbox
     live: bool = False
     waiting: dict[int, Frame] = field(default_factory=dict)  # by seq, ascending
@@ -87,7 +87,7 @@ class Subscription:
 
 
 @dataclass(eq=False)
-class Feed:
+class TopicFeed:
     """A topic that somebody of this process reads, and the last number handed to its live subscribers."""
 
     topic: str
@@ -97,7 +97,7 @@ class Feed:
     reading: asyncio.Task[None] | None = None
 
 
-class Mailbox:
+class SubscriberQueue:
     """What one socket has still to send. Filled by the hub, emptied by the socket's own task."""
 
     def __init__(self, frames_per_topic: int = FRAMES_PER_TOPIC) -> None:
@@ -124,16 +124,16 @@ class Mailbox:
         return taken
 
 
-class Hub:
+class EventHub:
     def __init__(self, connect: dict[str, Any]) -> None:
         self._connect = connect
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, TopicFeed] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listening = asyncio.Event()
         self._reader: psycopg.AsyncConnection[Any] | None = None
         self._reader_lock = asyncio.Lock()
 
-    async def subscribe(self, mailbox: Mailbox, topic: str, after_seq: int | None = None) -> int:
+    async def subscribe(self, mailbox: SubscriberQueue, topic: str, after_seq: int | None = None) -> int:
         """Feed a topic into a mailbox: the frames after `after_seq` (None: only new ones), then live.
 
         The first message of the topic is `subscribed` with the current number, which is returned. Subscribing
@@ -142,7 +142,7 @@ class Hub:
         self._start()
         self.unsubscribe(mailbox, topic)
         # Registered before the number is read: a notification that comes meanwhile finds its feed.
-        feed = self._feeds.setdefault(topic, Feed(topic=topic))
+        feed = self._feeds.setdefault(topic, TopicFeed(topic=topic))
         subscription = Subscription(feed=feed, mailbox=mailbox, position=0)
         feed.subscriptions.add(subscription)
         mailbox.subscriptions[topic] = subscription
@@ -165,7 +165,7 @@ class Hub:
         self._want(feed, current)
         return current
 
-    def unsubscribe(self, mailbox: Mailbox, topic: str) -> None:
+    def unsubscribe(self, mailbox: SubscriberQueue, topic: str) -> None:
         subscription = mailbox.subscriptions.pop(topic, None)
         if subscription is None:
             return
@@ -178,7 +178,7 @@ class Hub:
                 feed.reading.cancel()
             self._feeds.pop(topic, None)
 
-    def leave(self, mailbox: Mailbox) -> None:
+    def leave(self, mailbox: SubscriberQueue) -> None:
         for topic in list(mailbox.subscriptions):
             self.unsubscribe(mailbox, topic)
 
@@ -186,14 +186,14 @@ class Hub:
         for feed in list(self._feeds.values()):
             for subscription in list(feed.subscriptions):
                 self.unsubscribe(subscription.mailbox, feed.topic)
-        await end_tasks(self._tasks)
+        await cancel_and_wait(self._tasks)
         self._tasks = []
         if self._reader is not None:
             await self._reader.close()
 
     # --- feeding ------------------------------------------------------------------------------------------
 
-    async def _replay(self, subscription: Subscription, feed: Feed) -> None:
+    async def _replay(self, subscription: Subscription, feed: TopicFeed) -> None:
         mailbox = subscription.mailbox
         while subscription.position < (last := feed.last or 0):
             # A replay can wait for its reader, so it never makes a gap of its own.
@@ -205,7 +205,7 @@ class Hub:
             _put_all([subscription], subscription.position, frames, end=None if len(frames) >= room else last)
         subscription.live = True
 
-    def _want(self, feed: Feed, seq: int) -> None:
+    def _want(self, feed: TopicFeed, seq: int) -> None:
         feed.wanted = max(feed.wanted, seq)
         if (
             feed.last is not None
@@ -214,7 +214,7 @@ class Hub:
         ):
             feed.reading = asyncio.create_task(self._advance(feed, feed.last))
 
-    async def _advance(self, feed: Feed, last: int) -> None:
+    async def _advance(self, feed: TopicFeed, last: int) -> None:
         while last < feed.wanted:
             wanted = feed.wanted
             frames = await self._read_patiently(feed.topic, last, wanted, FRAMES_PER_READ)
@@ -357,14 +357,14 @@ def _text(topic: str, seq: int, type: str, at: datetime, data: str) -> str:
     return f'{{"topic":"{shown_topic(topic)}","seq":{seq},"type":"{type}","ts":"{ts}","data":{data}}}'
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, EventHub] = WeakKeyDictionary()
 
 
-def hub() -> Hub:
+def hub() -> EventHub:
     """The hub of the running event loop; its connections open with the first subscription."""
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
-        _hubs[loop] = Hub(
+        _hubs[loop] = EventHub(
             connect_parameters()
             | {
                 "application_name": "oolong live stream",

@@ -19,7 +19,7 @@ import msgspec
 from django.db import connection, transaction
 from django.utils import timezone
 
-from control_plane.core.infra.pg_arrays import Int8Column, TextColumn, execute
+from control_plane.core.infra.pg_arrays import Int8Array, TextArray, execute
 from control_plane.core.models import LiveTopic
 
 CHANNEL = "oolong_live"
@@ -73,13 +73,13 @@ def publish(topic: str, type: str, data: Mapping[str, Any]) -> int:
 
 def publish_many(topic: str, frames: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
     """Add frames to one topic in the given order, with one lock and one wake-up; returns the last number."""
-    told = Frames()
+    told = EventBatch()
     for type, data in frames:
         told.add(topic, type, data)
     return told.publish().get(topic) or current_seq(topic)
 
 
-class Frames:
+class EventBatch:
     """Frames of several topics that are published together, the topics in the order that all writers keep to."""
 
     def __init__(self) -> None:
@@ -108,13 +108,13 @@ class Frames:
         done = execute(
             _PUBLISH,
             {
-                "topics": TextColumn([topic.encode() for topic, _ in topics]),
-                "counts": Int8Column([len(told) for _, told in topics]),
-                "of": TextColumn([topic for topic, *_ in frames]),
-                "positions": Int8Column([position for _, position, *_ in frames]),
-                "types": TextColumn([type.encode() for *_, type, _ in frames]),
-                "replaces": TextColumn([_replaces(type, data).encode() for *_, type, data in frames]),
-                "data": TextColumn([msgspec.json.encode(data) for *_, data in frames]),
+                "topics": TextArray([topic.encode() for topic, _ in topics]),
+                "counts": Int8Array([len(told) for _, told in topics]),
+                "of": TextArray([topic for topic, *_ in frames]),
+                "positions": Int8Array([position for _, position, *_ in frames]),
+                "types": TextArray([type.encode() for *_, type, _ in frames]),
+                "replaces": TextArray([_replaces(type, data).encode() for *_, type, data in frames]),
+                "data": TextArray([msgspec.json.encode(data) for *_, data in frames]),
                 "channel": CHANNEL,
             },
         )

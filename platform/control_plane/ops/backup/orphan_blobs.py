@@ -59,7 +59,7 @@ def sweep(
 ) -> Iterator[ListedBlob]:
     """Free them, each as it is found again to be old and named by nobody; those that were freed."""
     for blob in found:
-        if store.free(blob.sha256, untouched_since=now - older_than):
+        if store.delete_if_unreferenced(blob.sha256, untouched_since=now - older_than):
             yield blob
 
 

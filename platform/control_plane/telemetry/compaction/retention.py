@@ -46,4 +46,4 @@ def _remove(run_id: str, *, now: datetime) -> None:
         hashes = set(files.values_list("sha256", flat=True))
         files.delete()
         for sha256 in hashes:
-            store.free_on_commit(sha256)
+            store.delete_on_commit(sha256)

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Count, Min
 
 from control_plane.assets.storage import store
-from control_plane.core.infra.isolate_errors import apart
+from control_plane.core.infra.isolate_errors import isolate_errors
 from control_plane.telemetry.models import TrajectoryFile, TrajectorySample, TrajectoryTokens
 from oolong.contracts.telemetry import ENVIRONMENT
 
@@ -73,7 +73,7 @@ def write_pending_files(*, now: datetime) -> int:
     for run in waiting:
         if run["samples"] >= MIN_FILE_SAMPLES or run["oldest"] < now - MAX_WAIT:
             # An error of one run does not stop the others; its samples wait for the next tick.
-            with apart(f"writing the trajectories of run {run['sample__run_id']}"):
+            with isolate_errors(f"writing the trajectories of run {run['sample__run_id']}"):
                 _write_file(run["sample__run_id"], now=now)
                 written += 1
     return written
@@ -113,7 +113,7 @@ def _write_file(run_id: str, *, now: datetime) -> None:
                 f"{blob.sha256} of run {run_id} came back otherwise; the samples stay in the database"
             )
     with transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)
         file = TrajectoryFile.objects.create(
             run_id=run_id, sha256=blob.sha256, bytes=blob.bytes, samples=len(samples), created_at=now
         )

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem
-from control_plane.core.api.numbers import whole
+from control_plane.core.api.numbers import parse_int
 from control_plane.fleet.authentication import IsNode, NodeAuthentication, node_of
 from control_plane.telemetry.ingest import batches, outbox
 from control_plane.telemetry.ingest.chunks import parse_batch
@@ -35,7 +35,7 @@ class AgentUploadView(ApiView):
     def _body(self, request: Request, limit: int) -> bytes:
         # Reject a body that is too long before reading it.
         length = request.headers.get("Content-Length", "0")
-        if (announced := whole(length)) is None or announced > limit:
+        if (announced := parse_int(length)) is None or announced > limit:
             raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {limit} at once")
         return request._request.body
 

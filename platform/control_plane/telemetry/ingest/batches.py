@@ -13,7 +13,7 @@ from collections.abc import Sequence, Set
 from django.db import transaction
 
 from control_plane.core.api.errors import Problem, not_found, unprocessable
-from control_plane.core.infra.isolate_errors import apart, unforeseen
+from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.telemetry.ingest import outbox
@@ -70,7 +70,7 @@ def _ingest_together(chunks: Sequence[Chunk]) -> dict[FileKey, int]:
     ]  # fmt: skip
     if len(plain) < 2:
         return {}
-    with apart(f"storing {len(plain)} chunks together", reraise_database_error):
+    with isolate_errors(f"storing {len(plain)} chunks together", reraise_database_error):
         try:
             return _store_together(plain)
         except _NeedsOwnTransaction as reason:
@@ -135,9 +135,9 @@ def _ingest_alone(chunk: Chunk) -> ChunkReply:
 
     def failed(error: Exception) -> None:
         reraise_database_error(error)
-        failures.append(unforeseen(error))
+        failures.append(format_internal_error(error))
 
-    with apart(f"storing {chunk.name} of job {chunk.job_id}", failed):
+    with isolate_errors(f"storing {chunk.name} of job {chunk.job_id}", failed):
         try:
             reply = ChunkReply(status=200, offset=_store_alone(chunk))
         except outbox.OffsetGap as gap:

@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 from django.db.models import F
 
-from control_plane.core.infra.pg_arrays import Float8Column, Int8Column, execute
+from control_plane.core.infra.pg_arrays import Float8Array, Int8Array, execute
 from control_plane.runs.models import Job
 from control_plane.telemetry.compaction.point_chunks import expand
 from control_plane.telemetry.compaction.rollups import invalidate
@@ -106,10 +106,10 @@ def insert_points(lines: Sequence[tuple[Job, str, contract.Points]]) -> list[Con
     # twice the first value stays.
     order = np.lexsort((xs, ids))
     columns = {
-        "series": Int8Column(np.array(ids)[order]),
-        "xs": Int8Column(np.array(xs)[order]),
-        "values": Float8Column(np.array(values)[order]),
-        "ats": Float8Column(np.array(ats)[order]),
+        "series": Int8Array(np.array(ids)[order]),
+        "xs": Int8Array(np.array(xs)[order]),
+        "values": Float8Array(np.array(values)[order]),
+        "ats": Float8Array(np.array(ats)[order]),
     }
     if execute(_INSERT_POINTS, columns).rowcount == len(ids):
         return []

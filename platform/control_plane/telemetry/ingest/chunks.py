@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from oolong.contracts.agent import BATCH_CHUNKS, BATCH_HEAD_BYTES, TelemetryBatchHead
 
 LOG_PREFIX = "output.log#"
@@ -41,27 +41,27 @@ def parse_batch(body: bytes) -> list[Chunk]:
     line, newline, content = body.partition(b"\n")
     if not newline or len(line) > BATCH_HEAD_BYTES:
         size = min(len(line), BATCH_HEAD_BYTES + 1)
-        raise refused("pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON")
+        raise invalid_parameter("pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON")
     try:
         heads = msgspec.json.decode(line, type=TelemetryBatchHead).pieces
     except msgspec.DecodeError as error:
-        raise refused("pieces", f"the first line is not a TelemetryBatchHead: {error}") from error
+        raise invalid_parameter("pieces", f"the first line is not a TelemetryBatchHead: {error}") from error
     if len(heads) > BATCH_CHUNKS:
-        raise refused("pieces", f"{len(heads)} pieces; send at most {BATCH_CHUNKS} at once")
+        raise invalid_parameter("pieces", f"{len(heads)} pieces; send at most {BATCH_CHUNKS} at once")
     chunks: list[Chunk] = []
     begin = 0
     for n, head in enumerate(heads):
         if "\0" in head.job_id + head.file:
-            raise refused(f"pieces/{n}", f"{head}: names have no NUL")
+            raise invalid_parameter(f"pieces/{n}", f"{head}: names have no NUL")
         if head.skipped and (head.bytes or head.file.startswith(LOG_PREFIX)):
-            raise refused(
+            raise invalid_parameter(
                 f"pieces/{n}", f"{head}: skipped stands for one line of an outbox, in place of bytes"
             )
         chunk = content[begin : begin + head.bytes]
         chunks.append(Chunk(head.job_id, head.file, head.offset, chunk, head.skipped))
         begin += head.bytes
     if begin != len(content):
-        raise refused("pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line")
+        raise invalid_parameter("pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line")
     if len({chunk.file for chunk in chunks}) < len(chunks):
-        raise refused("pieces", "two pieces of the same file; send what follows with the next batch")
+        raise invalid_parameter("pieces", "two pieces of the same file; send what follows with the next batch")
     return chunks

@@ -28,7 +28,7 @@ _STEP_JOBS = (JobKind.TRAINER, JobKind.CONTROLLER)
 
 def publish(batch: Sequence[FreshLines]) -> None:
     """The caller holds the runs. A batch of several runs has SINGLE_RUN_LINES only."""
-    events = live.Frames()
+    events = live.EventBatch()
     for fresh in batch:
         for parsed in fresh.good:
             if event := _event(fresh.job, fresh.source, parsed.line):
@@ -43,7 +43,7 @@ def publish(batch: Sequence[FreshLines]) -> None:
     events.publish()
 
 
-def _update_run(fresh: FreshLines, events: live.Frames) -> None:
+def _update_run(fresh: FreshLines, events: live.EventBatch) -> None:
     job = fresh.job
     progress: contract.Progress | None = None
     for parsed in fresh.good:

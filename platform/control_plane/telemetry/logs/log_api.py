@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.logs.log_search import LEVELS, MAX_PATTERN_LENGTH, Search, search
 from control_plane.telemetry.query import selectors
@@ -53,7 +53,7 @@ class LogSearchView(ApiView):
         run = run_for(caller_of(request), run_id)
         text = request.query_params.get("q", "")
         if len(text) > MAX_PATTERN_LENGTH:
-            raise refused("q", f"q has {len(text)} characters; {MAX_PATTERN_LENGTH} at most")
+            raise invalid_parameter("q", f"q has {len(text)} characters; {MAX_PATTERN_LENGTH} at most")
         return Response(
             search(
                 run,
@@ -90,7 +90,7 @@ class LogDownloadView(ApiView):
         run = run_for(caller_of(request), run_id)
         job = request.query_params.get("job", "")
         if not job:
-            raise refused("job", "job= is missing: a job's id, as GET /runs/{id}/logs lists them")
+            raise invalid_parameter("job", "job= is missing: a job's id, as GET /runs/{id}/logs lists them")
         incarnation = whole_number(request, "incarnation", lowest=0, highest=2**31 - 1)
         name, pieces = selectors.log_chunks(run, job, incarnation=incarnation)
         # Under ASGI a plain iterator would be read whole into memory first.
@@ -120,7 +120,7 @@ def _moment(request: Request, name: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise refused(name, f"{name}={text!r}: a moment with its zone, as 2026-01-31T12:00:00Z")
+        raise invalid_parameter(name, f"{name}={text!r}: a moment with its zone, as 2026-01-31T12:00:00Z")
     return moment
 
 
@@ -135,5 +135,7 @@ def _position(request: Request) -> tuple[int, int] | None:
         or not within.removeprefix("-").isdecimal()
         or len(text) > 40
     ):
-        raise refused("cursor", f"cursor={text!r} is not one of ours; take next_cursor of the answer before")
+        raise invalid_parameter(
+            "cursor", f"cursor={text!r} is not one of ours; take next_cursor of the answer before"
+        )
     return int(chunk), int(within)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.pagination import paginate, read_page
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import QuickJSONRenderer
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.runs.selectors import run_for
@@ -135,7 +135,7 @@ class HistogramsView(ApiView):
         run = run_for(caller_of(request), run_id)
         name = request.query_params.get("name", "")
         if not name:
-            raise refused("name", "name= is missing: staleness/consumed_tokens, say")
+            raise invalid_parameter("name", "name= is missing: staleness/consumed_tokens, say")
         limit = whole_number(request, "limit", lowest=1, highest=2000) or 200
         found = selectors.histograms(run, name=name, after_x=whole_number(request, "after_x"), limit=limit)
         return Response(HistogramsSerializer.render({"data": found}))
@@ -306,7 +306,7 @@ def _chart_query(request: Request) -> charts.ChartQuery:
     x_axis = one_of(request, "x_axis", X_AXES)
     if axis == "time" and (join or x_axis in ("version", "tokens")):
         name = "join" if join else "x_axis"
-        raise refused(
+        raise invalid_parameter(
             name,
             f"{name}={join or x_axis!r} is for axis=step: seconds begin anew with every attempt; "
             f"leave {name} out, or use x_axis=wall",
@@ -315,7 +315,7 @@ def _chart_query(request: Request) -> charts.ChartQuery:
     after, first, last = (whole_number(request, name, **x) for name in ("after_x", "from_x", "to_x"))
     first = first if after is None else max(after + 1, -MAX_X if first is None else first)
     if first is not None and last is not None and last < first - (after is not None):
-        raise refused("to_x", f"to_x={last} lies before the range's begin at {first}")
+        raise invalid_parameter("to_x", f"to_x={last} lies before the range's begin at {first}")
     return charts.ChartQuery(
         names=[name for name in request.query_params.get("names", "").split(",") if name],
         axis=axis,

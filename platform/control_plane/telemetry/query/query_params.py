@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from rest_framework.request import Request
 
-from control_plane.core.api.query_params import refused
+from control_plane.core.api.query_params import invalid_parameter
 
 
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str:
     text = request.query_params.get(name, "")
     if text and text not in allowed:
-        raise refused(name, f"{name}={text!r}: {' or '.join(allowed)}")
+        raise invalid_parameter(name, f"{name}={text!r}: {' or '.join(allowed)}")
     return text
 
 
@@ -33,7 +33,7 @@ def whole_number(request: Request, name: str, *, lowest: int = -(2**62), highest
             if lowest == 0
             else ""
         )
-        raise refused(name, f"{name}={text!r}: a whole number{allowed}")
+        raise invalid_parameter(name, f"{name}={text!r}: a whole number{allowed}")
     return number
 
 
@@ -46,12 +46,12 @@ def number(request: Request, name: str) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise refused(name, f"{name}={text!r}: a finite number")
+        raise invalid_parameter(name, f"{name}={text!r}: a finite number")
     return value
 
 
 def short_text(request: Request, name: str, *, most: int) -> str:
     text = request.query_params.get(name, "")
     if len(text) > most:
-        raise refused(name, f"{name} has {len(text)} characters; {most} at most")
+        raise invalid_parameter(name, f"{name} has {len(text)} characters; {most} at most")
     return text

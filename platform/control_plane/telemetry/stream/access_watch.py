@@ -15,7 +15,7 @@ import msgspec
 import psycopg
 
 from control_plane.accounts.identity.access_events import TOPIC
-from control_plane.core.stream.event_hub import Frame, Mailbox, hub
+from control_plane.core.stream.event_hub import Frame, SubscriberQueue, hub
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class AccessWatch:
 
     async def _listen(self) -> None:
         while True:
-            mailbox = Mailbox()
+            mailbox = SubscriberQueue()
             try:
                 await hub().subscribe(mailbox, TOPIC)
                 self._wake(None)  # what came before the subscription is not known

@@ -23,7 +23,7 @@ from django.conf import settings
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.infra import clock, metrics
-from control_plane.core.stream.event_hub import Mailbox, hub
+from control_plane.core.stream.event_hub import SubscriberQueue, hub
 from control_plane.core.stream.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.telemetry.stream.access_watch import access_watch, wait_for_wakeup
 from control_plane.telemetry.stream.credentials import (
@@ -57,7 +57,7 @@ class Request(msgspec.Struct):
 
 class StreamConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
-        self.mailbox = Mailbox()
+        self.mailbox = SubscriberQueue()
         self.topics: dict[str, str] = {}  # as the client names them -> as they are published
         self.credential: Credential | None = None
         self.woken = asyncio.Event()  # it has said who it is, or may have lost power since

@@ -21,10 +21,10 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import LOG_IN, problem_response
-from control_plane.core.api.numbers import whole
+from control_plane.core.api.numbers import parse_int
 from control_plane.core.infra import clock
 from control_plane.core.stream import event_stream
-from control_plane.core.stream.event_hub import Mailbox, hub
+from control_plane.core.stream.event_hub import SubscriberQueue, hub
 from control_plane.core.stream.open_streams import OpenStream, TooManyStreams, stream_limits
 from control_plane.runs.models import Run
 from control_plane.telemetry.stream.access_watch import access_watch
@@ -55,13 +55,13 @@ async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             request, 404, "not_found", f"there is no topic {topic!r}: run:<id>, run:<id>:logs, runs, pool"
         )
     after_text = request.headers.get("Last-Event-ID") or request.GET.get("after_seq", "")
-    after_seq = whole(after_text)
+    after_seq = parse_int(after_text)
     if after_text and after_seq is None:
         return problem_response(
             request, 422, "invalid", f"after_seq={after_text[:40]!r}: a whole number from 0 on"
         )
     poll_text = request.GET.get("poll", "")
-    poll = whole(poll_text)
+    poll = parse_int(poll_text)
     if poll_text and not (poll and poll <= MAX_POLL_SECONDS):
         message = f"poll={poll_text[:40]!r}: a whole number of seconds from 1 to {MAX_POLL_SECONDS}"
         return problem_response(request, 422, "invalid", message)
@@ -113,7 +113,7 @@ async def _events(
     except TooManyStreams as refusal:  # others began meanwhile
         yield f"event: error\ndata: {msgspec.json.encode(str(refusal)).decode()}\n\n"
         return
-    mailbox = Mailbox()
+    mailbox = SubscriberQueue()
     run_id = run_of_topic(topic)
     checked = time.monotonic()
     ends_at = math.inf if poll is None else checked + poll

@@ -112,7 +112,7 @@ def test_a_node_that_joins_is_written_down(alice: Any, node: Any) -> None:
 
 def test_the_database_refuses_to_change_or_delete_an_entry(alice: Any) -> None:
     alice.run()
-    audit_log.seal()
+    audit_log.append_to_chain()
     attempts = [
         "UPDATE accounts_auditentry SET message = 'never happened'",
         "UPDATE accounts_auditentry SET number = NULL, sha256 = ''",
@@ -156,7 +156,7 @@ def test_verify_names_the_first_entry_that_was_changed(alice: Any) -> None:
 def test_verify_names_an_entry_that_was_taken_out(alice: Any) -> None:
     for name in ("one", "two", "three"):
         alice.run(name=name)
-    audit_log.seal()
+    audit_log.append_to_chain()
     victim = AuditEntry.objects.get(target_name="two")
     tamper("DELETE FROM accounts_auditentry WHERE id = %s", victim.pk)
     with pytest.raises(CommandError, match=f"entry number {victim.number} is missing"):
@@ -165,7 +165,7 @@ def test_verify_names_an_entry_that_was_taken_out(alice: Any) -> None:
 
 def test_an_exported_chain_can_be_checked_with_nothing_but_its_lines(alice: Any) -> None:
     alice.run(name="=cmd()")
-    audit_log.seal()
+    audit_log.append_to_chain()
     lines = [json.loads(line) for line in alice.get("/audit/export").getvalue().splitlines()]
     assert [line["number"] for line in lines] == list(range(1, len(lines) + 1))
     previous = "0" * 64
@@ -220,7 +220,7 @@ def test_two_who_seal_at_once_make_one_chain() -> None:
 
     def seal() -> None:
         gate.wait()
-        audit_log.seal()
+        audit_log.append_to_chain()
         connections.close_all()
 
     both = [threading.Thread(target=seal) for _ in range(2)]

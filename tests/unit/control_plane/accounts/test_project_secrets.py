@@ -45,7 +45,7 @@ def internet(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
         return httpx.Response(200, stream=httpx.ByteStream(b'{"question": "1+1", "answer": 2}\n'))
 
     def fetch(url: str, **limits: Any) -> Any:
-        return safe_http.fetch(
+        return safe_http.download(
             url, resolve=lambda host, port: ["93.184.216.34"], transport=httpx.MockTransport(answer), **limits
         )
 

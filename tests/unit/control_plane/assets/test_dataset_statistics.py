@@ -161,7 +161,7 @@ def test_a_measurement_that_meets_the_unforeseen_says_so(
 ) -> None:
     ask(alice, version)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "lend", lambda _: 1 / 0)
+        patch.setattr(store, "presign", lambda _: 1 / 0)
         advance_measurements(now=clock.now)
     assert "ZeroDivisionError" in done(alice, version, clock)["message"]
 

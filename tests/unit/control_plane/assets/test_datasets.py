@@ -123,7 +123,7 @@ def test_rows_are_canonical_rendered_and_counted_by_split(alice: Any) -> None:
         "messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "[en] {x} 1+1"}],
     }  # fmt: skip
     assert (listed[1]["answer"], listed[1]["completion"], listed[1]["split"]) == ("4.5", None, "rest")
-    stored = Path(store.lend(version["sha256"])).read_bytes()
+    stored = Path(store.presign(version["sha256"])).read_bytes()
     assert hashlib.sha256(stored).hexdigest() == version["sha256"]
     decoded = [msgspec.json.decode(line, type=CanonicalRow) for line in stored.splitlines()]
     assert [row.row for row in decoded] == [0, 1]

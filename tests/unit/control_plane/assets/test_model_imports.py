@@ -14,7 +14,7 @@ from control_plane.assets.base_models.import_services import MOST_TRIES, SILENCE
 from control_plane.assets.models import BaseModel, ModelImport
 from control_plane.assets.storage import multipart, store
 from control_plane.assets.storage.local import LocalStorage
-from control_plane.core.infra.locks import LockClass, held_meanwhile
+from control_plane.core.infra.locks import LockClass, session_lock
 from control_plane.fleet.models import Node
 from tests.support.model_files import archive, files
 from tests.unit.control_plane.conftest import check_models_here
@@ -123,7 +123,7 @@ def test_an_import_is_put_together_by_one_request_at_a_time(alice: Any, node: An
     """Its node gives up waiting before a large model is hashed, and asks again."""
     identity, first = ask(alice).json()["id"], node()
     call(first, identity, "begin")
-    with held_meanwhile(LockClass.COMPLETION, identity):
+    with session_lock(LockClass.COMPLETION, identity):
         early = send(first, identity, archive(files()))
         assert (early.status_code, early.json()["code"], early["Retry-After"]) == (
             503,

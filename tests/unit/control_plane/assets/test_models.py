@@ -44,7 +44,7 @@ def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> N
     assert (model["tensors"], model["tokens"], model["dtypes"]) == (13, 3, {"F32": PARAMETERS})
     assert model["prompt"].endswith("<user>And twice that?<assistant>")
     assert [file["name"] for file in model["files"]] == sorted(files())
-    with tarfile.open(Path(store.lend(model["sha256"]))) as tar:
+    with tarfile.open(Path(store.presign(model["sha256"]))) as tar:
         assert tar.getnames() == ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
         kept = tar.extractfile("model.safetensors")
         assert kept is not None
@@ -199,7 +199,7 @@ def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) 
     ).json()
     with pytest.MonkeyPatch.context() as patch:
         _without_processes(patch)
-        patch.setattr(store, "adopt", over)
+        patch.setattr(store, "move_in", over)
         advance_model_checks(now=clock.now)
         with pytest.raises(SoftTimeLimitExceeded):
             advance_model_checks(now=clock.now)
@@ -219,7 +219,7 @@ def test_the_tar_that_the_sdk_made_is_kept_as_it_came(
     for name, data in {**files(), "z.txt": b"z", "a/b.txt": b"b", "a.txt": b"a", "a-b/c.txt": b"c"}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-    monkeypatch.setattr(store, "adopt", None)  # nothing is stored again
+    monkeypatch.setattr(store, "move_in", None)  # nothing is stored again
     tar = DirectoryTar(folder)
     model = register(alice, tar.read(0, tar.size))
     assert (model["state"], model["sha256"], model["errors"]) == ("READY", tar.sha256(), [])

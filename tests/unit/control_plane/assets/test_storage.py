@@ -343,12 +343,12 @@ def test_bytes_that_are_freed_while_somebody_names_them_stay(alice: Any) -> None
 
     def free() -> None:
         try:
-            freed.append(store.free(blob.sha256))
+            freed.append(store.delete_if_unreferenced(blob.sha256))
         finally:
             connection.close()
 
     with transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)
         other = threading.Thread(target=free)
         other.start()
         named = Upload.objects.create(
@@ -358,6 +358,6 @@ def test_bytes_that_are_freed_while_somebody_names_them_stay(alice: Any) -> None
     other.join(60)
     assert freed == [False] and store.has_blob(blob.sha256)
     named.delete()
-    assert store.free(blob.sha256) and not store.has_blob(blob.sha256)
+    assert store.delete_if_unreferenced(blob.sha256) and not store.has_blob(blob.sha256)
     with pytest.raises(Exception, match="were freed at this very moment"), transaction.atomic():
-        store.hold(blob.sha256)
+        store.lock_blob(blob.sha256)

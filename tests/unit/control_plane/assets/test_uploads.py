@@ -12,7 +12,7 @@ import pytest
 from control_plane.accounts.identity import services as accounts
 from control_plane.assets.models import Upload, UploadSession
 from control_plane.assets.storage import multipart, store
-from control_plane.core.infra.locks import LockClass, held_meanwhile
+from control_plane.core.infra.locks import LockClass, session_lock
 
 DATA = bytes(range(256)) * 4
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -46,7 +46,7 @@ def test_parts_in_any_order_become_the_very_file(alice: Any) -> None:
     assert send(alice, session, 1).json()["received_parts"] == [0, 1, 2, 3]
     upload = alice.post(f"/upload-sessions/{session['id']}/complete").json()
     assert (upload["sha256"], upload["bytes"]) == (SHA256, len(DATA))
-    assert Path(store.lend(SHA256)).read_bytes() == DATA
+    assert Path(store.presign(SHA256)).read_bytes() == DATA
     assert alice.post(f"/upload-sessions/{session['id']}/complete").json() == upload
 
 
@@ -55,7 +55,7 @@ def test_the_same_upload_is_put_together_by_one_request_at_a_time(alice: Any) ->
     session = begin(alice).json()
     for number in range(4):
         send(alice, session, number)
-    with held_meanwhile(LockClass.COMPLETION, session["id"]) as first:
+    with session_lock(LockClass.COMPLETION, session["id"]) as first:
         assert first
         again = alice.post(f"/upload-sessions/{session['id']}/complete")
         assert (again.status_code, again.json()["code"], again["Retry-After"]) == (
@@ -202,13 +202,13 @@ def test_the_command_goes_on_where_a_killed_one_ended(
     session = begin(alice, bytes=len(lines), sha256=hashlib.sha256(lines).hexdigest()).json()
     send(alice, session, 1, data=lines[300:600])
     seen: list[int] = []
-    plain = multipart.put
+    plain = multipart.put_part
 
     def watched(upload_id: str, total: int, number: int, data: bytes, *, sha256: str | None) -> None:
         seen.append(number)
         plain(upload_id, total, number, data, sha256=sha256)
 
-    monkeypatch.setattr(multipart, "put", watched)
+    monkeypatch.setattr(multipart, "put_part", watched)
     done = oolong("dataset", "upload", "rows.jsonl", "--name", "resumed")
     assert done.code == 0, done.err
     assert 1 not in seen and len(seen) == session["part_count"] - 1

@@ -33,7 +33,7 @@ from control_plane.assets.background.dataset_ingest.job import (
     read_progress,
 )
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
-from control_plane.assets.background.fair_queue import next_of
+from control_plane.assets.background.fair_queue import next_job
 from control_plane.assets.datasets.validation_services import advance_validations
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion
 from control_plane.assets.storage import store
@@ -360,14 +360,14 @@ def test_what_nobody_foresaw_in_one_validation_holds_up_no_other(
     alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, good = ask(alice, GOOD + b"\n").json()["id"], ask(alice).json()["id"]
-    plain = store.lend
+    plain = store.presign
 
     def lend(sha256: str) -> str:
         if sha256 == DatasetValidation.objects.get(pk=broken).upload.sha256:
             raise RuntimeError("out of the blue \x00")
         return plain(sha256)
 
-    monkeypatch.setattr(store, "lend", lend)
+    monkeypatch.setattr(store, "presign", lend)
     for _ in range(2):
         advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{good}").json()["state"] == "VALID"
@@ -399,14 +399,14 @@ def test_a_tick_killed_while_it_settles_costs_no_verdict(
 ) -> None:
     asked = ask(alice).json()["id"]
     advance_validations(now=clock.now)
-    plain = store.adopt
+    plain = store.move_in
 
     def killed(*args: Any) -> None:
         plain(*args)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "adopt", killed)
+        patch.setattr(store, "move_in", killed)
         with pytest.raises(KeyboardInterrupt):
             advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "RUNNING"
@@ -426,7 +426,7 @@ def test_a_tick_whose_time_is_over_costs_no_verdict(
         raise SoftTimeLimitExceeded
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "adopt", over)
+        patch.setattr(store, "move_in", over)
         with pytest.raises(SoftTimeLimitExceeded):
             advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "RUNNING"
@@ -562,7 +562,7 @@ def test_nobody_waits_behind_anothers_hundred(alice: Any, person: Any) -> None:
     queued = DatasetValidation.objects.filter(state="QUEUED")
     running = DatasetValidation.objects.filter(state="RUNNING")
     order = []
-    while (turn := next_of(queued, running, project="project_id")) is not None:
+    while (turn := next_job(queued, running, project="project_id")) is not None:
         order.append(turn)
         DatasetValidation.objects.filter(pk=turn).update(state="RUNNING")
     first, second = asked

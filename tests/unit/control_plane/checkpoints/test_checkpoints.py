@@ -194,7 +194,7 @@ def test_a_signed_link_downloads_without_a_token_until_it_expires(
     link = alice.post(f"/checkpoints/{checkpoint.pk}/links", {"expires_in_seconds": 60}).json()
     path = link["url"].removeprefix("http://testserver")
     whole = Client().get(path)
-    assert b"".join(whole.streaming_content) == Path(store.lend(checkpoint.tar_sha256)).read_bytes()
+    assert b"".join(whole.streaming_content) == Path(store.presign(checkpoint.tar_sha256)).read_bytes()
     part = Client().get(path, headers={"range": "bytes=0-99"})
     assert (part.status_code, part["Content-Range"]) == (206, f"bytes 0-99/{checkpoint.bytes}")
     part.close()
@@ -551,7 +551,7 @@ def test_the_command_promotes_and_exports_a_model_that_verifies(oolong: Any, sto
 
 
 def test_an_export_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong: Any, stored: Any) -> None:
-    path = Path(store.lend(stored().tar_sha256))
+    path = Path(store.presign(stored().tar_sha256))
     path.write_bytes(path.read_bytes().replace(b"qwen3", b"qwen4"))
     done = oolong("checkpoint", "export", "letters@20", "model")
     assert done.code == 1 and "hf/config.json: sha256 is" in done.err

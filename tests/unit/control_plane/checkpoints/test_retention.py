@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.checkpoints.retention import Candidate, Policy, judge
+from control_plane.checkpoints.retention import Candidate, Policy, evaluate
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ def candidate(step: int, *, run: str = "run_a", days: float = 0, **changes: Any)
 
 
 def freed(candidates: list[Candidate], **rules: Any) -> set[str]:
-    return {verdict.id for verdict in judge(candidates, Policy(**rules), now=NOW) if verdict.freed}
+    return {verdict.id for verdict in evaluate(candidates, Policy(**rules), now=NOW) if verdict.freed}
 
 
 STEPS = [candidate(step) for step in (10, 20, 30, 40)]
@@ -64,6 +64,6 @@ def test_a_young_one_stays_until_its_time() -> None:
 
 def test_what_somebody_needs_stays_whatever_the_rules_say_and_tells_why() -> None:
     needed = candidate(1, days=99, needed=("alias prod", "run x starts from it"))
-    verdicts = judge([needed, candidate(2)], Policy(keep_last=1), now=NOW)
+    verdicts = evaluate([needed, candidate(2)], Policy(keep_last=1), now=NOW)
     assert verdicts[0].keep_reasons == ("alias prod", "run x starts from it")
     assert verdicts[1].keep_reasons == ("last 1 of its run",)

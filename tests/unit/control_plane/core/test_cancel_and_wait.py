@@ -8,7 +8,7 @@ from control_plane.core.infra import cancel_and_wait
 
 
 async def test_a_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancel_and_wait, "ASK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(cancel_and_wait, "RETRY_SECONDS", 0.01)
     lost: list[int] = []
 
     async def for_ever(loses: int) -> None:
@@ -23,5 +23,5 @@ async def test_a_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch: 
     tasks = [asyncio.create_task(for_ever(2)), asyncio.create_task(asyncio.sleep(0))]
     await asyncio.sleep(0)
     async with asyncio.timeout(60):
-        await cancel_and_wait.end_tasks(tasks)
+        await cancel_and_wait.cancel_and_wait(tasks)
     assert tasks[0].cancelled() and tasks[1].done() and len(lost) == 2

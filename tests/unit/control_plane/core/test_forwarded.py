@@ -11,7 +11,7 @@ import redis
 
 from control_plane.core.security import forwarded
 from control_plane.core.security.forwarded import REPORT_KEY, UNTRUSTED, ForwardedHeaders, untrusted_sender
-from control_plane.core.security.request_gateway import read_knock
+from control_plane.core.security.request_gateway import parse_head
 from control_plane.ops.doctor.findings import findings
 from tests.support.waiting import eventually
 
@@ -35,7 +35,7 @@ async def seen(
     }  # fmt: skip
     middleware = ForwardedHeaders(app, trusted=PROXIES, redis_url=redis_url)
     await middleware(scope, None, None)  # type: ignore[arg-type]
-    assert read_knock(found, "s").address == found["client"][0]
+    assert parse_head(found, "s").address == found["client"][0]
     return found["client"][0], found["scheme"]
 
 

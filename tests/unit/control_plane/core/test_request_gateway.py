@@ -24,14 +24,14 @@ from control_plane.assets.storage.multipart import LARGE_PART_BYTES
 from control_plane.config import Quotas
 from control_plane.core.api.errors import Problem
 from control_plane.core.security import rate_limits
-from control_plane.core.security.rate_limits import Limiter, cost_of
+from control_plane.core.security.rate_limits import Limiter, request_cost
 from control_plane.core.security.request_context import Origin
 from control_plane.core.security.request_gateway import (
     ANONYMOUS_BYTES,
     PLAIN_BYTES,
     REPORT_BYTES,
-    Doorkeeper,
-    Knock,
+    RequestGateway,
+    RequestHead,
     SocketGate,
 )
 from control_plane.fleet.models import Node
@@ -81,15 +81,15 @@ def inner() -> Inner:
     return Inner()
 
 
-def door(inner: Inner, url: str, quotas: Quotas = QUOTAS) -> tuple[Doorkeeper, Limiter]:
-    async def refusal_of(knock: Knock) -> Problem | None:
+def door(inner: Inner, url: str, quotas: Quotas = QUOTAS) -> tuple[RequestGateway, Limiter]:
+    async def authorize_upload(knock: RequestHead) -> Problem | None:
         known = knock.bearer.startswith("good")
         return (
             None if known else Problem(401, "not_authenticated", "log in", headers={"WWW-Authenticate": "x"})
         )
 
     limiter = Limiter(url, quotas)
-    return Doorkeeper(inner, limiter=limiter, refusal_of=refusal_of, session_cookie="s"), limiter
+    return RequestGateway(inner, limiter=limiter, authorize_upload=authorize_upload, session_cookie="s"), limiter
 
 
 def asker(app: Any, address: str) -> Ask:
@@ -194,7 +194,7 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(
      ("HEAD", "runs/run_1/logs/search", 20), ("HEAD", "health", 0), ("HEAD", "runs", 1)],
 )  # fmt: skip
 def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
-    assert cost_of(method, path if path.startswith("/") else f"/api/v1/{path}") == units
+    assert request_cost(method, path if path.startswith("/") else f"/api/v1/{path}") == units
 
 
 # --- WebSockets --------------------------------------------------------------------------------------------
@@ -360,8 +360,8 @@ def _somebody() -> tuple[str, str]:
 # --- who is known -----------------------------------------------------------------------------------------
 
 
-def knock(path: str, *, bearer: str = "", session: str = "", project: str = "") -> Knock:
-    return Knock(
+def knock(path: str, *, bearer: str = "", session: str = "", project: str = "") -> RequestHead:
+    return RequestHead(
         method="PUT", path=f"/api/v1/{path}", address="", bearer=bearer, session=session, project=project,
         announced_bytes=None,
     )  # fmt: skip
@@ -431,7 +431,7 @@ def test_every_route_of_parts_takes_the_largest_part() -> None:
     assert len(routes) >= 3
     for route in routes:
         path = route.path({}).removeprefix("/api/v1/")
-        assert knock(path, bearer="x").most_bytes > LARGE_PART_BYTES, route.name
+        assert knock(path, bearer="x").max_body_bytes > LARGE_PART_BYTES, route.name
 
 
 def test_what_a_node_found_in_a_model_may_be_larger_than_plain_json() -> None:
@@ -439,7 +439,7 @@ def test_what_a_node_found_in_a_model_may_be_larger_than_plain_json() -> None:
         route for route in all_routes() if route.url.endswith("/complete") and "model-checks" in route.url
     ]
     path = route.path({}).removeprefix("/api/v1/")
-    assert knock(path, bearer="x").most_bytes == REPORT_BYTES > PLAIN_BYTES
+    assert knock(path, bearer="x").max_body_bytes == REPORT_BYTES > PLAIN_BYTES
 
 
 def test_a_project_has_so_many_unfinished_uploads(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:

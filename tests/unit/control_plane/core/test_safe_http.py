@@ -17,7 +17,13 @@ from control_plane.assets import services
 from control_plane.assets.models import FetchUnderWay, Upload
 from control_plane.assets.storage import store
 from control_plane.core.security import safe_http
-from control_plane.core.security.safe_http import AddressRefused, FetchFailed, Target, check, fetch
+from control_plane.core.security.safe_http import (
+    AddressBlocked,
+    FetchFailed,
+    PinnedTarget,
+    download,
+    resolve_public,
+)
 from oolong.public_address import is_public
 
 PUBLIC = "93.184.216.34"
@@ -51,8 +57,8 @@ def test_what_is_not_plain_https_is_refused_without_a_look_up(url: str) -> None:
     def never(host: str, port: int) -> list[str]:
         raise AssertionError("it was looked up")
 
-    with pytest.raises(AddressRefused):
-        check(url, never)
+    with pytest.raises(AddressBlocked):
+        resolve_public(url, never)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +66,15 @@ def test_what_is_not_plain_https_is_refused_without_a_look_up(url: str) -> None:
 )
 def test_another_spelling_of_loopback_is_refused_once_it_is_resolved(host: str) -> None:
     """By the machine's own resolver, which knows these spellings."""
-    with pytest.raises((AddressRefused, FetchFailed)):
-        check(f"https://{host}/")
+    with pytest.raises((AddressBlocked, FetchFailed)):
+        resolve_public(f"https://{host}/")
 
 
 def test_one_private_address_among_public_ones_is_enough_to_refuse_and_only_the_log_names_it(
     caplog: Any,
 ) -> None:
-    with pytest.raises(AddressRefused, match=r"'example\.org' is not at a public address") as refused:
-        check("https://example.org/a", lambda host, port: [PUBLIC, "10.0.0.5"])
+    with pytest.raises(AddressBlocked, match=r"'example\.org' is not at a public address") as refused:
+        resolve_public("https://example.org/a", lambda host, port: [PUBLIC, "10.0.0.5"])
     assert "10.0.0.5" not in str(refused.value)
     assert "10.0.0.5" in caplog.text
 
@@ -86,7 +92,7 @@ def get(
         return names[host]
 
     given = {"most_bytes": 100, "seconds": 60.0, **limits}
-    with fetch(url, resolve=resolve, transport=httpx.MockTransport(answer), **given) as chunks:
+    with download(url, resolve=resolve, transport=httpx.MockTransport(answer), **given) as chunks:
         body = b"".join(chunks)
     assert len(asked) == len(set(asked)), "a name is looked up once"
     return body
@@ -112,7 +118,7 @@ def test_the_connection_goes_to_the_checked_number_and_the_name_only_into_the_ha
 )
 def test_a_redirect_to_where_nobody_may_go_is_refused(location: str) -> None:
     names = {"example.org": [PUBLIC], "inside.org": ["10.0.0.1"], "169.254.169.254": ["169.254.169.254"]}
-    with pytest.raises(AddressRefused):
+    with pytest.raises(AddressBlocked):
         get(lambda request: httpx.Response(302, headers={"Location": location}), names)
 
 
@@ -157,7 +163,7 @@ def test_an_answer_that_cannot_be_used_is_told(answer: Answer, limits: dict[str,
         get(answer, {"example.org": [PUBLIC]}, **limits)
 
 
-class _Plain(Target):
+class _Plain(PinnedTarget):
     @property
     def pinned_url(self) -> str:
         return f"http://{self.address}:{self.port}{self.path}"
@@ -190,11 +196,13 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
         thread.start()
         port = server.getsockname()[1]
         monkeypatch.setattr(
-            safe_http, "check", lambda url, resolve: _Plain(url, "127.0.0.1", "example.org", port, "/a")
+            safe_http,
+            "resolve_public",
+            lambda url, resolve: _Plain(url, "127.0.0.1", "example.org", port, "/a"),
         )
         with (
             pytest.raises(FetchFailed, match=r"takes too long.* within 0\.4 s"),
-            fetch("https://example.org/a", most_bytes=10**9, seconds=0.4) as chunks,
+            download("https://example.org/a", most_bytes=10**9, seconds=0.4) as chunks,
         ):
             b"".join(chunks)
         left.set()
@@ -205,7 +213,7 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    plain = safe_http.fetch
+    plain = safe_http.download
 
     def connected(url: str, **limits: Any) -> Any:
         transport = httpx.MockTransport(answer)

@@ -44,7 +44,7 @@ def see(who: Any, playground: Any) -> Any:
 def chats(run_id: str) -> None:
     """What telemetry does with the job's word that its engine serves."""
     job = Job.objects.select_related("attempt__run").get(attempt__run_id=run_id, name="rollout-0")
-    telemetry_hooks.record_progress(job, Progress(phase="chat", done=1, total=1), event_stream.Frames())
+    telemetry_hooks.record_progress(job, Progress(phase="chat", done=1, total=1), event_stream.EventBatch())
 
 
 def settle(machine: Any, tick: Any, rounds: int = 3) -> None:

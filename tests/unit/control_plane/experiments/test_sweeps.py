@@ -116,7 +116,7 @@ def test_a_run_that_is_worse_than_the_rule_says_is_stopped_and_a_target_ends_the
     for step, status in ((9, "RUNNING"), (10, "STOPPING")):
         with transaction.atomic():
             telemetry_hooks.record_steps(
-                [(Run.objects.get(), step, {"reward/mean": 0.1})], event_stream.Frames()
+                [(Run.objects.get(), step, {"reward/mean": 0.1})], event_stream.EventBatch()
             )
         advance(clock)
         assert Run.objects.get().status == status

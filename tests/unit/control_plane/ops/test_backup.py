@@ -232,9 +232,13 @@ def test_bytes_that_were_written_again_meanwhile_are_not_freed(settings: Any) ->
 def test_bytes_are_named_whatever_they_are_named_for(alice: Person) -> None:
     """A trajectory file that was downloaded and uploaded as a dataset outlives its run's telemetry."""
     upload = Upload.objects.get(pk=alice.upload(b"trajectories of a run"))
-    assert is_named(upload.sha256) and not store.free(upload.sha256) and store.has_blob(upload.sha256)
+    assert (
+        is_named(upload.sha256)
+        and not store.delete_if_unreferenced(upload.sha256)
+        and store.has_blob(upload.sha256)
+    )
     upload.delete()
-    assert store.free(upload.sha256) and not store.has_blob(upload.sha256)
+    assert store.delete_if_unreferenced(upload.sha256) and not store.has_blob(upload.sha256)
 
 
 def test_a_backup_of_a_store_that_lost_a_blob_is_refused_and_leaves_nothing(

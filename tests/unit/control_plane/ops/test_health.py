@@ -160,15 +160,15 @@ def test_metrics_tell_of_runs_slots_and_requests(
 
 
 def test_a_tick_is_counted_for_all_workers(db: None, clock: Any) -> None:
-    from control_plane.core.infra.locks import only_one
+    from control_plane.core.infra.locks import single_instance
     from control_plane.core.models import Tick
 
     def fails() -> None:
         raise ValueError("no")
 
-    only_one("of-this-test")(lambda: None)()
+    single_instance("of-this-test")(lambda: None)()
     with pytest.raises(ValueError):
-        only_one("of-this-test")(fails)()
+        single_instance("of-this-test")(fails)()
     tick = Tick.objects.get(name="of-this-test")
     assert (tick.count, tick.failures) == (1, 1)
     assert tick.last_at == clock.now
@@ -176,15 +176,15 @@ def test_a_tick_is_counted_for_all_workers(db: None, clock: Any) -> None:
 
 def test_a_tick_that_runs_elsewhere_is_left_out_here(db: None) -> None:
     from control_plane.core.infra.database import connect_parameters
-    from control_plane.core.infra.locks import only_one, tick_key
+    from control_plane.core.infra.locks import single_instance, tick_key
 
     done: list[int] = []
     with psycopg.connect(**connect_parameters(), autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", [tick_key("of-this-test")])
-        only_one("of-this-test")(lambda: done.append(1))()
+        single_instance("of-this-test")(lambda: done.append(1))()
         other.execute("SELECT pg_advisory_unlock(%s)", [tick_key("of-this-test")])
     assert done == []
-    only_one("of-this-test")(lambda: done.append(1))()
+    single_instance("of-this-test")(lambda: done.append(1))()
     assert done == [1]
     assert connection.is_usable()
 
@@ -192,7 +192,7 @@ def test_a_tick_that_runs_elsewhere_is_left_out_here(db: None) -> None:
 def test_no_two_uses_of_locks_share_a_number(db: None) -> None:
     """`plumless` and `buckeroo` have one CRC-32: a path of that name would have kept a tick from running."""
     from control_plane.core.infra.database import connect_parameters
-    from control_plane.core.infra.locks import LockClass, hold_until_commit, lock_key, only_one
+    from control_plane.core.infra.locks import LockClass, lock_key, single_instance, transaction_lock
 
     names = ("", "plumless", "buckeroo", "place-jobs", "/api/v1/runs/run_1")
     numbers = {lock_key(of, name) for of in LockClass for name in names}
@@ -202,9 +202,9 @@ def test_no_two_uses_of_locks_share_a_number(db: None) -> None:
     with psycopg.connect(**connect_parameters()) as other:
         for of in set(LockClass) - {LockClass.TICK}:
             other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(of, "plumless")])
-        only_one("plumless")(lambda: done.append(1))()
+        single_instance("plumless")(lambda: done.append(1))()
         with transaction.atomic():
-            hold_until_commit(LockClass.BLOB, "buckeroo")
+            transaction_lock(LockClass.BLOB, "buckeroo")
     assert done == [1]
 
 

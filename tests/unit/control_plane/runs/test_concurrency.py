@@ -21,7 +21,7 @@ from control_plane.checkpoints.models import Checkpoint, CheckpointAlias
 from control_plane.checkpoints.provenance import reasons_to_keep
 from control_plane.checkpoints.registry import apply_retention, pin, policy_of, set_alias
 from control_plane.core.api.errors import Problem
-from control_plane.core.infra.locks import only_one
+from control_plane.core.infra.locks import single_instance
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import Lease, Node
 from control_plane.runs.models import Attempt, Job, Run
@@ -135,10 +135,10 @@ def test_who_needs_several_leases_holds_none_while_it_waits_for_the_first(
 def test_a_tick_that_runs_already_is_not_run_again(db: None) -> None:
     ran = []
 
-    @only_one("a tick of this test")
+    @single_instance("a tick of this test")
     def outer() -> None:
         ran.append("outer")
-        at_once(2, only_one("a tick of this test")(lambda: ran.append("inner")))
+        at_once(2, single_instance("a tick of this test")(lambda: ran.append("inner")))
 
     outer()
     assert ran == ["outer"]

@@ -33,7 +33,7 @@ def built(_own_store: None, django_db_setup: None, django_db_blocker: Any) -> It
                 row = Run.objects.get(pk=run["id"])
                 with transaction.atomic():
                     values = {"reward/mean": reward, "eval/greedy": reward} if reward is not None else {}
-                    telemetry_hooks.record_steps([(row, number + 1, values)], event_stream.Frames())
+                    telemetry_hooks.record_steps([(row, number + 1, values)], event_stream.EventBatch())
                 alice.call("PATCH", f"/runs/{run['id']}", {"tags": ["all", f"tag{number % 2}"]})
                 clock.forward(3600)
         yield alice
@@ -186,7 +186,7 @@ def test_an_older_evaluation_is_kept_and_an_older_step_is_not(alice: Any) -> Non
             (10, {"reward/mean": 0.5, "time/step_seconds": 3.0}),
             (8, {"reward/mean": 0.1, "eval/greedy": 0.7}),
         ):
-            telemetry_hooks.record_steps([(row, step, values)], event_stream.Frames())
+            telemetry_hooks.record_steps([(row, step, values)], event_stream.EventBatch())
     row.refresh_from_db()
     assert row.metrics == {"reward/mean": 0.5, "eval/greedy": 0.7}
 

@@ -20,7 +20,7 @@ async def hub(transactional_db: None) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def reader(hub: Any) -> Callable[..., Any]:
-    from control_plane.core.stream.event_hub import Mailbox
+    from control_plane.core.stream.event_hub import SubscriberQueue
     from tests.unit.control_plane.telemetry.streaming import Reader
 
-    return lambda **mailbox: Reader(hub, Mailbox(**mailbox))
+    return lambda **mailbox: Reader(hub, SubscriberQueue(**mailbox))

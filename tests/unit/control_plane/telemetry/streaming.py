@@ -11,7 +11,7 @@ from channels.db import database_sync_to_async
 from django.db import transaction
 
 from control_plane.core.stream import event_stream
-from control_plane.core.stream.event_hub import Hub, Mailbox
+from control_plane.core.stream.event_hub import EventHub, SubscriberQueue
 
 
 def publish(topic: str, *frames: tuple[str, Mapping[str, Any]]) -> int:
@@ -29,7 +29,7 @@ def points(x: int) -> tuple[str, Mapping[str, Any]]:
 class Reader:
     """A mailbox that is emptied as soon as something is in it, as a good socket does."""
 
-    def __init__(self, hub: Hub, mailbox: Mailbox) -> None:
+    def __init__(self, hub: EventHub, mailbox: SubscriberQueue) -> None:
         self.hub, self.mailbox = hub, mailbox
         self.notices: list[dict[str, Any]] = []
         self.frames: list[dict[str, Any]] = []

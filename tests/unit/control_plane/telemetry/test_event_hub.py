@@ -16,7 +16,7 @@ Readers = Callable[..., Reader]
 
 
 async def test_a_subscriber_hears_its_number_first_and_then_what_is_new(
-    hub: hubs.Hub, reader: Readers
+    hub: hubs.EventHub, reader: Readers
 ) -> None:
     await apublish("run:a", points(1), points(2))
     one = reader()
@@ -30,7 +30,9 @@ async def test_a_subscriber_hears_its_number_first_and_then_what_is_new(
     }  # fmt: skip
 
 
-async def test_replay_joins_the_live_feed_without_a_hole_or_a_repeat(hub: hubs.Hub, reader: Readers) -> None:
+async def test_replay_joins_the_live_feed_without_a_hole_or_a_repeat(
+    hub: hubs.EventHub, reader: Readers
+) -> None:
     await apublish("run:a", *map(points, range(300)))
 
     async def keep_publishing() -> None:
@@ -51,7 +53,7 @@ async def test_replay_joins_the_live_feed_without_a_hole_or_a_repeat(hub: hubs.H
 
 
 async def test_a_replay_longer_than_the_mailbox_waits_for_its_reader_and_makes_no_gap(
-    hub: hubs.Hub, reader: Readers
+    hub: hubs.EventHub, reader: Readers
 ) -> None:
     await apublish("run:a", *map(points, range(1000)))
     one = reader(frames_per_topic=20)
@@ -61,7 +63,7 @@ async def test_a_replay_longer_than_the_mailbox_waits_for_its_reader_and_makes_n
 
 
 async def test_a_slow_reader_gets_a_gap_and_the_others_are_not_delayed(
-    hub: hubs.Hub, reader: Readers
+    hub: hubs.EventHub, reader: Readers
 ) -> None:
     slow, good = reader(frames_per_topic=50), reader(frames_per_topic=50)
     await hub.subscribe(slow.mailbox, "run:a")
@@ -82,7 +84,7 @@ async def test_a_slow_reader_gets_a_gap_and_the_others_are_not_delayed(
 
 
 async def test_of_documents_and_statuses_a_slow_reader_gets_the_newest(
-    hub: hubs.Hub, reader: Readers
+    hub: hubs.EventHub, reader: Readers
 ) -> None:
     slow = reader()
     await hub.subscribe(slow.mailbox, "run:a")
@@ -102,7 +104,9 @@ async def test_of_documents_and_statuses_a_slow_reader_gets_the_newest(
     ]  # fmt: skip
 
 
-async def test_an_overflow_keeps_the_newest_status_beside_the_gap(hub: hubs.Hub, reader: Readers) -> None:
+async def test_an_overflow_keeps_the_newest_status_beside_the_gap(
+    hub: hubs.EventHub, reader: Readers
+) -> None:
     slow = reader(frames_per_topic=10)
     await hub.subscribe(slow.mailbox, "run:a")
     await apublish(
@@ -116,7 +120,7 @@ async def test_an_overflow_keeps_the_newest_status_beside_the_gap(hub: hubs.Hub,
     ]
 
 
-async def test_pruned_frames_are_announced_as_a_gap(hub: hubs.Hub, reader: Readers) -> None:
+async def test_pruned_frames_are_announced_as_a_gap(hub: hubs.EventHub, reader: Readers) -> None:
     await apublish("run:a", *map(points, range(10)))
     await database_sync_to_async(StreamFrame.objects.filter(seq__lte=7).delete)()
     one = reader()
@@ -133,7 +137,7 @@ async def test_pruned_frames_are_announced_as_a_gap(hub: hubs.Hub, reader: Reade
 
 
 async def test_a_number_that_was_never_given_out_is_answered_with_a_gap(
-    hub: hubs.Hub, reader: Readers
+    hub: hubs.EventHub, reader: Readers
 ) -> None:
     await apublish("run:a", points(1))
     one = reader()
@@ -143,7 +147,7 @@ async def test_a_number_that_was_never_given_out_is_answered_with_a_gap(
 
 
 async def test_a_lost_listen_connection_costs_time_but_no_frame(
-    hub: hubs.Hub, reader: Readers, monkeypatch: pytest.MonkeyPatch
+    hub: hubs.EventHub, reader: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hubs, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(hubs, "RECONNECT_SECONDS", (0.5,))
@@ -161,7 +165,7 @@ async def test_a_lost_listen_connection_costs_time_but_no_frame(
     assert one.numbers() == [1, 2, 3]
 
 
-async def test_who_has_left_gets_nothing_and_holds_nothing(hub: hubs.Hub, reader: Readers) -> None:
+async def test_who_has_left_gets_nothing_and_holds_nothing(hub: hubs.EventHub, reader: Readers) -> None:
     one, two = reader(), reader()
     await hub.subscribe(one.mailbox, "run:a")
     await hub.subscribe(two.mailbox, "run:a")

@@ -29,7 +29,7 @@ def test_numbers_start_at_one_and_every_topic_counts_for_itself(db: None) -> Non
 
 def test_topics_are_taken_in_one_order_and_the_pool_last(db: None) -> None:
     topics = ["run:a", "run:a:logs", "run:b", "runs:p", "pool"]
-    told = event_stream.Frames()
+    told = event_stream.EventBatch()
     for topic in reversed(topics):
         told.add(topic, "event", {})
     assert list(told.publish()) == topics

@@ -95,7 +95,7 @@ def test_killed_between_file_and_rows_nothing_is_lost(world: World, monkeypatch:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "hold", killed)
+        patch.setattr(store, "lock_blob", killed)
         with pytest.raises(KeyboardInterrupt):
             trajectory_files.write_pending_files(now=LATER)
     assert TrajectoryTokens.objects.count() == 2 and not TrajectoryFile.objects.exists()

@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from control_plane.accounts.models import Role
 from control_plane.core.infra.database import connect_parameters
 from control_plane.core.infra.locks import tick_key
-from control_plane.core.security.safe_http import AddressRefused, FetchFailed
+from control_plane.core.security.safe_http import AddressBlocked, FetchFailed
 from control_plane.runs.models import Run
 from control_plane.telemetry.alerts import alerts
 from control_plane.webhooks import delivery, http, outbox, tasks
@@ -526,9 +526,9 @@ def test_what_no_webhook_can_become_is_refused_and_it_stays_as_it_was(
 
 def test_a_name_behind_which_one_address_is_private_is_refused() -> None:
     public, private = "93.184.216.34", "192.168.1.7"
-    with pytest.raises(AddressRefused, match="not at a public address, nor in a network"):
+    with pytest.raises(AddressBlocked, match="not at a public address, nor in a network"):
         resolve_target("https://twice.example/", resolve=lambda host, port: [public, private])
-    with pytest.raises(AddressRefused, match="xn--"):
+    with pytest.raises(AddressBlocked, match="xn--"):
         resolve_target("https://bücher.example/", resolve=lambda host, port: [public])
     with pytest.raises(FetchFailed):
         resolve_target("https://nobody.example/", resolve=lambda host, port: [])

@@ -20,7 +20,7 @@ class Command(BaseCommand):
             for entry in AuditEntry.objects.order_by("pk").iterator(chunk_size=1000):
                 self.stdout.write(audit_line(entry))
             return
-        while audit_log.seal():
+        while audit_log.append_to_chain():
             pass
         broken = []
         for verdict in audit_log.verify():

@@ -35,7 +35,7 @@ from control_plane.assets.background.dataset_ingest.job import (
     format_of,
 )
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
-from control_plane.assets.background.dataset_ingest.survey import Survey
+from control_plane.assets.background.dataset_ingest.survey import ColumnProfiler
 from control_plane.assets.datasets import rows
 from control_plane.core.api.field_error import FieldError
 from oolong.sandbox import MEBIBYTE, Limits, Program, SandboxUnsupported, Status, probe_sandbox
@@ -105,7 +105,7 @@ def _parse(job: ParseJob, folder: Path, progress: ProgressFile) -> ParseResult:
             delimiter=counts["delimiter"],
             refused=counts["refused"],
         )
-    survey = Survey()
+    survey = ColumnProfiler()
     places: dict[int, int] = {}
     with decoded.open("rb") as source:
         written, sha256 = _map(job, source, folder, survey, files, progress)
@@ -246,7 +246,7 @@ def _map(
     job: ParseJob,
     source: IO[bytes],
     folder: Path,
-    survey: Survey,
+    survey: ColumnProfiler,
     files: list[Segment],
     progress: ProgressFile,
 ) -> tuple[rows.Written, str]:
@@ -281,7 +281,7 @@ def _counted(decoded: Iterator[rows.DecodedRow], progress: ProgressFile) -> Iter
         yield row
 
 
-def _look(decoded: Iterator[rows.DecodedRow], survey: Survey, named: PlaceNames) -> rows.Written:
+def _look(decoded: Iterator[rows.DecodedRow], survey: ColumnProfiler, named: PlaceNames) -> rows.Written:
     """Only what the columns are; a row that cannot be read is a fault here too."""
     written = rows.Written()
     for number, row in enumerate(decoded):

@@ -44,7 +44,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Counter:
+class LimitEnforcer:
     """Writes rows, and stops at the first limit that is exceeded."""
 
     def __init__(self, target: BinaryIO, limits: dict[str, int], stop_after: int | None) -> None:
@@ -97,7 +97,7 @@ class Counter:
 
 def decode(source: BinaryIO, target: BinaryIO, common: dict[str, Any]) -> dict[str, Any]:
     """Counters, and what was refused. `common`: filename, format, compression, limits, stop_after."""
-    counter = Counter(target, common["limits"], common["stop_after"])
+    counter = LimitEnforcer(target, common["limits"], common["stop_after"])
     refused = None
     try:
         _FORMATS[common["format"]](_opened(source, common), counter, common)
@@ -191,7 +191,7 @@ def _latin1_way(common: dict[str, Any]) -> str:
     return f"if the file is Latin-1, convert it: {_command(common, 'iconv -f ISO-8859-1 -t UTF-8', '.utf8')}"
 
 
-def _json_lines(source: BinaryIO, counter: Counter, common: dict[str, Any]) -> None:
+def _json_lines(source: BinaryIO, counter: LimitEnforcer, common: dict[str, Any]) -> None:
     """Lines as they are: what is wrong inside one is found later, with its line. Blank last lines are no rows."""
     longest = common["limits"]["line_bytes"]
     _refuse_json_document(_head(source), common)
@@ -249,7 +249,7 @@ def _looks_like_csv(line: str) -> bool:
     return not line.startswith(("{", '"')) and any(delimiter in line for delimiter in DELIMITERS)
 
 
-def _csv(source: BinaryIO, counter: Counter, common: dict[str, Any]) -> None:
+def _csv(source: BinaryIO, counter: LimitEnforcer, common: dict[str, Any]) -> None:
     csv.field_size_limit(common["limits"]["cell_bytes"])
     counter.delimiter = delimiter = _delimiter(_head(source))
     text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="surrogateescape", newline="")  # type: ignore[type-var]
@@ -321,7 +321,7 @@ def _not_utf8(cells: list[str]) -> str:
     return ""
 
 
-def _parquet(source: BinaryIO, counter: Counter, common: dict[str, Any]) -> None:
+def _parquet(source: BinaryIO, counter: LimitEnforcer, common: dict[str, Any]) -> None:
     """In small batches. Text stays dictionary-encoded, so a value repeated a million times is measured once."""
     import pyarrow
     import pyarrow.compute

@@ -19,7 +19,7 @@ CONFLICTS_SHOWN = 20
 _NAMES = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
 
 
-class Survey:
+class ColumnProfiler:
     """Sees every row once. Prompts and answers are remembered by 8 bytes of their hashes."""
 
     def __init__(self) -> None:

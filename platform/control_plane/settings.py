@@ -153,8 +153,8 @@ SPECTACULAR_SETTINGS = {
 }
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
-# Otherwise a worker makes a new connection, and a pool of them, for each of several ticks a second. `only_one` replaces
-# one that broke.
+# Otherwise a worker makes a new connection, and a pool of them, for each of several ticks a second.
+# `single_instance` replaces one that broke.
 CELERY_DB_REUSE_MAX = 1000
 
 # Which of our processes this is: web, worker, beat or manage.

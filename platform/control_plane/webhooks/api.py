@@ -10,7 +10,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, no_body, name_field
+from control_plane.core.api.request_parsing import StrictSerializer, name_field, no_body
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services

@@ -42,7 +42,7 @@ class WebhookTarget:
 
 
 def resolve_target(url: str, *, networks: Sequence[str] = (), resolve: Resolve = resolve) -> WebhookTarget:
-    """The address behind a URL. Raises AddressRefused for one that may not be called, FetchFailed for none at all."""
+    """The address behind a URL. Raises AddressBlocked for one that may not be called, FetchFailed for none at all."""
     if not all(character.isprintable() and character != " " for character in url):
         raise AddressBlocked(f"{url!r} has a space or a control character; write it as %20 or leave it out")
     try:

@@ -69,7 +69,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def resolve_public(url: str, resolve: Resolve = resolve) -> PinnedTarget:
-    """The address behind a URL. Raises AddressRefused for anything but https to a public one."""
+    """The address behind a URL. Raises AddressBlocked for anything but https to a public one."""
     try:
         parts = urlsplit(url)
         port = parts.port or 443
@@ -113,7 +113,7 @@ def download(
 
     `authorization` goes to the host and port of `url` alone: a redirect to another does not take it along.
 
-    Raises AddressRefused, before anything is asked, and FetchFailed for an answer other than 200, too many
+    Raises AddressBlocked, before anything is asked, and FetchFailed for an answer other than 200, too many
     bytes, or more than `seconds` from the first name to the last byte, redirects and headers among them.
     """
     began = time.monotonic()

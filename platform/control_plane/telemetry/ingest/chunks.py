@@ -41,7 +41,9 @@ def parse_batch(body: bytes) -> list[Chunk]:
     line, newline, content = body.partition(b"\n")
     if not newline or len(line) > BATCH_HEAD_BYTES:
         size = min(len(line), BATCH_HEAD_BYTES + 1)
-        raise invalid_parameter("pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON")
+        raise invalid_parameter(
+            "pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON"
+        )
     try:
         heads = msgspec.json.decode(line, type=TelemetryBatchHead).pieces
     except msgspec.DecodeError as error:
@@ -61,7 +63,11 @@ def parse_batch(body: bytes) -> list[Chunk]:
         chunks.append(Chunk(head.job_id, head.file, head.offset, chunk, head.skipped))
         begin += head.bytes
     if begin != len(content):
-        raise invalid_parameter("pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line")
+        raise invalid_parameter(
+            "pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line"
+        )
     if len({chunk.file for chunk in chunks}) < len(chunks):
-        raise invalid_parameter("pieces", "two pieces of the same file; send what follows with the next batch")
+        raise invalid_parameter(
+            "pieces", "two pieces of the same file; send what follows with the next batch"
+        )
     return chunks

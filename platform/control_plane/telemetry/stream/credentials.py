@@ -19,7 +19,7 @@ from control_plane.accounts import selectors
 from control_plane.accounts.identity.authentication import session_caller
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import User
-from control_plane.accounts.tokens.tickets import caller_of_ticket, redeem
+from control_plane.accounts.tokens import tickets
 from control_plane.core.infra import clock
 
 EXPIRY_SLACK_SECONDS = 0.1
@@ -59,7 +59,7 @@ class Credential:
         if self.token:
             return selectors.caller_of_token(self.token, now=clock.now())
         if self.ticket:
-            return caller_of_ticket(self.ticket, now=clock.now())
+            return tickets.caller_of_ticket(self.ticket, now=clock.now())
         request = HttpRequest()
         request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
         user = get_user(request)
@@ -68,7 +68,7 @@ class Credential:
 
 def redeem(text: str) -> Credential | None:
     """Exchange a ticket for its credential, once; None if it is unknown, used or expired."""
-    taken = redeem(text, now=clock.now())
+    taken = tickets.redeem(text, now=clock.now())
     return Credential(ticket=taken) if taken else None
 
 

@@ -41,8 +41,8 @@ def quick(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     of_token = cache(lambda text: caller_of_token(text, now=clock.now()))
     monkeypatch.setattr(selectors, "caller_of_token", lambda text, *, now: of_token(text))
     monkeypatch.setattr(selectors, "caller_of_user", cache(selectors.caller_of_user))
-    note_use = services.touch_last_used
-    noted = cache(lambda token: note_use(token, now=clock.now()))
+    touch = services.touch_last_used
+    noted = cache(lambda token: touch(token, now=clock.now()))
     monkeypatch.setattr(services, "touch_last_used", lambda token, *, now: noted(token))
     of_credential = cache(fleet_authentication.node_of_credential)
     monkeypatch.setattr(fleet_authentication, "node_of_credential", of_credential)

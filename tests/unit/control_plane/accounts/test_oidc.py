@@ -338,7 +338,7 @@ def test_a_role_that_ends_at_a_sign_in_ends_its_tokens_and_streams(
     provider: Provider, settings: Any, person: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[list[str]] = []
-    monkeypatch.setattr("control_plane.accounts.identity.oidc_sign_in.announce_power_change", told.append)
+    monkeypatch.setattr("control_plane.accounts.identity.oidc_sign_in.publish_access_change", told.append)
     project = person("alice").project
     second = Project.objects.create(team=project.team, name="second")
     configure(settings, provider, "all=red:editor", "leads=red/default:operator")

@@ -89,7 +89,9 @@ def door(inner: Inner, url: str, quotas: Quotas = QUOTAS) -> tuple[RequestGatewa
         )
 
     limiter = Limiter(url, quotas)
-    return RequestGateway(inner, limiter=limiter, authorize_upload=authorize_upload, session_cookie="s"), limiter
+    return RequestGateway(
+        inner, limiter=limiter, authorize_upload=authorize_upload, session_cookie="s"
+    ), limiter
 
 
 def asker(app: Any, address: str) -> Ask:

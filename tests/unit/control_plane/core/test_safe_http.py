@@ -219,7 +219,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
         transport = httpx.MockTransport(answer)
         return plain(url, **limits, resolve=lambda host, port: [PUBLIC], transport=transport)
 
-    monkeypatch.setattr(services, "fetch", connected)
+    monkeypatch.setattr(services, "download", connected)
 
 
 def rows_csv(_: httpx.Request) -> httpx.Response:

@@ -30,10 +30,10 @@ expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 @pytest.fixture(scope="session")
 def built_dashboard() -> Path:
-    """webui/dist, built from the sources as they are now."""
-    said: list[str] = []
-    if not dashboard.build_if_needed(checkout_paths(ROOT), echo=said.append):
-        pytest.fail("the dashboard is not built: " + " ".join(said))
+    """webui/dist, built from the current sources."""
+    output: list[str] = []
+    if not dashboard.build_if_needed(checkout_paths(ROOT), echo=output.append):
+        pytest.fail("the dashboard is not built: " + " ".join(output))
     return ROOT / "webui" / "dist"
 
 
@@ -45,7 +45,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator[ControlPlane]:
-    """A control plane with a database and broker queue of its own; its admin has a password."""
+    """A control plane with its own database and broker queue. Its admin has a password."""
     number = next(_numbers)
     database = new_database(postgres_url, f"e2e_{number}")
     folder = Path(tempfile.mkdtemp(prefix="oolong-e2e-"))
@@ -67,14 +67,15 @@ def plane(built_dashboard: Path, postgres_url: str, valkey_url: str) -> Iterator
 
 @pytest.fixture
 def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
-    """A fresh browser context on the control plane; an error on the console or a refused script fails the test."""
+    """A fresh browser context on the control plane; a page error or a blocked script fails the test."""
     context = browser.new_context(base_url=plane.url, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(PATIENCE_MILLISECONDS)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
-        "console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None
+        "console",
+        lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None,
     )
     yield page
     context.close()
@@ -85,7 +86,7 @@ def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
 def log_in(page: Page) -> Callable[[], None]:
     def with_the_form() -> None:
         page.goto("/")
-        page.get_by_label("User name").fill(ADMIN)
+        page.get_by_label("Username").fill(ADMIN)
         page.locator("input[name=password]").fill(PASSWORD)
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="Runs")).to_be_visible()

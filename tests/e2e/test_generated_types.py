@@ -1,4 +1,4 @@
-"""The dashboard's types are those of the API as the code serves it now."""
+"""The dashboard's types match the API that the code serves."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_types_and_spec_schema_are_up_to_date(built_dashboard: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_type_that_fell_behind_is_noticed(built_dashboard: Path, tmp_path: Path) -> None:
-    """Negative control: the check compares contents, so a changed file must fail it."""
+def test_outdated_types_are_detected(built_dashboard: Path, tmp_path: Path) -> None:
+    """Negative control: the check compares contents, so it must fail for a changed file."""
     source = (ROOT / "webui" / "generate_types.py").read_text()
     types = ROOT / "webui" / "src" / "api" / "schema.d.ts"
     behind = tmp_path / "schema.d.ts"

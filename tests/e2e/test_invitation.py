@@ -1,4 +1,4 @@
-"""The link of an invitation: a new user and one who has an account."""
+"""Invitation links, for a new user and for a user with an account."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.control_plane import ControlPlane
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_a_new_user_joins_by_the_link_and_the_second_time_it_is_spent(
+def test_a_new_user_joins_with_the_link_and_the_link_works_once(
     page: Page, plane: ControlPlane, log_in: Callable[[], None]
 ) -> None:
     log_in()
@@ -33,9 +33,9 @@ def test_a_new_user_joins_by_the_link_and_the_second_time_it_is_spent(
     page.goto("about:blank")
     page.goto(path)
     expect(page.get_by_text("invites you to team / default as editor")).to_be_visible()
-    page.get_by_label("User name").fill("erin")
+    page.get_by_label("Username").fill("erin")
     page.locator("input[name=password]").fill("correct horse")
-    page.get_by_role("button", name="Make my account and join").click()
+    page.get_by_role("button", name="Create account and join").click()
     expect(page.get_by_role("heading", level=1, name="Runs")).to_be_visible()
     me = page.evaluate("async () => (await fetch('/api/v1/me')).json()")
     assert (me["user"]["username"], me["role"]) == ("erin", "editor")

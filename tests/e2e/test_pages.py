@@ -1,4 +1,4 @@
-"""Pages against real services and a scripted node, whose telemetry is synthetic (tests/support/scripted_node.py)."""
+"""Pages with real services and a fake node that sends synthetic telemetry (tests/support/scripted_node.py)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABS = ["trajectories", "logs", "events", "jobs", "checkpoints", "results", "spe
 
 @pytest.fixture(scope="module")
 def long_run(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A run that goes on for longer than these tests; another has ended and a third waits."""
+    """A run that is active for longer than these tests. Another run has ended, and a third waits."""
     node = ScriptedNode(plane.url, plane.manage("join_token").splitlines()[-1], step_seconds=0.4)
     node.start()
     try:
@@ -66,21 +66,21 @@ def test_every_page_opens(page: Page, log_in: Callable[[], None], long_run: str)
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_lost_control_plane_is_shown_and_nothing_is_missing_after_its_return(
+def test_an_outage_of_the_control_plane_is_shown_and_no_point_is_missing_afterward(
     page: Page, plane: ControlPlane, log_in: Callable[[], None], long_run: str
 ) -> None:
     log_in()
     page.goto(f"/runs/{long_run}")
     wait_for_points(page, 5)
     plane.kill_part("web")
-    # First the one, after ten seconds the other: both until the web process is back.
+    # "Reconnecting" for ten seconds, then "Stale since", until the web process is back.
     expect(page.get_by_test_id("connection")).to_have_text(re.compile("^ ?(Reconnecting|Stale since .+)$"))
     before = point_count(page)
     plane.start_part("web")
     plane.wait_for_web()
     expect(page.get_by_test_id("connection")).to_have_text("Live")
     wait_for_points(page, before + 3)
-    # A policy version is reported at every step: as many points as the last version, no hole and no repeat.
+    # Every step reports its policy version: without gaps and repeats there are as many points as the last version.
     page.wait_for_function(
         """selector => {
             const line = document.querySelector(selector);
@@ -97,14 +97,14 @@ def test_the_run_page_shows_staleness_against_its_bound_and_a_ledger_that_adds_u
     page.goto(f"/runs/{long_run}")
     wait_for_points(page, 3)
     expect(page.get_by_test_id("staleness-histogram")).to_contain_text("over η = 4")
-    expect(page.get_by_test_id("ledger").get_by_label("The rows add up to this")).to_have_count(2)
-    expect(page.get_by_test_id("ledger").get_by_label("The rows do not add up to this")).to_have_count(0)
+    expect(page.get_by_test_id("ledger").get_by_label("The rows add up to the total")).to_have_count(2)
+    expect(page.get_by_test_id("ledger").get_by_label("The rows do not add up to the total")).to_have_count(0)
     page.get_by_text("Time", exact=True).click()
     expect(page).to_have_url(re.compile("axis=time"))
     wait_for_points(page, 3)
 
 
-def test_the_queue_says_why_a_run_waits(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+def test_the_queue_shows_why_a_run_waits(page: Page, log_in: Callable[[], None], long_run: str) -> None:
     log_in()
     page.goto("/pool")
     expect(page.get_by_test_id("queue")).to_contain_text("synthetic, waits")
@@ -117,21 +117,21 @@ def test_the_queue_says_why_a_run_waits(page: Page, log_in: Callable[[], None], 
     expect(page.get_by_test_id("nodes").locator("[data-status=READY]")).to_be_visible()
 
 
-def test_keys_lead_to_pages(page: Page, log_in: Callable[[], None]) -> None:
+def test_keyboard_shortcuts_open_pages(page: Page, log_in: Callable[[], None]) -> None:
     page.clock.install()
     log_in()
     page.clock.pause_at(
         datetime.now() + timedelta(hours=1)
-    )  # the second key has to come soon after the first
+    )  # the second key must follow soon after the first
     page.keyboard.press("g")
     page.keyboard.press("p")
     page.clock.resume()
     expect(page.get_by_role("heading", level=1, name="Pool")).to_be_visible()
 
 
-def test_a_wrong_password_is_refused_with_a_reason(page: Page) -> None:
+def test_a_wrong_password_is_rejected_with_a_reason(page: Page) -> None:
     page.goto("/runs")
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.locator("input[name=password]").fill("wrong")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_be_visible()
@@ -150,36 +150,36 @@ def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None
     expect(page.get_by_role("status").filter(has_text="/unheard_of")).to_contain_text("Line")
 
 
-def test_the_page_of_the_api_works_under_its_policy(page: Page) -> None:
+def test_the_api_docs_work_under_the_content_security_policy(page: Page) -> None:
     page.goto("/api/v1/docs")
     expect(page.get_by_role("heading", name="Oolong")).to_be_visible()
     page.locator("#operations-tag-accounts").click()
     expect(page.locator("#operations-accounts-me")).to_be_attached()
 
 
-def test_dark_and_light_are_kept(page: Page, log_in: Callable[[], None]) -> None:
+def test_the_color_scheme_persists(page: Page, log_in: Callable[[], None]) -> None:
     log_in()
-    page.get_by_role("button", name="Colour scheme").click()
+    page.get_by_role("button", name="Color scheme").click()
     page.get_by_role("menuitem", name="Dark").click()
     expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
 
 
-def test_the_dashboard_lies_in_one_place(built_dashboard: Path) -> None:
-    """Nothing is fetched from elsewhere: the built page names no foreign address."""
+def test_the_dashboard_loads_nothing_from_other_sites(built_dashboard: Path) -> None:
+    """The built page contains no external URL."""
     index = (built_dashboard / "index.html").read_text()
     assert "http://" not in index and "https://" not in index
 
 
-def test_after_a_stop_the_chart_holds_what_the_api_has(
+def test_after_a_stop_the_chart_matches_the_api(
     page: Page, plane: ControlPlane, log_in: Callable[[], None], long_run: str
 ) -> None:
-    """Stops the run that the tests above watch, so it stands last."""
+    """Stops the run that the tests above use, so it runs last."""
     sockets = PointsOfSockets(page, f"run:{long_run}")
     log_in()
     page.goto(f"/runs/{long_run}")
-    while sockets.count() < 3:  # a frame brings one step, or several
+    while sockets.count() < 3:  # a frame holds one or more steps
         wait_for_points(page, point_count(page))
     sockets.check_order()
     page.get_by_test_id("stop").click()

@@ -1,4 +1,4 @@
-"""The pool page as each role sees it: who manages the pool acts on its nodes, others are offered nothing."""
+"""The pool page for each role: only admins of the pool can act on its nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HELP = "ask a pool admin, or have an admin of the installation appoint you"
 
 @pytest.fixture(scope="module")
 def lab(plane: ControlPlane) -> Iterator[ScriptedNode]:
-    """A pool with one node; Vera and Otto may use it, Erin manages it."""
+    """A pool with one node. Vera and Otto may use it, and Erin manages it."""
     plane.manage("shell", "-c", PEOPLE.replace("PASSWORD", repr(PASSWORD)))
     token = plane.manage("join_token", "--pool", "lab").splitlines()[-1]
     node = ScriptedNode(plane.url, token, name="north")
@@ -44,12 +44,12 @@ def lab(plane: ControlPlane) -> Iterator[ScriptedNode]:
 
 @pytest.fixture
 def opens(page: Page) -> Callable[[str], None]:
-    """The page of the pool, as somebody else than before."""
+    """Open the page of the pool as another user."""
 
     def open_as(name: str) -> None:
         page.context.clear_cookies()
         page.goto("/")
-        page.get_by_label("User name").fill(name)
+        page.get_by_label("Username").fill(name)
         page.locator("input[name=password]").fill(PASSWORD)
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="Runs")).to_be_visible()
@@ -60,11 +60,11 @@ def opens(page: Page) -> Callable[[str], None]:
     return open_as
 
 
-def test_nodes_are_revoked_and_pools_deleted_by_who_may_and_after_a_confirmation(
+def test_only_admins_revoke_nodes_and_delete_pools_after_a_confirmation(
     page: Page, opens: Callable[[str], None], lab: ScriptedNode
 ) -> None:
     actions = page.get_by_role("button", name="Actions on north")
-    delete = page.get_by_role("button", name="Delete the pool")
+    delete = page.get_by_role("button", name="Delete pool")
     for name in ("vera", "otto"):
         opens(name)
         expect(actions).to_be_disabled()
@@ -75,7 +75,7 @@ def test_nodes_are_revoked_and_pools_deleted_by_who_may_and_after_a_confirmation
     opens(ADMIN)
     delete.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("refused while the pool has nodes")
+    expect(dialog).to_contain_text("You cannot delete a pool that has nodes")
     dialog.get_by_role("button", name="Delete").click()
     expect(dialog.get_by_role("alert")).to_contain_text("it has 1 node (north)")
 
@@ -85,7 +85,7 @@ def test_nodes_are_revoked_and_pools_deleted_by_who_may_and_after_a_confirmation
     actions.click()
     page.get_by_role("menuitem", name=re.compile("^Revoke")).click()
     expect(dialog).to_contain_text("each from its last stored checkpoint")
-    dialog.get_by_role("button", name="Keep it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_test_id("nodes")).to_contain_text("north")
     actions.click()
@@ -96,7 +96,7 @@ def test_nodes_are_revoked_and_pools_deleted_by_who_may_and_after_a_confirmation
 
     page.context.clear_cookies()
     page.goto("/")
-    page.get_by_label("User name").fill(ADMIN)
+    page.get_by_label("Username").fill(ADMIN)
     page.locator("input[name=password]").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A newcomer's way through the dashboard, on a real run: real agent, real SGLang on the CPU, real trainer."""
+"""The first steps of a new user in the dashboard, with a real agent, SGLang on the CPU and a real trainer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.slow]
 BOOT_MILLISECONDS = 600_000  # engine and trainer, on busy cores
 
 
-def write_rows(file: Path, *, faulty_row: int | None = None) -> Path:
-    """Sums of two digits under column names that are not the usual ones; `faulty_row` lacks its answer."""
+def write_rows(file: Path, *, invalid_row: int | None = None) -> Path:
+    """Sums of two digits, with column names that are not mapped automatically. `invalid_row` lacks its answer."""
     rows = []
     for n in range(96):
         row = {
@@ -29,7 +29,7 @@ def write_rows(file: Path, *, faulty_row: int | None = None) -> Path:
             "result": str(n % 9 + n % 7),
             "part": "train" if n < 80 else "eval",
         }
-        if n + 1 == faulty_row:
+        if n + 1 == invalid_row:
             del row["result"]
         rows.append(json.dumps(row) + "\n")
     file.write_text("".join(rows))
@@ -56,7 +56,7 @@ def api(plane: ControlPlane, token: str, path: str) -> Any:
 
 
 def points_of(plane: ControlPlane, token: str, run_id: str, name: str) -> dict[int, float]:
-    """What the API has of a metric of the trainer: {train step: value}."""
+    """Points of a trainer metric from the API: {train step: value}."""
     reply = api(plane, token, f"/runs/{run_id}/metrics?names={name}&axis=step&max_points=20000")
     (series,) = [one for one in reply["series"] if one["source"].startswith("trainer")]
     return dict(zip(series["x"], series["value"], strict=True))
@@ -86,17 +86,17 @@ def test_upload_start_watch_and_stop(
     sockets = PointsOfSockets(page)
     log_in()
 
-    # A file with a faulty row: the row is named and nothing is stored.
+    # A file with an invalid row: the error names the row and nothing is stored.
     page.goto("/datasets/new")
-    page.get_by_test_id("file").set_input_files(write_rows(tmp_path / "faulty.jsonl", faulty_row=17))
+    page.get_by_test_id("file").set_input_files(write_rows(tmp_path / "invalid.jsonl", invalid_row=17))
     fill_mapping(page)
     page.get_by_test_id("store").click()
-    faults = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
-    expect(faults).to_be_visible()
-    expect(faults.get_by_role("row").nth(1)).to_contain_text("line 17: ")
+    errors = page.get_by_test_id("row-errors").filter(has_text="Nothing was stored")
+    expect(errors).to_be_visible()
+    expect(errors.get_by_role("row").nth(1)).to_contain_text("line 17: ")
     assert all(dataset["versions"] == [] for dataset in api(plane, token, "/datasets")["data"])
 
-    # The mended file: rendered preview, then a version.
+    # The fixed file: a rendered preview, then a version.
     page.goto("/datasets/new")
     page.get_by_test_id("file").set_input_files(write_rows(tmp_path / "sums.jsonl"))
     fill_mapping(page)
@@ -106,7 +106,7 @@ def test_upload_start_watch_and_stop(
     expect(page.get_by_test_id("versions")).to_contain_text("sums@1")
     expect(page.get_by_test_id("versions")).to_contain_text("train 80")
 
-    # The form: a value that is refused shows at its field; then the run starts.
+    # The form: an invalid value shows its error at the field; then the run starts.
     page.goto("/runs/new?preset=letter-sum-rl&dataset=sums@1")
     page.locator("[data-field='/name']").fill("from the browser")
     choose(page, "[data-field='/model/base_model']", "tiny")
@@ -122,7 +122,7 @@ def test_upload_start_watch_and_stop(
     expect(page.get_by_text("take group_size >= 2")).to_be_visible()
     page.locator("[data-field='/rollout/group_size']").fill("4")
     page.locator("[data-field='/evaluation/prompts']").fill("8")
-    expect(page.get_by_test_id("verdict")).to_have_text("Valid")
+    expect(page.get_by_test_id("validation")).to_have_text("Valid")
     page.get_by_text("YAML", exact=True).click()
     text = page.get_by_test_id("spec-text").input_value()
     assert "total_train_steps: 1000000" in text and "version: sums@1" in text
@@ -130,7 +130,7 @@ def test_upload_start_watch_and_stop(
     page.wait_for_url("**/runs/run_*")
     run_id = page.url.rpartition("/")[2]
 
-    # Live: frames and points rise by themselves.
+    # Live: new frames and points arrive.
     reward = page.locator("[data-chart=reward]")
     wait_for_points(page, 3, milliseconds=BOOT_MILLISECONDS)
     sockets.topic = f"run:{run_id}"
@@ -144,16 +144,16 @@ def test_upload_start_watch_and_stop(
     staleness = page.locator("[data-chart=staleness] [data-line^='staleness/max']")
     expect(staleness).not_to_have_attribute("data-last", "")
 
-    # Change it while it goes on: the page shows the new bound, the controller says that it obeys.
+    # Change the run: the page shows the new bound, and the controller reports that it applies it.
     page.get_by_test_id("change").click()
     page.get_by_label("Max staleness").fill("2")
     page.get_by_test_id("confirm-change").click()
-    expect(page.locator("[data-figure='Staleness, mean']")).to_contain_text("bound η = 2")
+    expect(page.locator("[data-metric='Mean staleness']")).to_contain_text("bound η = 2")
     page.get_by_role("tab", name="Events").click()
     expect(page.get_by_text("max staleness is 2 from version")).to_be_visible()
     page.get_by_role("tab", name="Live").click()
 
-    # Stop it: the page and the API agree on what was measured.
+    # Stop the run: the page and the API have the same points.
     page.get_by_test_id("stop").click()
     page.get_by_test_id("confirm-stop").click()
     expect(page.locator("header [data-status=STOPPED]")).to_be_visible(timeout=240_000)

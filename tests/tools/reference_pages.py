@@ -50,10 +50,10 @@ def _alerts() -> str:
     lines = [
         "# Alerts",
         "",
-        "Every few seconds these rules look at the newest train steps of each run that goes on. What one of them says",
-        "stands on the run's page, among its events and under `GET /api/v1/runs/{id}/alerts`, while it holds.",
+        "Every few seconds the control plane evaluates these rules on the newest train steps of each active run.",
+        "An open alert is on the run's page, in its events and in `GET /api/v1/runs/{id}/alerts`.",
         "",
-        "| rule | severity | says | what to do |",
+        "| rule | severity | title | what to do |",
         "| --- | --- | --- | --- |",
     ]
     lines += [f"| `{rule.name}` | {rule.severity} | {rule.title} | {rule.advice} |" for rule in RULES]

@@ -1,7 +1,7 @@
-/** One fault inside a request, at the place that `pointer` (a JSON pointer) names. */
+/** One invalid field of a request. `pointer` is a JSON pointer to it. */
 export type FieldProblem = { pointer: string; code: string; message: string };
 
-/** An error answer of the API (RFC 9457), or a request that got no answer at all (status 0). */
+/** An error response of the API (RFC 9457), or a request without a response (status 0). */
 export class Problem extends Error {
   readonly status: number;
   readonly code: string;
@@ -31,16 +31,16 @@ function fieldProblems(value: unknown): FieldProblem[] {
     .map((entry) => ({ pointer: text(entry["pointer"]), code: text(entry["code"]), message: text(entry["message"]) }));
 }
 
-/** Reads whatever an error answer holds; a proxy's HTML page still becomes a sentence with the status in it. */
+/** Parse an error response. A body that is not JSON, such as a proxy's HTML page, becomes a message with the status. */
 export function problemFrom(status: number, statusText: string, body: string): Problem {
   let parsed: unknown;
   try {
     parsed = JSON.parse(body);
   } catch {
-    parsed = null; // Not JSON: the status line is all there is to show.
+    parsed = null; // Not JSON: only the status line can be shown.
   }
   if (typeof parsed !== "object" || parsed === null) {
-    return new Problem({ status, code: "unreadable", title: `${status} ${statusText}`.trim(), detail: `The server answered ${status} ${statusText}.` });
+    return new Problem({ status, code: "unreadable", title: `${status} ${statusText}`.trim(), detail: `The server returned ${status} ${statusText}.` });
   }
   const fields = parsed as Record<string, unknown>;
   return new Problem({
@@ -58,7 +58,7 @@ export function unreachable(cause: unknown): Problem {
   return new Problem({
     status: 0,
     code: "unreachable",
-    title: "The control plane does not answer",
-    detail: `No answer came (${reason}). Runs go on without it; the page tries again by itself.`,
+    title: "Cannot reach the control plane",
+    detail: `The request got no response (${reason}). Runs continue; the page retries automatically.`,
   });
 }

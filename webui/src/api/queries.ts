@@ -3,11 +3,11 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { get } from "./http.ts";
 import type { StateSnapshot } from "./schema.d.ts";
 
-/** One place for keys and addresses: what a frame of the stream changes is found here by its key. */
+/** All query keys and API paths. Handlers of stream frames update the cache by these keys. */
 
 type Paged = { next_cursor: string | null; has_more: boolean };
 
-/** A list that grows by cursor pages. */
+/** A list with cursor pagination. */
 function pages<T extends Paged>(queryKey: readonly unknown[], fetchPage: (cursor: string | undefined, signal: AbortSignal) => Promise<T>) {
   return infiniteQueryOptions({
     queryKey,
@@ -62,10 +62,10 @@ export const runHistograms = (id: string, name: string) =>
     queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/histograms", { path: { run_id: id }, query: { name, limit: 2000 } }, signal),
   });
 
-export const runDocument = (id: string, name: string) =>
+export const runState = (id: string, name: string) =>
   queryOptions({
-    queryKey: ["run", id, "documents", name],
-    // Of the list: a run that has no such document yet is no error.
+    queryKey: ["run", id, "state", name],
+    // Read from the list, because a run without this snapshot yet is not an error.
     queryFn: async ({ signal }): Promise<StateSnapshot | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
@@ -76,8 +76,8 @@ export const runLogFiles = (id: string) =>
   queryOptions({
     queryKey: ["run", id, "logs"],
     queryFn: async ({ signal }) => {
-      const reply = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: id } }, signal);
-      return "data" in reply ? reply.data : [];
+      const response = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: id } }, signal);
+      return "data" in response ? response.data : [];
     },
   });
 
@@ -115,7 +115,7 @@ export const presets = queryOptions({
   staleTime: 60_000,
 });
 
-/** One pool; the default one, or the first that the team may use, when none is named. */
+/** The named pool. Without a name: the default pool, or the first one that the team may use. */
 export const pool = (name?: string) =>
   queryOptions({
     queryKey: ["pool", name ?? ""],
@@ -123,7 +123,7 @@ export const pool = (name?: string) =>
     refetchInterval: 10_000,
   });
 
-/** The teams of a pool with their quotas, for those who manage it. */
+/** The teams of a pool with their quotas. Only for admins of the pool. */
 export const poolTeams = (name: string) =>
   queryOptions({
     queryKey: ["pool", name, "teams"],

@@ -3,17 +3,17 @@ import { useNow } from "../common/use-now.ts";
 import { useStreamState } from "../stream/stream.ts";
 import classes from "./connection-badge.module.css";
 
-/** Says whether what the page shows is up to date. */
+/** Shows whether the page is up to date. */
 export function ConnectionBadge() {
   const { status, staleSince, frames } = useStreamState();
   const now = useNow(5_000);
-  const old = staleSince !== null && now - staleSince > 10_000;
+  const isStale = staleSince !== null && now - staleSince > 10_000;
   const label = status === "live" && staleSince === null ? "Live"
-    : status === "idle" ? "Not following"
+    : status === "idle" ? "Not connected"
     : status === "connecting" ? "Connecting"
-    : old ? `Stale since ${timeOfDay(staleSince)}` : "Reconnecting";
+    : isStale ? `Stale since ${timeOfDay(staleSince)}` : "Reconnecting";
   return (
-    <div className={classes.badge} data-status={old ? "stale" : status} data-frames={frames} role="status" data-testid="connection">
+    <div className={classes.badge} data-status={isStale ? "stale" : status} data-frames={frames} role="status" data-testid="connection">
       <span className={classes.dot} aria-hidden /> {label}
     </div>
   );

@@ -1,6 +1,6 @@
 /**
- * A browser started in the POSIX locale names a language that Intl refuses ("en-US@posix"), and the chart library
- * formats with that name as soon as it is loaded. Such a name gives place to English.
+ * Replace a language that Intl rejects with English. A browser started in the POSIX locale reports "en-US@posix", and
+ * the chart library formats with the browser's language as soon as it is loaded.
  */
 try {
   Intl.getCanonicalLocales(navigator.language);

@@ -3,19 +3,19 @@ import { Link, useRouteError } from "react-router";
 
 import { Empty } from "../common/notices.tsx";
 
-/** An address that leads nowhere, or a page whose code could not be fetched or failed. */
+/** An unknown URL, or a page whose code failed to load or to run. */
 export function RouteFailure({ missing = false }: { missing?: boolean }) {
   const error = useRouteError();
   if (missing) {
     return (
-      <Empty title="There is no page at this address" action={<Button component={Link} to="/runs" variant="default">To the runs</Button>}>
-        It may have been moved, or the link was cut short.
+      <Empty title="Page not found" action={<Button component={Link} to="/runs" variant="default">Go to runs</Button>}>
+        The page may have moved, or the link may be incomplete.
       </Empty>
     );
   }
   return (
-    <Empty title="This page failed" action={<Button onClick={() => window.location.reload()}>Load it again</Button>}>
-      {error instanceof Error ? error.message : String(error)}. If the server was updated meanwhile, loading the page again is all it needs.
+    <Empty title="This page failed to load" action={<Button onClick={() => window.location.reload()}>Reload</Button>}>
+      {error instanceof Error ? error.message : String(error)}. If the server was updated, reload the page.
     </Empty>
   );
 }

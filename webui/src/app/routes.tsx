@@ -3,7 +3,7 @@ import { createBrowserRouter, redirect } from "react-router";
 import { RouteFailure } from "./route-failure.tsx";
 import { Shell } from "./shell.tsx";
 
-// Each page is a bundle of its own, fetched when it is first opened.
+// Each page is a separate bundle, loaded when it is first opened.
 export const router = createBrowserRouter([
   { path: "/login", lazy: async () => ({ Component: (await import("../login/login-page.tsx")).LoginPage }), errorElement: <RouteFailure /> },
   { path: "/invite", lazy: async () => ({ Component: (await import("../login/invite-page.tsx")).InvitePage }), errorElement: <RouteFailure /> },

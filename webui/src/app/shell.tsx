@@ -23,7 +23,7 @@ const PAGES: { to: string; label: string; icon: Icon }[] = [
   { to: "/tokens", label: "Tokens", icon: IconKey },
 ];
 
-/** The frame of every page behind the login. */
+/** The layout of every page that requires a login. */
 export function Shell() {
   const { data: me, error, refetch } = useQuery(queries.me);
   const location = useLocation();
@@ -35,10 +35,10 @@ export function Shell() {
   if (me === undefined) return <main className={classes.alone}><Waiting label="Connecting" /></main>;
   return (
     <div className={classes.frame}>
-      <Following />
-      <a className={classes.skip} href="#content">Skip to the page</a>
+      <RunsSubscription />
+      <a className={classes.skip} href="#content">Skip to content</a>
       <nav className={classes.side} aria-label="Pages">
-        <NavLink to="/runs" className={classes.brand} aria-label="Oolong, to the runs">
+        <NavLink to="/runs" className={classes.brand} aria-label="Oolong, go to runs">
           <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
         </NavLink>
         <NavLink to="/runs/new" className={classes.start}>
@@ -65,8 +65,8 @@ export function Shell() {
   );
 }
 
-/** Only behind the login: the stream asks for the session. */
-function Following() {
+/** Subscribes only after login, because the stream requires a session. */
+function RunsSubscription() {
   useRunsTopic();
   return null;
 }
@@ -106,8 +106,8 @@ function SchemeSwitch() {
   return (
     <Menu position="top-end" width={140}>
       <Menu.Target>
-        <Tooltip label={`Colours: ${SCHEMES[colorScheme].label.toLowerCase()}`}>
-          <ActionIcon variant="subtle" color="gray" aria-label="Colour scheme"><IconBrightness size={16} /></ActionIcon>
+        <Tooltip label={`Color scheme: ${SCHEMES[colorScheme].label.toLowerCase()}`}>
+          <ActionIcon variant="subtle" color="gray" aria-label="Color scheme"><IconBrightness size={16} /></ActionIcon>
         </Tooltip>
       </Menu.Target>
       <Menu.Dropdown>

@@ -8,7 +8,7 @@ const graphite: MantineColorsTuple = [
   "#d5dad8", "#b4bbb9", "#929b98", "#717b78", "#4a5250", "#343b39", "#232928", "#1a1f1e", "#141817", "#0f1211",
 ];
 
-/** Small type and tight spacing: a monitoring page is read, not scrolled. */
+/** Small type and tight spacing, so that a monitoring page needs little scrolling. */
 export const theme = createTheme({
   colors: { tea, dark: graphite },
   primaryColor: "tea",

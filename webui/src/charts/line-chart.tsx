@@ -5,11 +5,11 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
-import { axisLabels, boundPieces, extremes, paddingOf, shownValue, smooth, type Points } from "./series.ts";
+import { axisLabels, boundSegments, extremes, axisPadding, legendValue, smooth, type Points } from "./series.ts";
 
-export type Line = { key: string; label: string; points: Points; /** 1 to 6, a colour of the palette */ colour: number; dashed?: boolean; /** never smoothed: whole numbers such as versions and maxima */ exact?: boolean };
+export type Line = { key: string; label: string; points: Points; /** index into the palette, 1 to 6 */ color: number; dashed?: boolean; /** never smoothed, for whole numbers such as versions and maxima */ exact?: boolean };
 
-export type Bound = { value: number; label: string; /** where it was changed: its value from each x on */ points?: Points };
+export type Bound = { value: number; label: string; /** for a bound that changed: its value from each x on */ points?: Points };
 
 type Props = {
   name: string;
@@ -19,18 +19,18 @@ type Props = {
   bound?: Bound;
   format?: (value: number) => string;
   logarithmic?: boolean;
-  /** y range that is always shown, e.g. 0 to 1 for shares */
+  /** y range that is always shown, for example 0 to 1 for fractions */
   floor?: number;
   ceiling?: number;
   height?: number;
   whole?: boolean;
 };
 
-function colourOf(name: string): string {
+function cssColor(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Re-renders when the colour scheme changes, since a canvas does not follow CSS variables. */
+/** Re-render when the color scheme changes, because a canvas does not follow CSS variables. */
 function useSchemeName(): string {
   const read = () => document.documentElement.getAttribute("data-mantine-color-scheme") ?? "light";
   const [scheme, setScheme] = useState(read);
@@ -55,27 +55,27 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
         const { left, top, width, height } = plot.bbox;
         const inside = (x: number) => Math.min(left + width, Math.max(left, Math.round(plot.valToPos(x, "x", true))));
         const { min, max } = plot.scales.x!;
-        const pieces = boundPieces(bound.points, bound.value, min ?? 0, max ?? 0)
+        const segments = boundSegments(bound.points, bound.value, min ?? 0, max ?? 0)
           .map(({ from, to, value }) => ({ from: inside(from), to: inside(to), y: Math.round(plot.valToPos(value, "y", true)) }))
-          .filter((piece) => piece.to > piece.from && piece.y >= top && piece.y <= top + height);
-        const newest = pieces.at(-1);
+          .filter((segment) => segment.to > segment.from && segment.y >= top && segment.y <= top + height);
+        const newest = segments.at(-1);
         if (newest === undefined) return;
         const context = plot.ctx;
         context.save();
-        context.strokeStyle = colourOf("--bad");
-        context.fillStyle = colourOf("--bad");
+        context.strokeStyle = cssColor("--bad");
+        context.fillStyle = cssColor("--bad");
         context.lineWidth = devicePixelRatio;
         context.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
         context.beginPath();
-        for (const { from, to, y } of pieces) {
+        for (const { from, to, y } of segments) {
           context.moveTo(from, y);
           context.lineTo(to, y);
         }
         context.stroke();
         context.textBaseline = "bottom";
         context.font = `600 ${11 * devicePixelRatio}px Inter Variable, sans-serif`;
-        context.textAlign = pieces.length > 1 ? "right" : "left";
-        const edge = pieces.length > 1 ? left + width - 4 * devicePixelRatio : left + 4 * devicePixelRatio;
+        context.textAlign = segments.length > 1 ? "right" : "left";
+        const edge = segments.length > 1 ? left + width - 4 * devicePixelRatio : left + 4 * devicePixelRatio;
         context.fillText(bound.label, edge, newest.y - 2 * devicePixelRatio);
         context.restore();
       },
@@ -83,19 +83,19 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
   };
 }
 
-type Look = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic" | "floor" | "ceiling" | "height" | "whole">;
+type Appearance = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic" | "floor" | "ceiling" | "height" | "whole">;
 
-/** Distances of ticks where only whole numbers mean something. */
-const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
+/** Tick distances for values that are whole numbers. */
+const INTEGER_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
-function options(lines: Line[], look: Look, width: number, onCursor: (index: number | null) => void): uPlot.Options {
-  const ink = colourOf("--ink-faint");
-  const grid = { stroke: colourOf("--grid"), width: 1 };
+function options(lines: Line[], appearance: Appearance, width: number, onCursor: (index: number | null) => void): uPlot.Options {
+  const ink = cssColor("--ink-faint");
+  const grid = { stroke: cssColor("--grid"), width: 1 };
   const font = "11px Inter Variable, sans-serif";
-  const isFaint = (line: Line) => look.smoothing > 0 && !line.exact;
+  const isFaint = (line: Line) => appearance.smoothing > 0 && !line.exact;
   const series: uPlot.Series[] = [{}];
   for (const line of lines) {
-    const stroke = colourOf(`--series-${line.colour}`);
+    const stroke = cssColor(`--series-${line.color}`);
     const dash = line.dashed ? [5, 4] : undefined;
     const few = (plot: uPlot, index: number) => Array.from(plot.data[index] ?? []).filter((value) => value !== null && value !== undefined).length < 3;
     series.push({
@@ -106,7 +106,7 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
   }
   return {
     width,
-    height: look.height ?? 168,
+    height: appearance.height ?? 168,
     series,
     legend: { show: false },
     padding: [8, 10, 0, 0],
@@ -119,15 +119,15 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
     scales: {
       x: { time: false },
       y: {
-        distr: look.logarithmic ? 3 : 1,
-        range: look.logarithmic
+        distr: appearance.logarithmic ? 3 : 1,
+        range: appearance.logarithmic
           ? undefined
           : (_plot, min, max) => {
-              const low = look.floor === undefined ? min : Math.min(look.floor, min);
-              let high = look.ceiling === undefined ? max : Math.max(look.ceiling, max);
-              if (look.bound !== undefined) high = Math.max(high, ...[look.bound.value, ...(look.bound.points?.y ?? [])].map((value) => value * 1.18));
-              const pad = paddingOf(low, high);
-              return [low === look.floor ? low : low - pad, high === look.ceiling ? high : high + pad];
+              const low = appearance.floor === undefined ? min : Math.min(appearance.floor, min);
+              let high = appearance.ceiling === undefined ? max : Math.max(appearance.ceiling, max);
+              if (appearance.bound !== undefined) high = Math.max(high, ...[appearance.bound.value, ...(appearance.bound.points?.y ?? [])].map((value) => value * 1.18));
+              const pad = axisPadding(low, high);
+              return [low === appearance.floor ? low : low - pad, high === appearance.ceiling ? high : high + pad];
             },
       },
     },
@@ -135,36 +135,36 @@ function options(lines: Line[], look: Look, width: number, onCursor: (index: num
       {
         stroke: ink, grid, font, ticks: { show: false }, size: 24, gap: 4,
         space: 46,
-        incrs: look.axis === "step" ? WHOLE : [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
-        values: (_plot, splits) => splits.map((value) => (look.axis === "time" ? clock(value) : String(value))),
+        incrs: appearance.axis === "step" ? INTEGER_STEPS : [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
+        values: (_plot, splits) => splits.map((value) => (appearance.axis === "time" ? clock(value) : String(value))),
       },
       {
         stroke: ink, grid, font, ticks: { show: false }, gap: 4, space: 30,
         size: (_plot, values) => 14 + 6.1 * Math.max(2, ...(values ?? []).map((value) => value?.length ?? 0)),
-        ...(look.whole ? { incrs: WHOLE } : {}),
-        values: (_plot, splits) => axisLabels(splits, look.format),
+        ...(appearance.whole ? { incrs: INTEGER_STEPS } : {}),
+        values: (_plot, splits) => axisLabels(splits, appearance.format),
       },
     ],
-    plugins: look.bound === undefined ? [] : [boundPlugin(look.bound)],
+    plugins: appearance.bound === undefined ? [] : [boundPlugin(appearance.bound)],
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
   };
 }
 
-/** Lines over train steps or time. Dragging zooms, a double click shows everything, the crosshair is shared. */
+/** Line chart over train steps or time. Drag to zoom, double-click to reset; all charts share one crosshair. */
 export function LineChart({ name, lines, axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }: Props) {
-  const holder = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const scheme = useSchemeName();
   const data = useMemo(() => aligned(lines, smoothing), [lines, smoothing]);
   const shape = JSON.stringify([
-    lines.map((line) => [line.key, line.label, line.colour, line.dashed]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
+    lines.map((line) => [line.key, line.label, line.color, line.dashed]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
   ]);
   const newest = useRef({ lines, data });
   newest.current = { lines, data };
 
   useEffect(() => {
-    const element = holder.current;
+    const element = container.current;
     if (element === null) return;
     const created = new uPlot(
       options(newest.current.lines, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, setCursor),
@@ -179,7 +179,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
       created.destroy();
       plot.current = null;
     };
-    // `shape` stands for everything that changes how the chart is built; new points alone go the cheap way below.
+    // `shape` covers everything that requires a new chart. New points alone only update the data, in the effect below.
   }, [shape]);
 
   useEffect(() => {
@@ -195,12 +195,12 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
         {lines.map((line, index) => (
           <LegendEntry
             key={line.key} line={line} format={show} showsRange={lines.length <= 2}
-            value={shownValue(line.points, cursor === null ? null : { value: data[1 + 2 * index]?.[cursor] as number | null | undefined })}
+            value={legendValue(line.points, cursor === null ? null : { value: data[1 + 2 * index]?.[cursor] as number | null | undefined })}
           />
         ))}
         {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${hovered}`}</li>}
       </ul>
-      <div ref={holder} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
+      <div ref={container} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
     </div>
   );
 }
@@ -211,7 +211,7 @@ function LegendEntry({ line, format, showsRange, value }: { line: Line; format: 
   return (
     <li title={range === null ? undefined : `${line.label}: ${format(range.min)} to ${format(range.max)}`} data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length}>
       <svg width="14" height="8" aria-hidden>
-        <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.colour})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
+        <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.color})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
       </svg>
       <span>{line.label}</span>
       <b className="tabular">{value === null ? "–" : format(value)}</b>

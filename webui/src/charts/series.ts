@@ -1,4 +1,4 @@
-/** Arithmetic on the points of a chart. A series' x rises strictly. */
+/** Arithmetic on the points of a chart. The x values of a series increase strictly. */
 
 import { number } from "../common/format.ts";
 
@@ -6,7 +6,7 @@ export type Points = { x: number[]; y: number[]; at: number[] };
 
 export const NO_POINTS: Points = { x: [], y: [], at: [] };
 
-/** Debiased exponential moving average: early values are not pulled towards 0. `weight` 0 changes nothing. */
+/** Debiased exponential moving average: early values are not biased toward 0. A `weight` of 0 disables smoothing. */
 export function smooth(values: number[], weight: number): number[] {
   if (weight <= 0) return values;
   let sum = 0;
@@ -18,7 +18,7 @@ export function smooth(values: number[], weight: number): number[] {
   });
 }
 
-/** Adds a point where it belongs; a repeated x keeps the first value (the server counts the conflict). */
+/** Insert a point in order of x. A repeated x keeps the first value (the server counts the conflict). */
 export function insert(points: Points, x: number, y: number, at: number): boolean {
   let position = points.x.length;
   while (position > 0 && points.x[position - 1]! >= x) position -= 1;
@@ -30,15 +30,15 @@ export function insert(points: Points, x: number, y: number, at: number): boolea
 }
 
 /**
- * One line out of the same series of several attempts, oldest attempt first. A later attempt resumes from a
- * checkpoint: from its first point on it replaces what the lost attempt had measured.
+ * Join the same series of several attempts, oldest attempt first. A later attempt resumes from a checkpoint, so from
+ * its first point on it replaces the points of the attempts before it.
  */
 export function joinAttempts(attempts: Points[]): Points {
   return attempts.reduce<Points>((joined, next) => {
     const start = next.x[0];
     if (start === undefined) return joined;
-    const kept = joined.x.findIndex((x) => x >= start);
-    const end = kept === -1 ? joined.x.length : kept;
+    const overlap = joined.x.findIndex((x) => x >= start);
+    const end = overlap === -1 ? joined.x.length : overlap;
     return {
       x: [...joined.x.slice(0, end), ...next.x],
       y: [...joined.y.slice(0, end), ...next.y],
@@ -47,14 +47,14 @@ export function joinAttempts(attempts: Points[]): Points {
   }, NO_POINTS);
 }
 
-/** The same values over the moments they were measured at, in seconds since `origin` (unix seconds). */
+/** The same values over their time of measurement, in seconds since `origin` (unix seconds). */
 export function overTime(points: Points, origin: number): Points {
   const order = points.at.map((_, index) => index).sort((a, b) => points.at[a]! - points.at[b]!);
   const result: Points = { x: [], y: [], at: [] };
   for (const index of order) {
     const x = points.at[index]! - origin;
     const last = result.x.at(-1);
-    if (last !== undefined && x <= last) continue; // two points within the clock's resolution: the first stands
+    if (last !== undefined && x <= last) continue; // two points within the clock's resolution: keep the first
     result.x.push(x);
     result.y.push(points.y[index]!);
     result.at.push(points.at[index]!);
@@ -63,8 +63,8 @@ export function overTime(points: Points, origin: number): Points {
 }
 
 /**
- * Values measured by the clock, over the train step that was under way: x between step s and s + 1 is how much
- * of that step's time had passed. `steps` holds when each step was reported.
+ * Map values on the time axis to the train step in progress: x between step s and s + 1 is the fraction of that step's
+ * time that had passed. `steps` holds the time at which each step was reported.
  */
 export function overSteps(points: Points, steps: Points): Points {
   const result: Points = { x: [], y: [], at: [] };
@@ -73,14 +73,14 @@ export function overSteps(points: Points, steps: Points): Points {
     const at = points.at[index]!;
     while (next < steps.at.length && steps.at[next]! <= at) next += 1;
     const before = next - 1;
-    if (before < 0) continue; // before the first step there is no step to place it at
+    if (before < 0) continue; // before the first step there is no step to map to
     const since = steps.at[before]!;
     const until = steps.at[next];
     const width = until === undefined ? 0 : (at - since) / Math.max(until - since, 1e-9);
     const x = steps.x[before]! + width * (until === undefined ? 0 : steps.x[next]! - steps.x[before]!);
     const last = result.x.at(-1);
     if (last !== undefined && x <= last) {
-      // Since the newest step all moments share its x: the newest value stands there.
+      // After the newest step all points share its x: keep the newest value.
       if (until !== undefined || x < last) continue;
       for (const column of [result.x, result.y, result.at]) column.pop();
     }
@@ -102,44 +102,44 @@ export function extremes(values: number[]): { min: number; max: number } | null 
 }
 
 /**
- * Room above and below the values of a chart. Smoothing makes 80.00000000000001 of 80: a range as narrow as that
- * counts as one value, since no step from tick to tick would be large enough to change the number.
+ * Padding above and below the values of a chart. Smoothing turns 80 into 80.00000000000001; such a narrow range counts as
+ * one value, because no distance between ticks would be large enough to change the number.
  */
-export function paddingOf(low: number, high: number): number {
+export function axisPadding(low: number, high: number): number {
   const size = Math.max(Math.abs(low), Math.abs(high));
   const span = high - low > size * 1e-9 ? high - low : size || 1;
   return span * 0.06;
 }
 
-/** Labels of an axis: as `format` writes them; without one, with as many digits as tell neighbours apart. */
+/** Axis labels, formatted with `format` or with enough digits to make adjacent labels distinct. */
 export function axisLabels(splits: (number | null)[], format?: (value: number) => string): string[] {
-  const written = (write: (value: number) => string) => splits.map((value) => (value === null ? "" : write(value)));
-  if (format !== undefined) return written(format);
-  const labels = written((value) => number(value, 2));
+  const labelsWith = (write: (value: number) => string) => splits.map((value) => (value === null ? "" : write(value)));
+  if (format !== undefined) return labelsWith(format);
+  const labels = labelsWith((value) => number(value, 2));
   const values = splits.filter((value) => value !== null);
   if (new Set(labels.filter((label) => label !== "")).size === values.length) return labels;
   const step = Math.min(...values.slice(1).map((value, index) => Math.abs(value - values[index]!)));
-  return written((value) => value.toFixed(Math.min(9, Math.max(0, Math.ceil(-Math.log10(step))))));
+  return labelsWith((value) => value.toFixed(Math.min(9, Math.max(0, Math.ceil(-Math.log10(step))))));
 }
 
-/** What a legend shows of a line: its newest value, or under the crosshair the value there; null where it has none. */
-export function shownValue(points: Points, crosshair: { value: number | null | undefined } | null): number | null {
+/** The value of a line in the legend: at the crosshair if there is one, else the newest. Null without a point there. */
+export function legendValue(points: Points, crosshair: { value: number | null | undefined } | null): number | null {
   return (crosshair === null ? points.y.at(-1) : crosshair.value) ?? null;
 }
 
 /**
- * A bound that may have changed, as flat pieces from left to right: each value holds from its x on, the last one to
- * `end`. Without points it is `value` everywhere.
+ * A bound that may change over a run, as flat segments from left to right. Each value holds from its x on, the last one
+ * up to `end`. Without points the bound is `value` everywhere.
  */
-export function boundPieces(points: Points | undefined, value: number, start: number, end: number): { from: number; to: number; value: number }[] {
+export function boundSegments(points: Points | undefined, value: number, start: number, end: number): { from: number; to: number; value: number }[] {
   if (points === undefined || points.x.length === 0) return [{ from: start, to: end, value }];
-  const pieces: { from: number; to: number; value: number }[] = [];
+  const segments: { from: number; to: number; value: number }[] = [];
   points.x.forEach((x, index) => {
-    const last = pieces.at(-1);
+    const last = segments.at(-1);
     const at = index === 0 ? Math.min(start, x) : x;
     if (last?.value === points.y[index]) return;
     if (last !== undefined) last.to = at;
-    pieces.push({ from: at, to: end, value: points.y[index]! });
+    segments.push({ from: at, to: end, value: points.y[index]! });
   });
-  return pieces;
+  return segments;
 }

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them; a dash stands for what was not measured. */
+/** Format numbers and times for display. A dash means that there is no value. */
 
 export const DASH = "–";
 
@@ -16,15 +16,15 @@ export function grouped(value: number | null | undefined): string {
   return value === null || value === undefined ? DASH : new Intl.NumberFormat("en-GB").format(value);
 }
 
-/** 12,345 -> 12.3k: for counts in tight places. */
+/** 12345 -> "12.3k", for counts with little space. */
 export function compact(value: number | null | undefined): string {
   if (value === null || value === undefined) return DASH;
   return new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 }).format(value).toLowerCase();
 }
 
-export function percent(share: number | null | undefined, digits = 1): string {
-  if (share === null || share === undefined || Number.isNaN(share)) return DASH;
-  return `${(share * 100).toFixed(digits)} %`;
+export function percent(fraction: number | null | undefined, digits = 1): string {
+  if (fraction === null || fraction === undefined || Number.isNaN(fraction)) return DASH;
+  return `${(fraction * 100).toFixed(digits)} %`;
 }
 
 export function bytes(value: number | null | undefined): string {
@@ -48,7 +48,7 @@ export function duration(seconds: number | null | undefined): string {
   return hours > 0 ? `${hours} h ${String(minutes).padStart(2, "0")} min` : `${minutes} min ${String(rest).padStart(2, "0")} s`;
 }
 
-/** Seconds as a clock reading, for the time axis: 75 -> 1:15. */
+/** 75 -> "1:15", for the time axis. */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
@@ -76,7 +76,7 @@ export function ago(at: string | null | undefined, now = Date.now()): string {
   return `${Math.round(seconds / 86_400)} d ago`;
 }
 
-/** "stopped_by_user" -> "Stopped by user": how a machine word that the page does not know is shown. */
+/** "stopped_by_user" -> "Stopped by user", for codes without a label of their own. */
 export function words(code: string): string {
   const spaced = code.replaceAll(/[_-]+/g, " ").trim();
   return spaced === "" ? "" : spaced.charAt(0).toUpperCase() + spaced.slice(1);

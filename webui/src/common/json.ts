@@ -1,4 +1,4 @@
-/** Careful reading of documents whose shape only their writer knows: wrong or missing parts become null. */
+/** Safe access to JSON without a schema. Missing values and values of another type become null. */
 
 export type Json = Record<string, unknown>;
 
@@ -20,7 +20,7 @@ export function textAt(value: unknown, ...path: string[]): string {
   return typeof found === "string" ? found : "";
 }
 
-/** The counts of a {reason: count} document, zero ones left out. */
+/** The nonzero counts of a {reason: count} object. */
 export function counts(value: unknown): [string, number][] {
   return Object.entries(object(value) ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number" && entry[1] !== 0);
 }

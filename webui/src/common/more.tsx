@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 
 type Paged = { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown };
 
-/** Fetches the next page of a list, where there is one. */
+/** A button that fetches the next page of a list, if there is one. */
 export function More({ query }: { query: Paged }) {
   if (!query.hasNextPage) return null;
   return (

@@ -5,10 +5,10 @@ import type { ReactNode } from "react";
 import { Problem, type FieldProblem } from "../api/problem.ts";
 import classes from "./notices.module.css";
 
-/** An error of the API: what was wrong, where, and what to do next. */
+/** An API error: the message, the invalid fields, and a retry button. */
 export function ProblemNotice({ error, retry, hidePointers = [] }: { error: unknown; retry?: () => void; hidePointers?: string[] }) {
   if (error === null || error === undefined) return null;
-  const problem = error instanceof Problem ? error : new Problem({ status: 0, code: "page", title: "The page failed", detail: String(error) });
+  const problem = error instanceof Problem ? error : new Problem({ status: 0, code: "page", title: "Unexpected error", detail: String(error) });
   const errors = problem.errors.filter((entry) => !hidePointers.includes(entry.pointer));
   return (
     <div className={classes.problem} role="alert" data-code={problem.code}>
@@ -37,7 +37,7 @@ export function FieldProblems({ errors }: { errors: FieldProblem[] }) {
   );
 }
 
-/** Says in one line what would be here and how it comes to be here. */
+/** An empty list: says what belongs here and how to add it. */
 export function Empty({ title, children, action }: { title: string; children?: ReactNode; action?: ReactNode }) {
   return (
     <div className={classes.empty}>

@@ -4,7 +4,7 @@ import classes from "./panel.module.css";
 
 type Props = { title?: ReactNode; aside?: ReactNode; children: ReactNode; flush?: boolean; className?: string };
 
-/** A titled box; `flush` leaves out the inner margin, for tables. */
+/** A titled box. `flush` removes the inner padding, for tables. */
 export function Panel({ title, aside, children, flush = false, className }: Props) {
   return (
     <section className={`${classes.panel} ${className ?? ""}`}>
@@ -31,7 +31,7 @@ export function PageHeader({ title, aside, children }: { title: ReactNode; aside
   );
 }
 
-/** A name above its value. */
+/** A label above its value. */
 export function Fact({ label, children, help }: { label: string; children: ReactNode; help?: string }) {
   return (
     <div className={classes.fact} title={help}>

@@ -6,17 +6,17 @@ import {
 import classes from "./status.module.css";
 import { words } from "./format.ts";
 
-type Look = { label: string; icon: Icon; tone: "neutral" | "info" | "active" | "good" | "warn" | "bad"; moves?: boolean };
+type Appearance = { label: string; icon: Icon; tone: "neutral" | "info" | "active" | "good" | "warn" | "bad"; animated?: boolean };
 
-const LOOKS: Record<string, Look> = {
+const APPEARANCES: Record<string, Appearance> = {
   QUEUED: { label: "Queued", icon: IconClock, tone: "neutral" },
-  STARTING: { label: "Starting", icon: IconRocket, tone: "info", moves: true },
-  RUNNING: { label: "Running", icon: IconPlayerPlay, tone: "active", moves: true },
-  RECOVERING: { label: "Recovering", icon: IconRefresh, tone: "warn", moves: true },
-  PAUSING: { label: "Pausing", icon: IconPlayerPause, tone: "warn", moves: true },
+  STARTING: { label: "Starting", icon: IconRocket, tone: "info", animated: true },
+  RUNNING: { label: "Running", icon: IconPlayerPlay, tone: "active", animated: true },
+  RECOVERING: { label: "Recovering", icon: IconRefresh, tone: "warn", animated: true },
+  PAUSING: { label: "Pausing", icon: IconPlayerPause, tone: "warn", animated: true },
   PAUSED: { label: "Paused", icon: IconPlayerPause, tone: "neutral" },
-  STOPPING: { label: "Stopping", icon: IconPlayerStop, tone: "warn", moves: true },
-  FINALIZING: { label: "Finalizing", icon: IconFlag, tone: "info", moves: true },
+  STOPPING: { label: "Stopping", icon: IconPlayerStop, tone: "warn", animated: true },
+  FINALIZING: { label: "Finalizing", icon: IconFlag, tone: "info", animated: true },
   SUCCEEDED: { label: "Succeeded", icon: IconCircleCheck, tone: "good" },
   STOPPED: { label: "Stopped", icon: IconPlayerStop, tone: "neutral" },
   FAILED: { label: "Failed", icon: IconCircleX, tone: "bad" },
@@ -25,8 +25,8 @@ const LOOKS: Record<string, Look> = {
   ENDING: { label: "Ending", icon: IconPlayerStop, tone: "warn" },
   ENDED: { label: "Ended", icon: IconSquareCheck, tone: "neutral" },
   pending: { label: "Pending", icon: IconClock, tone: "neutral" },
-  preparing: { label: "Preparing", icon: IconRocket, tone: "info", moves: true },
-  running: { label: "Running", icon: IconPlayerPlay, tone: "active", moves: true },
+  preparing: { label: "Preparing", icon: IconRocket, tone: "info", animated: true },
+  running: { label: "Running", icon: IconPlayerPlay, tone: "active", animated: true },
   exited: { label: "Exited", icon: IconSquareCheck, tone: "neutral" },
   // nodes and slots
   READY: { label: "Ready", icon: IconCircleCheck, tone: "good" },
@@ -41,25 +41,25 @@ const LOOKS: Record<string, Look> = {
   // conditions of a run
   DEGRADED: { label: "Degraded", icon: IconAlertTriangle, tone: "bad" },
   NEEDS_ATTENTION: { label: "Needs attention", icon: IconAlertTriangle, tone: "bad" },
-  ENGINES_WAITING: { label: "Waits for engines", icon: IconClock, tone: "neutral" },
-  GAP: { label: "Last lines missing", icon: IconAlertTriangle, tone: "warn" },
+  ENGINES_WAITING: { label: "Waiting for engines", icon: IconClock, tone: "neutral" },
+  GAP: { label: "Telemetry incomplete", icon: IconAlertTriangle, tone: "warn" },
   // alerts
   critical: { label: "Critical", icon: IconAlertTriangle, tone: "bad" },
   warning: { label: "Warning", icon: IconAlertTriangle, tone: "warn" },
-  info: { label: "Note", icon: IconFlag, tone: "info" },
+  info: { label: "Info", icon: IconFlag, tone: "info" },
   // checkpoints
-  LOCAL: { label: "On its node", icon: IconClock, tone: "info" },
+  LOCAL: { label: "On node", icon: IconClock, tone: "info" },
   STORED: { label: "Stored", icon: IconCircleCheck, tone: "good" },
 };
 
-/** Colour, icon and word together; a status that this page does not know yet is shown by its own word. */
+/** A status with its color, icon and label. An unknown status is shown as its own name. */
 export function StatusBadge({ status, size = "sm" }: { status: string; size?: "sm" | "md" }) {
-  const look: Look = LOOKS[status] ?? { label: words(status.toLowerCase()), icon: IconHelpCircle, tone: "neutral" };
-  const Icon = look.icon;
+  const appearance: Appearance = APPEARANCES[status] ?? { label: words(status.toLowerCase()), icon: IconHelpCircle, tone: "neutral" };
+  const Icon = appearance.icon;
   return (
-    <span className={classes.badge} data-tone={look.tone} data-size={size} data-status={status} data-moves={look.moves ?? false}>
+    <span className={classes.badge} data-tone={appearance.tone} data-size={size} data-status={status} data-animated={appearance.animated ?? false}>
       <Icon size={size === "md" ? 15 : 13} stroke={2} aria-hidden />
-      {look.label}
+      {appearance.label}
     </span>
   );
 }

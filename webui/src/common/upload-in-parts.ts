@@ -3,7 +3,7 @@ import type { Upload } from "../api/schema.d.ts";
 import { fingerprintOf, missingParts } from "./parts.ts";
 import { sha256 } from "./sha256.ts";
 
-/** Sends a file part by part. The same file, given again after a break or a reload, goes on with what is there. */
+/** Upload a file part by part. Uploading the same file again after an interruption or a reload resumes. */
 export async function uploadInParts(file: File, purpose: "dataset" | "model", onProgress: (sentBytes: number) => void): Promise<Upload> {
   const session = await post("/api/v1/upload-sessions", { body: { filename: file.name, purpose, bytes: file.size, fingerprint: fingerprintOf(file) } });
   if (session.upload !== null) return session.upload;

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 
-/** The current time in milliseconds, renewed every `everyMilliseconds` while mounted. */
+/** The current time in milliseconds, updated every `everyMilliseconds` while mounted. */
 export function useNow(everyMilliseconds = 1_000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {

@@ -22,15 +22,15 @@ export function DatasetPage() {
   const version = dataset.versions.find((entry) => entry.id === search.get("version")) ?? dataset.latest;
   return (
     <>
-      <PageHeader title={dataset.name} aside={<Button component={Link} to={`/datasets/new?name=${encodeURIComponent(dataset.name)}`} leftSection={<IconPlus size={14} />}>Upload a version</Button>}>
+      <PageHeader title={dataset.name} aside={<Button component={Link} to={`/datasets/new?name=${encodeURIComponent(dataset.name)}`} leftSection={<IconPlus size={14} />}>Upload version</Button>}>
         {dataset.description}
       </PageHeader>
       <div style={{ display: "grid", gap: 10 }}>
         <Panel title="Versions" flush>
-          {dataset.versions.length === 0 ? <Empty title="No version stored">An upload with faulty rows stores nothing.</Empty> : (
+          {dataset.versions.length === 0 ? <Empty title="No versions yet">An upload with invalid rows does not create a version.</Empty> : (
             <Table className="tabular" data-testid="versions">
               <Table.Thead>
-                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt, answer from</Table.Th><Table.Th>sha256 of the rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Stored</Table.Th><Table.Th /></Table.Tr>
+                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt and answer columns</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Th /></Table.Tr>
               </Table.Thead>
               <Table.Tbody>
                 {dataset.versions.map((entry) => (
@@ -39,7 +39,7 @@ export function DatasetPage() {
                     <Table.Td ta="right">{grouped(entry.rows)}</Table.Td>
                     <Table.Td><Splits splits={entry.splits} /></Table.Td>
                     <Table.Td className="mono">{entry.mapping.prompt_column}, {entry.mapping.answer_column}</Table.Td>
-                    <Table.Td><CopyId id={entry.sha256} shown={entry.sha256.slice(0, 12)} /></Table.Td>
+                    <Table.Td><CopyId id={entry.sha256} label={entry.sha256.slice(0, 12)} /></Table.Td>
                     <Table.Td ta="right">{bytes(entry.bytes)}</Table.Td>
                     <Table.Td c="dimmed">{moment(entry.created_at)}</Table.Td>
                     <Table.Td ta="right"><Link to={`/runs/new?dataset=${encodeURIComponent(entry.ref)}`}>Start a run</Link></Table.Td>
@@ -59,7 +59,7 @@ function Rows({ version }: { version: Version }) {
   const query = useInfiniteQuery(queries.datasetRows(version.id));
   const rows = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
-    <Panel title={`Rows of ${version.ref}`} aside={`${grouped(version.rows)} in all`} flush>
+    <Panel title={`Rows of ${version.ref}`} aside={`${grouped(version.rows)} in total`} flush>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.isPending ? <Waiting /> : <RowsTable rows={rows} />}
       <More query={query} />

@@ -12,30 +12,30 @@ export function DatasetsPage() {
   const { data, error, isPending, refetch } = useQuery(queries.datasets);
   const [search] = useSearchParams();
   const list = data?.data ?? [];
-  const wanted = search.get("version");
-  const owner = wanted === null ? undefined : list.find((dataset) => dataset.versions.some((version) => version.id === wanted));
-  if (owner !== undefined) return <Navigate to={`/datasets/${owner.id}?version=${wanted}`} replace />;
+  const versionId = search.get("version");
+  const owner = versionId === null ? undefined : list.find((dataset) => dataset.versions.some((version) => version.id === versionId));
+  if (owner !== undefined) return <Navigate to={`/datasets/${owner.id}?version=${versionId}`} replace />;
   return (
     <>
-      <PageHeader title="Datasets" aside={<Button component={Link} to="/datasets/new" leftSection={<IconPlus size={14} />}>Upload a dataset</Button>}>
-        A dataset is a row of versions that never change; a run names one of them, as name@3.
+      <PageHeader title="Datasets" aside={<Button component={Link} to="/datasets/new" leftSection={<IconPlus size={14} />}>Upload dataset</Button>}>
+        A dataset has immutable versions. A run references one of them, such as name@3.
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
         {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
-          <Empty title="No dataset yet" action={<Button component={Link} to="/datasets/new">Upload a dataset</Button>}>
-            JSONL, one prompt and its expected answer a row; you say which column is which.
+          <Empty title="No datasets yet" action={<Button component={Link} to="/datasets/new">Upload dataset</Button>}>
+            Upload a file with one prompt and its expected answer per row, and map its columns.
           </Empty>
         ) : (
           <Table className="tabular" data-testid="datasets">
             <Table.Thead>
-              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Newest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>Latest version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th ta="right">Added</Table.Th></Table.Tr>
             </Table.Thead>
             <Table.Tbody>
               {list.map((dataset) => (
                 <Table.Tr key={dataset.id}>
                   <Table.Td><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.74rem" }}>{dataset.description}</div></Table.Td>
-                  <Table.Td>{dataset.latest?.ref ?? "no version stored"}</Table.Td>
+                  <Table.Td>{dataset.latest?.ref ?? "no version"}</Table.Td>
                   <Table.Td ta="right">{grouped(dataset.latest?.rows)}</Table.Td>
                   <Table.Td><Splits splits={dataset.latest?.splits ?? {}} /></Table.Td>
                   <Table.Td ta="right">{bytes(dataset.latest?.bytes)}</Table.Td>

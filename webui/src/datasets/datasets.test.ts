@@ -2,25 +2,25 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { DatasetValidation } from "../api/schema.d.ts";
-import { checkState } from "./check-state.ts";
+import { validationProgress } from "./validation-progress.ts";
 import { guessMapping } from "./guess-mapping.ts";
 import { columnOf } from "./row-pointer.ts";
 
-test("usual column names are recognised whatever their case", () => {
+test("common column names are recognized in any case", () => {
   const mapping = guessMapping(["ID", "Question", "Solution", "split"]);
   assert.deepEqual([mapping.prompt_column, mapping.answer_column, mapping.split_column, mapping.completion_column], ["Question", "Solution", "split", null]);
 });
 
-test("a solution beside an answer is the demonstration", () => {
+test("a solution column next to an answer column is the completion", () => {
   const mapping = guessMapping(["question", "answer", "solution"]);
   assert.deepEqual([mapping.answer_column, mapping.completion_column], ["answer", "solution"]);
 });
 
-test("unknown column names are left to the reader", () => {
+test("unknown column names are not mapped", () => {
   assert.equal(guessMapping(["a", "b"]).prompt_column, "");
 });
 
-test("a pointer into the rows names its column, and the file as a whole has none", () => {
+test("a pointer to a row names its column, and a pointer to the file has none", () => {
   assert.equal(columnOf("/rows/17/answer"), "answer");
   assert.equal(columnOf("/rows/17/a~1b"), "a/b");
   assert.equal(columnOf("/rows/3"), "");
@@ -28,10 +28,10 @@ test("a pointer into the rows names its column, and the file as a whole has none
   assert.equal(columnOf("/mapping/template"), "/mapping/template");
 });
 
-test("a check that runs says how far it is", () => {
+test("a running validation reports its progress", () => {
   const running = { state: "RUNNING", bytes: 1000, bytes_seen: 250, rows_seen: 0 } as DatasetValidation;
-  assert.equal(checkState(null), "Checking the rows");
-  assert.equal(checkState({ ...running, state: "QUEUED" }), "The check waits for its turn");
-  assert.equal(checkState(running), "Reading the file: 25 %");
-  assert.equal(checkState({ ...running, bytes_seen: 1000, rows_seen: 12000 }), "12,000 rows checked");
+  assert.equal(validationProgress(null), "Validating rows");
+  assert.equal(validationProgress({ ...running, state: "QUEUED" }), "Waiting in the validation queue");
+  assert.equal(validationProgress(running), "Reading file: 25 %");
+  assert.equal(validationProgress({ ...running, bytes_seen: 1000, rows_seen: 12000 }), "12,000 rows validated");
 });

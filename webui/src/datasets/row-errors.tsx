@@ -5,18 +5,18 @@ import { words } from "../common/format.ts";
 import classes from "./row-errors.module.css";
 import { columnOf } from "./row-pointer.ts";
 
-const MOST_SHOWN = 200;
+const MAX_SHOWN = 200;
 
-/** Faults of rows: which column, what is wrong; the message says on which line of the file. */
-export function RowErrors({ errors, refused, report }: { errors: FieldProblem[]; refused?: string; report?: string }) {
+/** Errors in rows: the column, the error and a message with the line of the file. */
+export function RowErrors({ errors, summary, report }: { errors: FieldProblem[]; summary?: string; report?: string }) {
   if (errors.length === 0) return null;
   return (
     <div className={classes.errors} role="alert" data-testid="row-errors">
-      <strong>{refused === undefined ? "Some of these rows would be refused" : refused}</strong>
+      <strong>{summary ?? "Some of these rows are invalid"}</strong>
       <Table verticalSpacing={3} mt={6}>
-        <Table.Thead><Table.Tr><Table.Th w={150}>Column</Table.Th><Table.Th w={180}>Fault</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th w={150}>Column</Table.Th><Table.Th w={180}>Error</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
         <Table.Tbody>
-          {errors.slice(0, MOST_SHOWN).map((error, index) => (
+          {errors.slice(0, MAX_SHOWN).map((error, index) => (
             <Table.Tr key={index}>
               <Table.Td className="mono">{columnOf(error.pointer)}</Table.Td>
               <Table.Td>{words(error.code)}</Table.Td>
@@ -25,8 +25,8 @@ export function RowErrors({ errors, refused, report }: { errors: FieldProblem[];
           ))}
         </Table.Tbody>
       </Table>
-      {errors.length > MOST_SHOWN && <p>and {errors.length - MOST_SHOWN} more</p>}
-      {refused !== undefined && <p>Nothing was stored. Mend the rows in your file and drop it again, or map other columns.{report !== undefined && <> <a href={report} download>Every fault, as JSON lines</a></>}</p>}
+      {errors.length > MAX_SHOWN && <p>and {errors.length - MAX_SHOWN} more</p>}
+      {summary !== undefined && <p>Nothing was stored. Fix the rows in your file and upload it again, or map other columns.{report !== undefined && <> <a href={report} download>Download all errors (JSONL)</a></>}</p>}
     </div>
   );
 }

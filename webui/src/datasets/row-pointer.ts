@@ -1,4 +1,4 @@
-/** "/rows/17/answer" is about column `answer`, "/upload_id" about the file as a whole; other pointers say themselves what they are about. */
+/** The column that a JSON pointer refers to: "/rows/17/answer" is column `answer`, "/upload_id" the whole file (""). Other pointers are returned as they are. */
 export function columnOf(pointer: string): string {
   const match = /^\/rows(?:\/\d+(?:\/(.*))?)?$/.exec(pointer);
   if (match === null) return pointer === "/upload_id" ? "" : pointer;

@@ -6,7 +6,7 @@ function isConversation(value: unknown): value is Message[] {
   return Array.isArray(value) && value.length > 0 && value.every((entry: Partial<Message> | null) => typeof entry?.role === "string" && typeof entry.content === "string");
 }
 
-function shown(value: unknown): string {
+function cellText(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (isConversation(value)) return value.map((message) => `${message.role}: ${message.content}`).join("\n");
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -14,7 +14,7 @@ function shown(value: unknown): string {
 
 type Props = { rows: Record<string, unknown>[]; order?: string[] };
 
-/** Rows as they are, a column for each key that any of them has: first those of `order`, as the file has them. */
+/** Raw rows with a column for each key of any row. Keys in `order` come first, in that order. */
 export function RowsTable({ rows, order = [] }: Props) {
   const present = new Set(rows.flatMap((row) => Object.keys(row)));
   const columns = [...new Set([...order.filter((column) => present.has(column)), ...present])];
@@ -26,7 +26,7 @@ export function RowsTable({ rows, order = [] }: Props) {
           <Table.Tr key={index}>
             {columns.map((column) => (
               <Table.Td key={column} className="mono" style={{ maxWidth: 420, whiteSpace: "pre-wrap", overflowWrap: "anywhere", verticalAlign: "top", fontSize: "0.75rem" }}>
-                {shown(row[column]).slice(0, 600)}
+                {cellText(row[column]).slice(0, 600)}
               </Table.Td>
             ))}
           </Table.Tr>

@@ -12,7 +12,7 @@ import { DropZone } from "../common/drop-zone.tsx";
 import { grouped } from "../common/format.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
-import { checkState, conflictNote } from "./check-state.ts";
+import { validationProgress, conflictNote } from "./validation-progress.ts";
 import { guessMapping } from "./guess-mapping.ts";
 import { RowErrors } from "./row-errors.tsx";
 import { RowsTable } from "./rows-table.tsx";
@@ -21,15 +21,15 @@ import { validate } from "./validate.ts";
 
 const PREVIEW_ROWS = 5;
 
-/** Three steps on one page: the file, what its columns mean, the name it is stored under. */
+/** Three steps on one page: choose the file, map its columns, save it under a name. */
 export function UploadPage() {
   const [uploaded, setUploaded] = useState<Upload | null>(null);
   return (
     <>
-      <PageHeader title="Upload a dataset">A row is one prompt and what its reward needs. Faulty rows are all reported at once, and then nothing is stored.</PageHeader>
+      <PageHeader title="Upload a dataset">Each row has one prompt and what its reward needs. If rows are invalid, nothing is stored and all errors are listed.</PageHeader>
       <div className={classes.steps}>
         <Panel title="1. File">
-          <DropZone purpose="dataset" accept=".jsonl,.json,.ndjson,.csv,.parquet,.gz,.zst" hint="JSONL, CSV or Parquet, also .gz or .zst; an upload that broke goes on when the same file is dropped again" onUploaded={setUploaded} />
+          <DropZone purpose="dataset" accept=".jsonl,.json,.ndjson,.csv,.parquet,.gz,.zst" hint="JSONL, CSV or Parquet, optionally compressed (.gz, .zst). To resume an interrupted upload, drop the same file again." onUploaded={setUploaded} />
         </Panel>
         {uploaded !== null && <Columns key={uploaded.id} upload={uploaded} />}
       </div>
@@ -44,9 +44,9 @@ function Columns({ upload }: { upload: Upload }) {
     staleTime: Infinity,
     retry: false,
   });
-  if (raw.isPending) return <Waiting label="Reading the first rows" />;
+  if (raw.isPending) return <Waiting label="Loading preview" />;
   if (raw.data === undefined) return <><ProblemNotice error={raw.error} retry={() => void raw.refetch()} /></>;
-  if (raw.data.state === "INVALID" && raw.data.columns.length === 0) return <RowErrors errors={raw.data.errors} refused={raw.data.message} />;
+  if (raw.data.state === "INVALID" && raw.data.columns.length === 0) return <RowErrors errors={raw.data.errors} summary={raw.data.message} />;
   return <MappingForm upload={upload} raw={raw.data} />;
 }
 
@@ -71,23 +71,23 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
     retry: false,
   });
 
-  const [refused, setRefused] = useState<DatasetValidation | null>(null);
+  const [invalid, setInvalid] = useState<DatasetValidation | null>(null);
   const [checking, setChecking] = useState<DatasetValidation | null>(null);
   const store = useMutation({
     mutationFn: async () => {
       const checked = await validate(upload.id, mapping, null, { onProgress: setChecking });
-      if (checked.state !== "VALID") return setRefused(checked);
-      const known = datasets?.data.find((dataset) => dataset.name === name);
-      const dataset = known ?? (await post("/api/v1/datasets", { body: { name, description } }));
+      if (checked.state !== "VALID") return setInvalid(checked);
+      const existing = datasets?.data.find((dataset) => dataset.name === name);
+      const dataset = existing ?? (await post("/api/v1/datasets", { body: { name, description } }));
       return post("/api/v1/datasets/{dataset_id}/versions", { path: { dataset_id: dataset.id }, body: { validation_id: checked.id } });
     },
     onMutate: () => {
-      setRefused(null);
+      setInvalid(null);
       setChecking(null);
     },
     onSuccess: (version) => {
       if (version === undefined) return;
-      notifications.show({ message: `${version.ref} is stored with ${grouped(version.rows)} rows${conflictNote(checking)}` });
+      notifications.show({ message: `${version.ref} was created with ${grouped(version.rows)} rows${conflictNote(checking)}` });
       void navigate(`/datasets/${version.dataset.id}?version=${version.id}`);
     },
     onSettled: () => void client.invalidateQueries({ queryKey: queries.datasets.queryKey }),
@@ -100,27 +100,27 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
       value={mapping[key] ?? null} onChange={(value) => set({ [key]: value ?? (required ? "" : null) })}
     />
   );
-  const knownVersions = datasets?.data.find((dataset) => dataset.name === name);
+  const existingDataset = datasets?.data.find((dataset) => dataset.name === name);
   return (
     <>
-      <Panel title="Its first rows" aside={raw.columns.map((entry) => `${entry.name}: ${entry.type}${entry.missing > 0 ? ` (${entry.missing} missing)` : ""}`).join(" · ")} flush>
+      <Panel title="Preview" aside={raw.columns.map((entry) => `${entry.name}: ${entry.type}${entry.missing > 0 ? ` (${entry.missing} missing)` : ""}`).join(" · ")} flush>
         <RowsTable rows={raw.sample.slice(0, PREVIEW_ROWS)} order={names} />
       </Panel>
-      <Panel title="2. What the columns mean">
+      <Panel title="2. Columns">
         <div className={classes.mapping}>
           <div className={classes.fields}>
-            {column("prompt_column", "Prompt", "what the model is asked", true)}
-            {column("answer_column", "Answer", "what the reward compares with", true)}
-            {column("completion_column", "Completion", "a demonstration; a warm start (sft) needs it", false)}
-            {column("split_column", "Split", "train, eval, validation …; all rows are train without it", false)}
-            <Textarea label="Prompt template" description="{name} stands for a column, {{ for a brace" autosize minRows={2} maxRows={6} value={mapping.template ?? ""} onChange={(event) => set({ template: event.currentTarget.value })} classNames={{ input: "mono" }} />
-            <Textarea label="System text" description="put before every prompt; leave empty for none" autosize minRows={1} maxRows={6} value={mapping.system ?? ""} onChange={(event) => set({ system: event.currentTarget.value })} />
+            {column("prompt_column", "Prompt", "the input to the model", true)}
+            {column("answer_column", "Answer", "the expected answer that the reward compares with", true)}
+            {column("completion_column", "Completion", "a demonstration, required for a warm start (sft)", false)}
+            {column("split_column", "Split", "train, eval, validation …; without it all rows are train", false)}
+            <Textarea label="Prompt template" description="{name} inserts a column; write {{ for a brace" autosize minRows={2} maxRows={6} value={mapping.template ?? ""} onChange={(event) => set({ template: event.currentTarget.value })} classNames={{ input: "mono" }} />
+            <Textarea label="System prompt" description="added before every prompt; leave empty for none" autosize minRows={1} maxRows={6} value={mapping.system ?? ""} onChange={(event) => set({ system: event.currentTarget.value })} />
           </div>
           <div className={classes.preview} data-testid="rendered">
-            <h3>What the model will be given</h3>
+            <h3>Model input</h3>
             <ProblemNotice error={rendered.error} />
-            {!isComplete && <p className={classes.hint}>Choose the prompt and the answer column.</p>}
-            {isComplete && rendered.isPending && <Waiting label="Rendering the first rows" />}
+            {!isComplete && <p className={classes.hint}>Select the prompt and answer columns.</p>}
+            {isComplete && rendered.isPending && <Waiting label="Rendering preview" />}
             {rendered.data?.rendered.map((row, index) => (
               <article key={index} className={classes.example}>
                 {row.messages.map((message, position) => (
@@ -135,14 +135,14 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
           </div>
         </div>
       </Panel>
-      <Panel title="3. Store it">
+      <Panel title="3. Save">
         <ProblemNotice error={store.error} />
-        {store.isPending && <Waiting label={checkState(checking)} />}
-        {refused !== null && <RowErrors errors={refused.errors} refused={refused.message} report={refused.state === "INVALID" ? `/api/v1/dataset-validations/${refused.id}/report` : undefined} />}
+        {store.isPending && <Waiting label={validationProgress(checking)} />}
+        {invalid !== null && <RowErrors errors={invalid.errors} summary={invalid.message} report={invalid.state === "INVALID" ? `/api/v1/dataset-validations/${invalid.id}/report` : undefined} />}
         <Group align="flex-end" gap={12}>
-          <TextInput label="Name" description={knownVersions ? `becomes ${name}@${(knownVersions.latest?.number ?? 0) + 1}` : "a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
-          {knownVersions === undefined && <TextInput label="Description" description="what the rows are and where they come from" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}
-          <Button size="sm" disabled={!isComplete || name === ""} loading={store.isPending} onClick={() => store.mutate()} data-testid="store">Check all rows and store</Button>
+          <TextInput label="Name" description={existingDataset ? `creates ${name}@${(existingDataset.latest?.number ?? 0) + 1}` : "creates a new dataset"} required w={260} value={name} onChange={(event) => setName(event.currentTarget.value)} data-testid="dataset-name" />
+          {existingDataset === undefined && <TextInput label="Description" description="contents and source of the rows" w={360} value={description} onChange={(event) => setDescription(event.currentTarget.value)} />}
+          <Button size="sm" disabled={!isComplete || name === ""} loading={store.isPending} onClick={() => store.mutate()} data-testid="store">Validate and save</Button>
         </Group>
       </Panel>
     </>

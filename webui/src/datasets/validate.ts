@@ -1,19 +1,19 @@
 import { get, post } from "../api/http.ts";
 import type { MappingRequest as Mapping, DatasetValidation } from "../api/schema.d.ts";
 
-const LOOK_EVERY_MS = 400;
+const POLL_INTERVAL_MS = 400;
 
-/** Has an uploaded file checked in the sandbox, whole or its first rows, and waits for what is said about it. */
+/** Validate an uploaded file in the sandbox, all of it or its first rows, and wait for the result. */
 export async function validate(
   uploadId: string, mapping: Mapping | null, stopAfter: number | null,
-  { signal, onProgress }: { signal?: AbortSignal; onProgress?: (found: DatasetValidation) => void } = {},
+  { signal, onProgress }: { signal?: AbortSignal; onProgress?: (validation: DatasetValidation) => void } = {},
 ): Promise<DatasetValidation> {
-  let found = await post("/api/v1/dataset-validations", { body: { upload_id: uploadId, mapping, format: "", config: "", stop_after: stopAfter } });
-  while (found.state === "QUEUED" || found.state === "RUNNING") {
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
-    found = await get("/api/v1/dataset-validations/{validation_id}", { path: { validation_id: found.id } }, signal);
-    onProgress?.(found);
+  let validation = await post("/api/v1/dataset-validations", { body: { upload_id: uploadId, mapping, format: "", config: "", stop_after: stopAfter } });
+  while (validation.state === "QUEUED" || validation.state === "RUNNING") {
+    await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
+    validation = await get("/api/v1/dataset-validations/{validation_id}", { path: { validation_id: validation.id } }, signal);
+    onProgress?.(validation);
   }
-  if (found.state === "FAILED") throw new Error(`The rows could not be checked: ${found.message}`);
-  return found;
+  if (validation.state === "FAILED") throw new Error(`Validation failed: ${validation.message}`);
+  return validation;
 }

@@ -9,11 +9,11 @@ import * as queries from "../api/queries.ts";
 import { ProblemNotice } from "../common/notices.tsx";
 import classes from "./login-page.module.css";
 
-/** Where an invitation's link leads. Its secret stands behind the #, so that no server logs it. */
+/** The page of an invitation link. Its secret is in the URL fragment, so that no server logs it. */
 export function InvitePage() {
   const secret = useLocation().hash.slice(1);
   const me = useQuery(queries.me);
-  const invited = useQuery({
+  const invitation = useQuery({
     queryKey: ["invitation", secret],
     queryFn: () => post("/api/v1/invitations/lookup", { body: { secret } }),
     retry: false,
@@ -22,11 +22,11 @@ export function InvitePage() {
     <main className={classes.page}>
       <div className={classes.form}>
         <div className={classes.brand}><span><IconCoffee size={24} stroke={1.8} aria-hidden /></span>Oolong</div>
-        <ProblemNotice error={invited.error} />
-        {invited.data && (
+        <ProblemNotice error={invitation.error} />
+        {invitation.data && (
           <>
             <p className={classes.lead}>
-              {invited.data.invited_by} invites you to {invited.data.level === "team" ? `all projects of ${invited.data.team.name}` : `${invited.data.team.name} / ${invited.data.project.name}`} as {invited.data.role}.
+              {invitation.data.invited_by} invites you to {invitation.data.level === "team" ? `all projects of ${invitation.data.team.name}` : `${invitation.data.team.name} / ${invitation.data.project.name}`} as {invitation.data.role}.
             </p>
             {me.data
               ? <Join secret={secret} username={me.data.user.username} />
@@ -85,11 +85,11 @@ function SignUp({ secret }: { secret: string }) {
       }}
     >
       <ProblemNotice error={signUp.error} />
-      <TextInput label="User name" name="username" autoComplete="username" size="sm" autoFocus required maxLength={120} value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
+      <TextInput label="Username" name="username" autoComplete="username" size="sm" autoFocus required maxLength={120} value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
       <PasswordInput label="Password" name="password" autoComplete="new-password" description="At least ten characters" required minLength={10} value={password} onChange={(event) => setPassword(event.currentTarget.value)} />
-      <Button type="submit" size="sm" fullWidth loading={signUp.isPending} mt={6}>Make my account and join</Button>
+      <Button type="submit" size="sm" fullWidth loading={signUp.isPending} mt={6}>Create account and join</Button>
       <p className={classes.hint}>
-        You have an account? <Link to={`/login?next=${encodeURIComponent(`/invite#${secret}`)}`}>Log in</Link> and join as yourself.
+        Already have an account? <Link to={`/login?next=${encodeURIComponent(`/invite#${secret}`)}`}>Log in</Link> to join with it.
       </p>
     </form>
   );

@@ -9,8 +9,8 @@ import * as queries from "../api/queries.ts";
 import { ProblemNotice } from "../common/notices.tsx";
 import classes from "./login-page.module.css";
 
-/** Only addresses of this site are followed after the login. */
-function inside(next: string | null): string {
+/** The path to open after login. Only paths on this site are allowed. */
+function safeRedirect(next: string | null): string {
   return next !== null && next.startsWith("/") && !next.startsWith("//") ? next : "/runs";
 }
 
@@ -25,7 +25,7 @@ export function LoginPage() {
     onSuccess: (me) => {
       forgetCsrfToken();
       client.setQueryData(queries.me.queryKey, me);
-      void navigate(inside(search.get("next")), { replace: true });
+      void navigate(safeRedirect(search.get("next")), { replace: true });
     },
   });
   return (
@@ -38,13 +38,13 @@ export function LoginPage() {
         }}
       >
         <div className={classes.brand}><span><IconCoffee size={24} stroke={1.8} aria-hidden /></span>Oolong</div>
-        <p className={classes.lead}>Asynchronous reinforcement learning of language models on GPUs that a team shares.</p>
+        <p className={classes.lead}>Asynchronous reinforcement learning of language models on a shared GPU pool.</p>
         <ProblemNotice error={logIn.error} />
-        <TextInput label="User name" name="username" autoComplete="username" size="sm" autoFocus required value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
+        <TextInput label="Username" name="username" autoComplete="username" size="sm" autoFocus required value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
         <PasswordInput label="Password" name="password" autoComplete="current-password" required value={password} onChange={(event) => setPassword(event.currentTarget.value)} />
         <Button type="submit" size="sm" fullWidth loading={logIn.isPending} mt={6}>Log in</Button>
         <p className={classes.hint}>
-          No password yet? On the server, <code className="mono">python manage.py login-link</code> prints a link that logs in once.
+          No password yet? On the server, <code className="mono">python manage.py login-link</code> prints a one-time login link.
         </p>
       </form>
     </main>

@@ -24,17 +24,17 @@ export function ModelsPage() {
   const list = data?.data ?? [];
   return (
     <>
-      <PageHeader title="Base models" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>Register a model</Button>}>
-        Where a run's initial weights come from: safetensors with their config and tokenizer, never code.
+      <PageHeader title="Base models" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>Register model</Button>}>
+        Initial weights for runs: safetensors with a config and a tokenizer. Code in a model is not allowed.
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
         {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
-          <Empty title="No base model yet" action={<Button onClick={open}>Register a model</Button>}>Upload an archive of a Hugging Face directory, or name a path that the nodes can read.</Empty>
+          <Empty title="No base models yet" action={<Button onClick={open}>Register model</Button>}>Upload an archive of a Hugging Face model directory, or enter a path that a node can read.</Empty>
         ) : (
           <Table className="tabular" data-testid="models">
             <Table.Thead>
-              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>sha256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>SHA-256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
             </Table.Thead>
             <Table.Tbody>
               {list.map((model) => (
@@ -45,7 +45,7 @@ export function ModelsPage() {
                   <Table.Td ta="right">{compact(model.parameters)}</Table.Td>
                   <Table.Td ta="right">{bytes(model.bytes)}</Table.Td>
                   <Table.Td>{model.source}</Table.Td>
-                  <Table.Td>{model.sha256 ? <CopyId id={model.sha256} shown={model.sha256.slice(0, 12)} /> : null}</Table.Td>
+                  <Table.Td>{model.sha256 ? <CopyId id={model.sha256} label={model.sha256.slice(0, 12)} /> : null}</Table.Td>
                   <Table.Td c="dimmed">{moment(model.created_at)}</Table.Td>
                   <Table.Td ta="right">{model.state === "READY" ? <Link to={`/runs/new?model=${model.id}`}>Start a run</Link> : null}</Table.Td>
                 </Table.Tr>
@@ -61,39 +61,39 @@ export function ModelsPage() {
   );
 }
 
-/** One word, and of an unusable model every fault. */
+/** The state of a model. For an invalid model also its errors. */
 function State({ model }: { model: Model }) {
   if (model.state !== "INVALID") return <>{model.state}</>;
-  const faults = model.errors.map((fault) => `${fault.pointer}: ${fault.message}`).join("\n");
-  return <span title={faults}>{model.state}<div style={{ color: "var(--ink-faint)", maxWidth: 420, whiteSpace: "normal" }}>{model.message}</div></span>;
+  const errors = model.errors.map((error) => `${error.pointer}: ${error.message}`).join("\n");
+  return <span title={errors}>{model.state}<div style={{ color: "var(--ink-faint)", maxWidth: 420, whiteSpace: "normal" }}>{model.message}</div></span>;
 }
 
 function Register({ onDone }: { onDone: () => void }) {
-  const [door, setDoor] = useState<"upload" | "path">("upload");
+  const [source, setSource] = useState<"upload" | "path">("upload");
   const [name, setName] = useState("");
   const [path, setPath] = useState("");
   const [uploaded, setUploaded] = useState<Upload | null>(null);
   const client = useQueryClient();
   const register = useMutation({
-    mutationFn: () => post("/api/v1/models", { body: door === "upload" ? { name, upload_id: uploaded?.id } : { name, path } }),
+    mutationFn: () => post("/api/v1/models", { body: source === "upload" ? { name, upload_id: uploaded?.id } : { name, path } }),
     onSuccess: (model) => {
       void client.invalidateQueries({ queryKey: queries.models.queryKey });
-      notifications.show({ message: `${model.name} is being checked; it can be used once it is READY` });
+      notifications.show({ message: `${model.name} is being validated. Runs can use it when its state is READY.` });
       onDone();
     },
   });
-  const isReady = name !== "" && (door === "upload" ? uploaded !== null : path !== "");
+  const isReady = name !== "" && (source === "upload" ? uploaded !== null : path !== "");
   return (
     <div style={{ display: "grid", gap: 12 }}>
       <ProblemNotice error={register.error} />
-      <SegmentedControl value={door} onChange={(value) => setDoor(value as "upload" | "path")} data={[{ value: "upload", label: "Upload an archive" }, { value: "path", label: "Path on the nodes" }]} />
-      {door === "upload" ? (
+      <SegmentedControl value={source} onChange={(value) => setSource(value as "upload" | "path")} data={[{ value: "upload", label: "Upload an archive" }, { value: "path", label: "Path on a node" }]} />
+      {source === "upload" ? (
         <DropZone
           purpose="model" accept=".tar,.tar.gz,.tgz,.zip" hint="tar, tar.gz or zip of a Hugging Face directory: config.json, tokenizer.json, *.safetensors"
           onUploaded={(upload) => { setUploaded(upload); setName((old) => old || upload.filename.replace(/\.(tar|gz|tgz|zip)/g, "")); }}
         />
       ) : (
-        <TextInput label="Path" description="a directory below one that a node offers (--model-root of its agent); such a node checks it" placeholder="/models/qwen3-0.6b" value={path} onChange={(event) => setPath(event.currentTarget.value)} />
+        <TextInput label="Path" description="a directory below a --model-root of a node agent; that node validates it" placeholder="/models/qwen3-0.6b" value={path} onChange={(event) => setPath(event.currentTarget.value)} />
       )}
       <TextInput label="Name" required value={name} onChange={(event) => setName(event.currentTarget.value)} />
       <Group justify="flex-end"><Button disabled={!isReady} loading={register.isPending} onClick={() => register.mutate()}>Register</Button></Group>

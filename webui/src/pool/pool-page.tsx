@@ -35,11 +35,11 @@ export function PoolPage() {
                 onChange={(name) => setSearch(name === null ? {} : { pool: name })} />
             )}
             <DeletePool pool={pool} />
-            <Managed pool={pool}><Button disabled={!pool.may_manage} onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button></Managed>
+            <RequiresAdmin pool={pool}><Button disabled={!pool.may_manage} onClick={open} leftSection={<IconPlus size={14} />}>Add a node</Button></RequiresAdmin>
           </Group>
         }
       >
-        {grouped(held)} of {grouped(pool.slots.length)} slots held on {grouped(pool.nodes.length)} node{pool.nodes.length === 1 ? "" : "s"}; {pool.queue.length === 0 ? "nobody waits" : `${grouped(pool.queue.length)} waiting`}.
+        {grouped(held)} of {grouped(pool.slots.length)} slots in use on {grouped(pool.nodes.length)} node{pool.nodes.length === 1 ? "" : "s"}; {pool.queue.length === 0 ? "the queue is empty" : `${grouped(pool.queue.length)} waiting`}.
       </PageHeader>
       <ProblemNotice error={error} />
       <div className={classes.page}>
@@ -55,16 +55,16 @@ export function PoolPage() {
   );
 }
 
-/** What only those who manage the pool may do: for others it is disabled, and says why. */
-function Managed({ pool, children }: { pool: Pool; children: React.ReactNode }) {
+/** A control for admins of the pool. For others it is disabled, with a tooltip that says why. */
+function RequiresAdmin({ pool, children }: { pool: Pool; children: React.ReactNode }) {
   if (pool.may_manage) return <>{children}</>;
   return <Tooltip label={pool.blocked_reason} multiline w={320}><span>{children}</span></Tooltip>;
 }
 
-/** Every slot of the pool as a tile, by node: at a glance what is free and who holds the rest. */
+/** The slots of the pool as tiles, grouped by node. Each shows whether it is free or which run holds it. */
 function Slots({ pool }: { pool: Pool }) {
   if (pool.slots.length === 0) {
-    return <Panel title="Slots"><Empty title="No slot yet">A node brings its GPUs, or CPU slots where it has none, when its agent enrolls.</Empty></Panel>;
+    return <Panel title="Slots"><Empty title="No slots yet">A node adds its GPUs as slots when it joins, or CPU slots if it has no GPU.</Empty></Panel>;
   }
   return (
     <Panel title="Slots">
@@ -99,10 +99,10 @@ function Tile({ slot }: { slot: Slot }) {
 function Queue({ pool }: { pool: Pool }) {
   const now = useNow(10_000);
   return (
-    <Panel title="Queue" aside="highest priority first, then the oldest" flush>
-      {pool.queue.length === 0 ? <Empty title="Nobody waits">A run that does not fit at once is listed here with the reason why.</Empty> : (
+    <Panel title="Queue" aside="by priority, then by age" flush>
+      {pool.queue.length === 0 ? <Empty title="The queue is empty">Runs that wait for slots are listed here with the reason.</Empty> : (
         <Table className="tabular" data-testid="queue">
-          <Table.Thead><Table.Tr><Table.Th w={50}>Place</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Why it waits</Table.Th><Table.Th ta="right">Waiting since</Table.Th></Table.Tr></Table.Thead>
+          <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Reason</Table.Th><Table.Th ta="right">Waiting</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {pool.queue.map((entry) => (
               <Table.Tr key={entry.run_id}>
@@ -121,10 +121,10 @@ function Queue({ pool }: { pool: Pool }) {
   );
 }
 
-/** For admins of the installation, who alone may; the control plane says what still uses the pool. */
+/** Only for admins of the installation. If the pool is in use, the control plane says by what. */
 function DeletePool({ pool }: { pool: Pool }) {
   const { data: me } = useQuery(queries.me);
-  const [asked, { open, close }] = useDisclosure(false);
+  const [opened, { open, close }] = useDisclosure(false);
   const client = useQueryClient();
   const navigate = useNavigate();
   const act = useMutation({
@@ -138,11 +138,11 @@ function DeletePool({ pool }: { pool: Pool }) {
   if (pool.name === "default" || !me?.scopes.includes("installation:admin")) return null;
   return (
     <>
-      <Button variant="default" onClick={open} leftSection={<IconTrash size={14} />}>Delete the pool</Button>
-      <Modal opened={asked} onClose={close} title={`Delete pool ${pool.name}?`}>
-        <Text size="sm" mb={16}>Its teams lose it, and its admins, quotas and join tokens are deleted. Runs that have ended stay. It is refused while the pool has nodes, or while runs or sweeps that have not ended name it.</Text>
+      <Button variant="default" onClick={open} leftSection={<IconTrash size={14} />}>Delete pool</Button>
+      <Modal opened={opened} onClose={close} title={`Delete pool ${pool.name}?`}>
+        <Text size="sm" mb={16}>Its teams lose access, and its admins, quotas and join tokens are deleted. Runs that ended remain. You cannot delete a pool that has nodes, or that active runs or sweeps use.</Text>
         <ProblemNotice error={act.error} />
-        <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Delete</Button></Group>
+        <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Cancel</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Delete</Button></Group>
       </Modal>
     </>
   );
@@ -157,11 +157,11 @@ function RevokeNode({ node, close }: { node: Node; close: () => void }) {
   });
   return (
     <>
-      <Text size="sm" mb={10}>From now on every request of {node.name} is refused. Its agent stops the jobs and ends, and the node leaves the pool for good.</Text>
-      <Text size="sm" mb={10}>Its runs go back to the queue and on elsewhere, each from its last stored checkpoint: steps since then are done again. Drain the node first to lose none.</Text>
-      <Text size="sm" mb={16}>The machine ca join again as a new node, with a new join token.</Text>
+      <Text size="sm" mb={10}>Revoking rejects all further requests of {node.name}. Its agent stops all jobs and exits, and the node leaves the pool permanently.</Text>
+      <Text size="sm" mb={10}>Its runs return to the queue and continue on other nodes, each from its last stored checkpoint. Steps since then are repeated. Drain the node first to avoid this.</Text>
+      <Text size="sm" mb={16}>The machine can join again as a new node with a new join token.</Text>
       <ProblemNotice error={act.error} />
-      <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Keep it</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Revoke</Button></Group>
+      <Group justify="flex-end" mt={12}><Button variant="default" onClick={close}>Cancel</Button><Button color="red" loading={act.isPending} onClick={() => act.mutate()}>Revoke</Button></Group>
     </>
   );
 }
@@ -169,9 +169,9 @@ function RevokeNode({ node, close }: { node: Node; close: () => void }) {
 type Verb = "cordon" | "uncordon" | "drain";
 
 const ACTIONS: { verb: Verb; label: string; help: string; when: (status: string) => boolean }[] = [
-  { verb: "cordon", label: "Cordon", help: "No new run is placed on it; what runs goes on", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
-  { verb: "drain", label: "Drain", help: "Cordon it, and end what runs at the next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
-  { verb: "uncordon", label: "Uncordon", help: "New runs may be placed on it again", when: (status) => status === "CORDONED" || status === "DRAINING" || status === "DRAINED" },
+  { verb: "cordon", label: "Cordon", help: "No new jobs start; running jobs continue", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
+  { verb: "drain", label: "Drain", help: "Cordon it, and move its runs after their next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
+  { verb: "uncordon", label: "Uncordon", help: "Allow new jobs to start", when: (status) => status === "CORDONED" || status === "DRAINING" || status === "DRAINED" },
 ];
 
 function Nodes({ pool }: { pool: Pool }) {
@@ -181,13 +181,13 @@ function Nodes({ pool }: { pool: Pool }) {
     mutationFn: ({ node, verb }: { node: Node; verb: Verb }) => post(`/api/v1/pool/nodes/{node_id}/${verb}`, { path: { node_id: node.id } }),
     onSettled: () => void client.invalidateQueries({ queryKey: ["pool"] }),
   });
-  const [leaving, setLeaving] = useState<Node | null>(null);
+  const [revoking, setRevoking] = useState<Node | null>(null);
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
   return (
     <Panel title="Nodes" flush>
       <ProblemNotice error={act.error} />
       <Table className="tabular" data-testid="nodes">
-        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots held</Table.Th><Table.Th ta="right">Heard from</Table.Th><Table.Th w={44} /></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Th w={44} /></Table.Tr></Table.Thead>
         <Table.Tbody>
           {pool.nodes.map((node) => (
             <Table.Tr key={node.id}>
@@ -197,7 +197,7 @@ function Nodes({ pool }: { pool: Pool }) {
               <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
               <Table.Td>
                 {!pool.may_manage && (
-                  <Managed pool={pool}><Button variant="subtle" color="gray" px={6} disabled aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Managed>
+                  <RequiresAdmin pool={pool}><Button variant="subtle" color="gray" px={6} disabled aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></RequiresAdmin>
                 )}
                 {pool.may_manage && <Menu position="bottom-end" width={270}>
                   <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
@@ -206,7 +206,7 @@ function Nodes({ pool }: { pool: Pool }) {
                       <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
                     ))}
                     <Menu.Divider />
-                    <Menu.Item color="red" onClick={() => setLeaving(node)}>Revoke…<Text size="xs" c="dimmed">Refuse its credential from now on; it leaves the pool for good</Text></Menu.Item>
+                    <Menu.Item color="red" onClick={() => setRevoking(node)}>Revoke…<Text size="xs" c="dimmed">Reject its credential and remove it from the pool permanently</Text></Menu.Item>
                   </Menu.Dropdown>
                 </Menu>}
               </Table.Td>
@@ -214,8 +214,8 @@ function Nodes({ pool }: { pool: Pool }) {
           ))}
         </Table.Tbody>
       </Table>
-      <Modal opened={leaving !== null} onClose={() => setLeaving(null)} title={`Revoke ${leaving?.name}?`}>
-        {leaving !== null && <RevokeNode node={leaving} close={() => setLeaving(null)} />}
+      <Modal opened={revoking !== null} onClose={() => setRevoking(null)} title={`Revoke ${revoking?.name}?`}>
+        {revoking !== null && <RevokeNode node={revoking} close={() => setRevoking(null)} />}
       </Modal>
     </Panel>
   );
@@ -224,20 +224,20 @@ function Nodes({ pool }: { pool: Pool }) {
 function OwnQuota({ pool: { quota, blocked_reason } }: { pool: Pool }) {
   return (
     <Panel title="Quota">
-      <Text size="sm" mb={10}>{quota.team.name} holds {grouped(quota.used_slots)} slot{quota.used_slots === 1 ? "" : "s"}{quota.limit_slots === null ? "; there is no limit." : ` of at most ${grouped(quota.limit_slots)}.`}</Text>
-      <Text size="xs" c="dimmed">Quotas are set by those who manage the pool: {blocked_reason}.</Text>
+      <Text size="sm" mb={10}>{quota.team.name} uses {grouped(quota.used_slots)} slot{quota.used_slots === 1 ? "" : "s"}{quota.limit_slots === null ? "; there is no limit." : ` of at most ${grouped(quota.limit_slots)}.`}</Text>
+      <Text size="xs" c="dimmed">Pool admins set quotas: {blocked_reason}.</Text>
     </Panel>
   );
 }
 
-/** Of every team that may use the pool. */
+/** The quota of every team that may use the pool. */
 function Quotas({ pool }: { pool: Pool }) {
   const { data: teams, error } = useQuery(queries.poolTeams(pool.name));
   return (
     <Panel title="Quotas" flush>
       <ProblemNotice error={error} />
       <Table className="tabular" data-testid="quotas">
-        <Table.Thead><Table.Tr><Table.Th>Team</Table.Th><Table.Th ta="right">Slots held</Table.Th><Table.Th>At most</Table.Th></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th>Team</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th>Limit</Table.Th></Table.Tr></Table.Thead>
         <Table.Tbody>{teams?.map((quota) => <QuotaRow key={`${pool.name}/${quota.team.id}`} pool={pool} quota={quota} />)}</Table.Tbody>
       </Table>
     </Panel>
@@ -247,10 +247,10 @@ function Quotas({ pool }: { pool: Pool }) {
 function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
   const [limit, setLimit] = useState<number | string>(quota.limit_slots ?? "");
   const client = useQueryClient();
-  const wanted = limit === "" ? null : Number(limit);
+  const newLimit = limit === "" ? null : Number(limit);
   const save = useMutation({
     mutationFn: () =>
-      put("/api/v1/pools/{pool_name}/teams/{team_id}/quota", { path: { pool_name: pool.name, team_id: quota.team.id }, body: { limit_slots: wanted } }),
+      put("/api/v1/pools/{pool_name}/teams/{team_id}/quota", { path: { pool_name: pool.name, team_id: quota.team.id }, body: { limit_slots: newLimit } }),
     onSuccess: () => void client.invalidateQueries({ queryKey: ["pool"] }),
   });
   return (
@@ -260,7 +260,7 @@ function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
       <Table.Td>
         <Group gap={8} wrap="nowrap">
           <NumberInput aria-label={`Limit of ${quota.team.name}, slots`} placeholder="no limit" min={0} w={110} value={limit} onChange={setLimit} />
-          <Button variant="default" loading={save.isPending} disabled={wanted === quota.limit_slots} onClick={() => save.mutate()}>{wanted === null ? "Lift" : "Set"}</Button>
+          <Button variant="default" loading={save.isPending} disabled={newLimit === quota.limit_slots} onClick={() => save.mutate()}>{newLimit === null ? "Remove limit" : "Set limit"}</Button>
         </Group>
       </Table.Td>
     </Table.Tr>
@@ -268,17 +268,17 @@ function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
 }
 
 function AddNode({ pool }: { pool: string }) {
-  const make = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/join-tokens", { path: { pool_name: pool } }) });
-  const command = make.data === undefined ? "" : joinCommand(make.data.token);
+  const create = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/join-tokens", { path: { pool_name: pool } }) });
+  const command = create.data === undefined ? "" : joinCommand(create.data.token);
   return (
     <div style={{ display: "grid", gap: 12 }}>
-      <ProblemNotice error={make.error} />
-      <Text size="sm">A node joins pool {pool} with a token that works once, and sees the data and secrets of the jobs placed on it. Its agent only opens connections outwards, to this address. Type this on the node, in a checkout of Oolong after python3 manage.py setup --device cuda:</Text>
-      {make.data === undefined ? <Group><Button loading={make.isPending} onClick={() => make.mutate()}>Make a join token</Button></Group> : (
+      <ProblemNotice error={create.error} />
+      <Text size="sm">A node joins pool {pool} with a token that works once. It receives the data and secrets of the jobs scheduled on it. Its agent only opens outbound connections to this address. On the node, in a checkout of Oolong, run python3 manage.py setup --device cuda first, then this command:</Text>
+      {create.data === undefined ? <Group><Button loading={create.isPending} onClick={() => create.mutate()}>Create join token</Button></Group> : (
         <>
           <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>
           <Group justify="space-between">
-            <Text size="xs" c="dimmed">Valid until {moment(make.data.expires_at)}</Text>
+            <Text size="xs" c="dimmed">Valid until {moment(create.data.expires_at)}</Text>
             <CopyButton value={command}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
           </Group>
         </>
@@ -287,7 +287,7 @@ function AddNode({ pool }: { pool: string }) {
   );
 }
 
-/** The token goes through a file: a command line can be read by every user of the node. */
+/** The command passes the token in a file, because every user of the node can read command lines. */
 function joinCommand(token: string): string {
   return [
     `(umask 077; printf %s '${token}' > oolong-enroll)`,

@@ -9,7 +9,7 @@ import { hasEnded } from "./ended.ts";
 
 const ORDER = ["critical", "warning", "info"];
 
-/** What the rules say about a run that goes on, the gravest first, each with what to do about it. */
+/** Open alerts of an active run, most severe first, each with advice. */
 export function Alerts({ run }: { run: Run }) {
   const { data } = useQuery({ ...queries.runAlerts(run.id), enabled: !hasEnded(run.status) });
   const open = [...(data?.data ?? [])].sort((one, other) => ORDER.indexOf(one.severity) - ORDER.indexOf(other.severity));

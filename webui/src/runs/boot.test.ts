@@ -9,7 +9,7 @@ const boot = (done: boolean, ...states: ("done" | "active" | "failed" | "waiting
   stages: states.map((state) => ({ name: "engine" as const, title: "Engine", state, started_at: null, ended_at: null, detail: "" })),
 });
 
-test("a run comes up until its first step, and no longer once it has ended or is paused", () => {
+test("a run boots until its first step, unless it ended or is paused", () => {
   assert.equal(isBooting({ status: "RUNNING", boot: boot(false, "done", "active") }), true);
   assert.equal(isBooting({ status: "RUNNING", boot: boot(true, "done", "done") }), false);
   assert.equal(isBooting({ status: "STOPPED", boot: boot(false, "done", "waiting") }), false);
@@ -17,17 +17,17 @@ test("a run comes up until its first step, and no longer once it has ended or is
   assert.equal(isBooting({ status: "DRAFT", boot: null }), false);
 });
 
-test("a boot that failed stays on the page", () => {
+test("a failed boot stays visible", () => {
   assert.equal(showsBoot({ status: "FAILED", boot: boot(false, "done", "failed") }), true);
   assert.equal(showsBoot({ status: "SUCCEEDED", boot: boot(true, "done", "done") }), false);
 });
 
-test("a stage that goes on has the time so far, one that was cut off has none", () => {
-  const began = "2026-01-01T00:00:00.000Z";
-  const now = Date.parse(began) + 90_000;
-  assert.equal(secondsOf({ state: "done", started_at: began, ended_at: "2026-01-01T00:01:00.000Z" }, now), 60);
-  assert.equal(secondsOf({ state: "active", started_at: began, ended_at: null }, now), 90);
-  assert.equal(secondsOf({ state: "failed", started_at: began, ended_at: null }, now), null);
+test("an active stage has its time so far, and an interrupted stage has none", () => {
+  const startedAt = "2026-01-01T00:00:00.000Z";
+  const now = Date.parse(startedAt) + 90_000;
+  assert.equal(secondsOf({ state: "done", started_at: startedAt, ended_at: "2026-01-01T00:01:00.000Z" }, now), 60);
+  assert.equal(secondsOf({ state: "active", started_at: startedAt, ended_at: null }, now), 90);
+  assert.equal(secondsOf({ state: "failed", started_at: startedAt, ended_at: null }, now), null);
   assert.equal(secondsOf({ state: "waiting", started_at: null, ended_at: null }, now), null);
 });
 

@@ -3,7 +3,7 @@ import { IconDownload, IconPlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
-import { address } from "../api/http.ts";
+import { urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
 import { CopyId } from "../common/copy-id.tsx";
@@ -18,11 +18,11 @@ export function CheckpointsTab({ run }: { run: Run }) {
     <Panel flush>
       <ProblemNotice error={error} retry={() => void refetch()} />
       {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? (
-        <Empty title="No checkpoint yet">The trainer commits one every {String((run.spec["checkpoint"] as { every_steps?: number } | undefined)?.every_steps ?? "few")} steps and at the end.</Empty>
+        <Empty title="No checkpoints yet">The trainer commits a checkpoint every {String((run.spec["checkpoint"] as { every_steps?: number } | undefined)?.every_steps ?? "few")} steps and at the end.</Empty>
       ) : (
         <Table className="tabular">
           <Table.Thead>
-            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>Id</Table.Th><Table.Th>sha256 of the manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Th /></Table.Tr>
+            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>ID</Table.Th><Table.Th>SHA-256 of manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Th /></Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {data.data.map((checkpoint) => (
@@ -30,14 +30,14 @@ export function CheckpointsTab({ run }: { run: Run }) {
                 <Table.Td fw={560}>{checkpoint.step}{checkpoint.final && <small style={{ color: "var(--ink-faint)" }}> final</small>}</Table.Td>
                 <Table.Td><StatusBadge status={checkpoint.state} /></Table.Td>
                 <Table.Td><CopyId id={checkpoint.id} /></Table.Td>
-                <Table.Td><CopyId id={checkpoint.sha256} shown={checkpoint.sha256.slice(0, 12)} /></Table.Td>
+                <Table.Td><CopyId id={checkpoint.sha256} label={checkpoint.sha256.slice(0, 12)} /></Table.Td>
                 <Table.Td ta="right">{bytes(checkpoint.bytes)}</Table.Td>
                 <Table.Td c="dimmed">{moment(checkpoint.created_at)}</Table.Td>
                 <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
                   {checkpoint.state === "STORED" && (
                     <>
-                      <Button component="a" href={address("/api/v1/checkpoints/{checkpoint_id}/download", { checkpoint_id: checkpoint.id })} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
-                      <Button component={Link} to={`/runs/new?checkpoint=${checkpoint.id}&from=${run.id}`} variant="subtle" leftSection={<IconPlus size={14} />}>Start from it</Button>
+                      <Button component="a" href={urlOf("/api/v1/checkpoints/{checkpoint_id}/download", { checkpoint_id: checkpoint.id })} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
+                      <Button component={Link} to={`/runs/new?checkpoint=${checkpoint.id}&from=${run.id}`} variant="subtle" leftSection={<IconPlus size={14} />}>Start a run from it</Button>
                     </>
                   )}
                 </Table.Td>

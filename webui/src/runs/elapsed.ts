@@ -1,6 +1,6 @@
 import type { Run } from "../api/schema.d.ts";
 
-/** Seconds that a run has been under way. Its clock stands still while it is paused; null before it began. */
+/** Seconds since the start of a run, without pauses. Null before the start. */
 export function elapsedSeconds(run: Pick<Run, "status" | "status_at" | "started_at" | "ended_at" | "paused_seconds">, now: number): number | null {
   if (run.started_at === null) return null;
   const end = run.ended_at !== null ? Date.parse(run.ended_at) : run.status === "PAUSED" ? Date.parse(run.status_at) : now;

@@ -4,7 +4,7 @@ export function hasEnded(status: string): boolean {
   return ENDED.has(status);
 }
 
-/** Statuses of a run that has, or waits for, slots which a pause would give back. */
+/** Whether the run holds or waits for slots, so that a pause would release them. */
 export function canPause(status: string): boolean {
   return ["QUEUED", "STARTING", "RUNNING", "RECOVERING"].includes(status);
 }
@@ -13,7 +13,7 @@ export function canRetry(status: string): boolean {
   return status === "FAILED" || status === "STOPPED";
 }
 
-/** Statuses in which a stop is not possible or already under way. */
+/** Whether the run is active and not stopping already. */
 export function canStop(status: string): boolean {
   return !hasEnded(status) && status !== "STOPPING";
 }

@@ -14,9 +14,9 @@ export function EventsTab({ run }: { run: Run }) {
   return (
     <Panel flush>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
-      {query.isPending ? <Waiting /> : query.data === undefined ? null : events.length === 0 ? <Empty title="No event yet">Every change of the run's state leaves a line here.</Empty> : (
+      {query.isPending ? <Waiting /> : query.data === undefined ? null : events.length === 0 ? <Empty title="No events yet">Every state change of the run is listed here.</Empty> : (
         <Table className="tabular">
-          <Table.Thead><Table.Tr><Table.Th w={190}>When</Table.Th><Table.Th w={170}>What</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
+          <Table.Thead><Table.Tr><Table.Th w={190}>Time</Table.Th><Table.Th w={170}>Event</Table.Th><Table.Th>Message</Table.Th></Table.Tr></Table.Thead>
           <Table.Tbody>
             {events.map((event) => (
               <Table.Tr key={event.id}>

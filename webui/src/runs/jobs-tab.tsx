@@ -17,19 +17,19 @@ export function JobsTab({ run }: { run: Run }) {
   return (
     <Panel flush>
       <ProblemNotice error={error} retry={() => void refetch()} />
-      {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? <Empty title="No job yet">Jobs appear when the scheduler has placed the run on slots of a node.</Empty> : (
+      {isPending ? <Waiting /> : data === undefined ? null : data.data.length === 0 ? <Empty title="No jobs yet">Jobs appear when the scheduler starts the run on a node.</Empty> : (
         <Table className="tabular">
           <Table.Thead>
             <Table.Tr>
               <Table.Th>Job</Table.Th><Table.Th>State</Table.Th><Table.Th>Attempt</Table.Th><Table.Th>Node</Table.Th><Table.Th ta="right">Slots</Table.Th>
-              <Table.Th ta="right">Restarts</Table.Th><Table.Th ta="right">Process</Table.Th><Table.Th ta="right">Exit</Table.Th><Table.Th ta="right">Lasted</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
+              <Table.Th ta="right">Restarts</Table.Th><Table.Th ta="right">PID</Table.Th><Table.Th ta="right">Exit code</Table.Th><Table.Th ta="right">Duration</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {data.data.map((job) => (
               <Table.Tr key={job.id}>
                 <Table.Td fw={560}>{job.name}</Table.Td>
-                <Table.Td><StatusBadge status={job.state} />{job.evaluates !== null && <div style={{ color: "var(--ink-soft)" }}>{job.state === "exited" ? "evaluated" : "evaluates"} v{job.evaluates}</div>}</Table.Td>
+                <Table.Td><StatusBadge status={job.state} />{job.evaluates !== null && <div style={{ color: "var(--ink-soft)" }}>{job.state === "exited" ? "evaluated" : "evaluating"} v{job.evaluates}</div>}</Table.Td>
                 <Table.Td>{job.attempt_number}</Table.Td>
                 <Table.Td>{job.node.name}</Table.Td>
                 <Table.Td ta="right">{job.slots.length}</Table.Td>
@@ -37,7 +37,7 @@ export function JobsTab({ run }: { run: Run }) {
                 <Table.Td ta="right">{job.pid ?? DASH}</Table.Td>
                 <Table.Td ta="right">{job.exit_code ?? DASH}</Table.Td>
                 <Table.Td ta="right">{duration(age(job))}</Table.Td>
-                <Table.Td>{job.reason === "stopped_by_user" ? "Asked to stop" : words(job.reason)}{job.message !== "" && <div style={{ color: "var(--ink-soft)" }}>{job.message}</div>}</Table.Td>
+                <Table.Td>{job.reason === "stopped_by_user" ? "Stopped on request" : words(job.reason)}{job.message !== "" && <div style={{ color: "var(--ink-soft)" }}>{job.message}</div>}</Table.Td>
                 <Table.Td><Link to={`?tab=logs&job=${job.id}`}>Log</Link></Table.Td>
               </Table.Tr>
             ))}

@@ -22,7 +22,7 @@ import { SyncPanel } from "./sync-panel.tsx";
 
 const DEFAULT_SMOOTHING = 0.5;
 
-/** Everything that moves while the run does. */
+/** The live view of a run: pipeline, charts, staleness, ledger and weight sync. */
 export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
   const [search, setSearch] = useSearchParams();
   const axis: Axis = search.get("axis") === "time" ? "time" : "step";
@@ -30,16 +30,16 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
   const set = (name: string, value: string) =>
     setSearch((old) => { old.set(name, value); return old; }, { replace: true });
   const isRl = run.kind === "rl";
-  const pipeline = useQuery({ ...queries.runDocument(run.id, "pipeline"), enabled: isRl }).data?.value ?? null;
+  const pipeline = useQuery({ ...queries.runState(run.id, "pipeline"), enabled: isRl }).data?.value ?? null;
   const histograms = useQuery({ ...queries.runHistograms(run.id, "staleness/consumed_trajectories"), enabled: isRl }).data?.data ?? [];
   const controller = object(run.summary["controller"]);
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   const origin = unixSeconds(run.started_at ?? run.created_at);
   const planned = isRl ? RL_CHARTS : SFT_CHARTS;
   const chart = (plan: ChartPlan) => (
-    <Described key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
+    <DescribedChart key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
   );
-  // Before the first point of a run there is nothing to draw; a later attempt keeps the charts of those before it.
+  // Before the first point there is nothing to draw. A later attempt keeps the charts of the attempts before it.
   if (showsBoot(run) && run.train_step === 0 && metrics.lines("time/step_seconds").length === 0) return <BootChecklist run={run} />;
   return (
     <>
@@ -47,7 +47,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
       {isRl && <PipelineStrip pipeline={pipeline} groupsPerStep={numberAt(run.spec, "trainer", "groups_per_step")} ended={hasEnded(run.status)} />}
       <div className={classes.tools}>
         <label>
-          x axis
+          X axis
           <SegmentedControl value={axis} onChange={(value) => set("axis", value)} data={[{ value: "step", label: isRl ? "Train step" : "Step" }, { value: "time", label: "Time" }]} />
         </label>
         <label>
@@ -55,7 +55,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
           <Slider w={130} size="sm" min={0} max={0.95} step={0.05} value={smoothing} onChange={(value) => set("smooth", String(value))} label={(value) => value.toFixed(2)} thumbLabel="Smoothing" />
           <span className="tabular">{smoothing.toFixed(2)}</span>
         </label>
-        <span>Drag across a chart to zoom, double-click to see all</span>
+        <span>Drag across a chart to zoom, double-click to reset</span>
       </div>
       <div className={classes.grid}>
         {planned.slice(0, 2).map(chart)}
@@ -73,7 +73,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
   );
 }
 
-/** Max staleness by step, as it was when the step's batch was taken. */
+/** Max staleness by train step, as it was when the trainer took the batch of the step. */
 function boundsOf(metrics: MetricsStore): Map<number, number> {
   const points = metrics.lines("staleness/bound").flatMap(({ points: { x, y } }) => x.map((step, index) => [step, y[index]!] as const));
   return new Map(points);
@@ -91,8 +91,8 @@ function OtherMetrics({ planned, metrics, chart }: { planned: ChartPlan[]; metri
   );
 }
 
-/** A chart with the help text of the metric catalogue. */
-function Described(props: Omit<RunChartProps, "help">) {
+/** A chart with the help texts of its metric definitions. */
+function DescribedChart(props: Omit<RunChartProps, "help">) {
   const { data } = useQuery(queries.metricDefinitions);
   const help = props.plan.lines
     .map(({ metric, label }) => [label, data?.data.find((entry) => entry.name === metric)?.help] as const)

@@ -9,11 +9,11 @@ import { stream } from "../stream/stream.ts";
 import { MetricsStore, type PointsFrame } from "./metrics-store.ts";
 
 const REDRAW_MILLISECONDS = 120;
-const MOST_POINTS = 4_000; // a longer series comes as that many buckets
+const MAX_POINTS = 4_000; // the server reduces a longer series to this many buckets
 
 /**
- * Follows one run: the metric series are read once, then every frame of its topic lands where the page looks for
- * it. A gap reads everything again.
+ * Follow one run: fetch the metric series once, then apply every frame of its topic to the store and the query cache. A
+ * gap in the stream fetches everything again.
  */
 export function useLiveRun(runId: string): { metrics: MetricsStore; error: unknown } {
   const client = useQueryClient();
@@ -22,50 +22,50 @@ export function useLiveRun(runId: string): { metrics: MetricsStore; error: unkno
 
   useEffect(() => {
     const aborted = new AbortController();
-    let leave = () => {};
+    let unsubscribe = () => {};
     let retry: number | undefined;
-    const read = async (): Promise<number> => {
-      // What arrives between the two reads is in the second or comes again as a frame: the smaller seq covers both.
-      const steps = await queries.runMetrics(runId, { axis: "step", max_points: MOST_POINTS }, aborted.signal);
-      const times = await queries.runMetrics(runId, { axis: "time", max_points: MOST_POINTS }, aborted.signal);
+    const fetchMetrics = async (): Promise<number> => {
+      // A point that arrives between the two requests is in the second response or repeated as a frame: use the smaller seq.
+      const steps = await queries.runMetrics(runId, { axis: "step", max_points: MAX_POINTS }, aborted.signal);
+      const times = await queries.runMetrics(runId, { axis: "time", max_points: MAX_POINTS }, aborted.signal);
       metrics.replace([...steps.series, ...times.series]);
       setError(null);
       return Math.min(steps.seq, times.seq);
     };
-    /** Reads until it succeeds; a lost control plane must not leave the page without its stream for good. */
-    const readThen = (then: (seq: number) => void) => {
-      read().then(then, (failure: unknown) => {
+    /** Retry until the fetch succeeds, so that the page gets its stream after an outage of the control plane. */
+    const fetchThen = (then: (seq: number) => void) => {
+      fetchMetrics().then(then, (failure: unknown) => {
         if (aborted.signal.aborted) return;
         setError(failure);
         if (failure instanceof Problem && failure.status >= 400 && failure.status < 500) return;
-        retry = window.setTimeout(() => readThen(then), 3_000);
+        retry = window.setTimeout(() => fetchThen(then), 3_000);
       });
     };
-    readThen((seq) => {
-      leave = stream.subscribe(`run:${runId}`, seq, {
-        onFrame: (frame) => receive(client, runId, metrics, frame),
+    fetchThen((seq) => {
+      unsubscribe = stream.subscribe(`run:${runId}`, seq, {
+        onFrame: (frame) => applyFrame(client, runId, metrics, frame),
         onGap: (resumeAfter) => {
           void client.invalidateQueries({ queryKey: ["run", runId] });
-          readThen(resumeAfter);
+          fetchThen(resumeAfter);
         },
       });
     });
     return () => {
       aborted.abort();
       window.clearTimeout(retry);
-      leave();
+      unsubscribe();
     };
   }, [client, metrics, runId]);
 
   return { metrics, error };
 }
 
-/** Re-renders the caller when points were added. */
+/** Re-render the caller when points are added. */
 export function useMetricsVersion(metrics: MetricsStore): number {
-  return useSyncExternalStore(metrics.watch, metrics.getVersion);
+  return useSyncExternalStore(metrics.subscribe, metrics.getVersion);
 }
 
-function receive(client: QueryClient, runId: string, metrics: MetricsStore, frame: Frame): void {
+function applyFrame(client: QueryClient, runId: string, metrics: MetricsStore, frame: Frame): void {
   const key = (...rest: string[]) => ["run", runId, ...rest];
   switch (frame.type) {
     case "points":
@@ -79,7 +79,7 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
     }
     case "state": {
       const { name, value, at } = frame.data as { name: string; value: Record<string, unknown>; at: number };
-      client.setQueryData(queries.runDocument(runId, name).queryKey, () => ({ name, at, value }));
+      client.setQueryData(queries.runState(runId, name).queryKey, () => ({ name, at, value }));
       break;
     }
     case "progress":
@@ -105,6 +105,6 @@ function receive(client: QueryClient, runId: string, metrics: MetricsStore, fram
       void client.invalidateQueries({ queryKey: key("trajectories") });
       break;
     default:
-      break; // a frame type that this page does not know yet
+      break; // ignore unknown frame types
   }
 }

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
 
-import { address, get } from "../api/http.ts";
+import { get, urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { LogFile, Run } from "../api/schema.d.ts";
 import { bytes } from "../common/format.ts";
@@ -14,22 +14,22 @@ import classes from "./logs-tab.module.css";
 
 const TAIL_BYTES = 64 * 1024;
 const PART_BYTES = 256 * 1024;
-const MOST_CHARACTERS = 1_000_000;
+const MAX_CHARACTERS = 1_000_000;
 
 function nameOf(file: LogFile): string {
   return `${file.name}${file.incarnation > 0 ? `, restart ${file.incarnation}` : ""}${file.attempt > 1 ? `, attempt ${file.attempt}` : ""}`;
 }
 
-/** The newest lines of a job's output, followed while the tab is open. */
+/** The end of a job's log, followed while the tab is open. */
 export function LogsTab({ run }: { run: Run }) {
   const files = useQuery(queries.runLogFiles(run.id));
   const [search, setSearch] = useSearchParams();
   const list = files.data ?? [];
-  const wanted = search.get("job");
-  const file = list.find((entry) => `${entry.job}:${entry.incarnation}` === wanted) ?? list.findLast((entry) => entry.job === wanted) ?? list.findLast((entry) => entry.name === "trainer") ?? list[0];
+  const selected = search.get("job");
+  const file = list.find((entry) => `${entry.job}:${entry.incarnation}` === selected) ?? list.findLast((entry) => entry.job === selected) ?? list.findLast((entry) => entry.name === "trainer") ?? list[0];
   useTopic(`run:${run.id}:logs`, () => { if (list.length === 0) void files.refetch(); }, () => void files.refetch());
   if (files.isPending) return <Waiting />;
-  if (file === undefined) return <><ProblemNotice error={files.error} /><Empty title="No log yet">The agent ships what each job prints, from its first line on.</Empty></>;
+  if (file === undefined) return <><ProblemNotice error={files.error} /><Empty title="No logs yet">The output of each job appears here from its first line on.</Empty></>;
   return (
     <>
       <ProblemNotice error={files.error} retry={() => void files.refetch()} />
@@ -65,15 +65,15 @@ function Log({ run, file, picker }: { run: Run; file: LogFile; picker: React.Rea
     }
     isReading.current = true;
     try {
-      let isRead = false;
-      while (!isRead) {
+      let isAtEnd = false;
+      while (!isAtEnd) {
         readAgain.current = false;
-        const reply = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: run.id }, query: { job: file.job, incarnation: file.incarnation, offset: offset.current, limit: PART_BYTES } });
-        if (!("text" in reply)) break;
-        const part = reply;
-        isRead = part.next_offset === offset.current && !readAgain.current;
+        const response = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: run.id }, query: { job: file.job, incarnation: file.incarnation, offset: offset.current, limit: PART_BYTES } });
+        if (!("text" in response)) break;
+        const part = response;
+        isAtEnd = part.next_offset === offset.current && !readAgain.current;
         offset.current = part.next_offset;
-        if (part.text !== "") setText((old) => (old + part.text).slice(-MOST_CHARACTERS));
+        if (part.text !== "") setText((old) => (old + part.text).slice(-MAX_CHARACTERS));
       }
       setError(null);
     } catch (failure) {
@@ -103,10 +103,10 @@ function Log({ run, file, picker }: { run: Run; file: LogFile; picker: React.Rea
         <TextInput type="search" aria-label="Search the log" placeholder="Search  /" w={240} value={filter} onChange={(event) => setFilter(event.currentTarget.value)} />
         <Switch label="Follow" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} />
         <span className={classes.count}>{filter === "" ? "" : `${lines.length} lines`}</span>
-        <Button component="a" variant="subtle" leftSection={<IconDownload size={14} />} target="_blank" rel="noreferrer" href={address("/api/v1/runs/{run_id}/logs", { run_id: run.id }, { job: file.job, incarnation: file.incarnation, offset: 0, limit: 1_048_576 })}>Open</Button>
+        <Button component="a" variant="subtle" leftSection={<IconDownload size={14} />} target="_blank" rel="noreferrer" href={urlOf("/api/v1/runs/{run_id}/logs", { run_id: run.id }, { job: file.job, incarnation: file.incarnation, offset: 0, limit: 1_048_576 })}>Open raw log</Button>
       </div>
       <ProblemNotice error={error} retry={() => void read()} />
-      {start > 0 && <div className={classes.cut}>The first {bytes(start)} are not shown</div>}
+      {start > 0 && <div className={classes.truncated}>First {bytes(start)} not shown</div>}
       <pre ref={box} className={classes.text} tabIndex={0} data-testid="log" onWheel={(event) => { if (event.deltaY < 0) setFollow(false); }}>{lines.join("\n")}</pre>
     </div>
   );

@@ -4,46 +4,46 @@ import { test } from "node:test";
 import { MetricsStore } from "./metrics-store.ts";
 
 function store() {
-  const waiting: (() => void)[] = [];
-  const metrics = new MetricsStore((then) => void waiting.push(then));
-  return { metrics, settle: () => waiting.splice(0).forEach((then) => then()) };
+  const scheduled: (() => void)[] = [];
+  const metrics = new MetricsStore((then) => void scheduled.push(then));
+  return { metrics, settle: () => scheduled.splice(0).forEach((then) => then()) };
 }
 
-const read = (attempt: number, x: number[], value: number[]) =>
+const series = (attempt: number, x: number[], value: number[]) =>
   ({ name: "reward/mean", unit: "", axis: "step", source: "", attempt, x, value, at: x.map((step) => attempt * 1_000 + step) });
 
-test("frames grow what was read, once", () => {
+test("frames extend the fetched series without duplicates", () => {
   const { metrics } = store();
-  metrics.replace([read(1, [1, 2], [0.1, 0.2])]);
+  metrics.replace([series(1, [1, 2], [0.1, 0.2])]);
   metrics.add({ axis: "step", x: 3, attempt: 1, values: { "reward/mean": 0.3, "loss/policy": 1 } }, 1_003);
   metrics.add({ axis: "step", x: 3, attempt: 1, values: { "reward/mean": 0.3 } }, 1_003);
   assert.deepEqual(metrics.lines("reward/mean")[0]?.points.y, [0.1, 0.2, 0.3]);
   assert.deepEqual(metrics.names(), ["loss/policy", "reward/mean"]);
 });
 
-test("many frames are announced together", () => {
+test("many frames trigger one notification", () => {
   const { metrics, settle } = store();
-  let announced = 0;
-  metrics.watch(() => { announced += 1; });
+  let notifications = 0;
+  metrics.subscribe(() => { notifications += 1; });
   for (let x = 1; x <= 50; x += 1) metrics.add({ axis: "step", x, attempt: 1, values: { "reward/mean": x } }, x);
   settle();
-  assert.equal(announced, 1);
+  assert.equal(notifications, 1);
 });
 
-test("steps of a second attempt replace the ones it trained again", () => {
+test("steps of a second attempt replace the steps that it repeats", () => {
   const { metrics } = store();
-  metrics.replace([read(2, [2, 3], [20, 30]), read(1, [1, 2], [1, 2])]);
+  metrics.replace([series(2, [2, 3], [20, 30]), series(1, [1, 2], [1, 2])]);
   assert.deepEqual(metrics.lines("reward/mean")[0]?.points.y, [1, 20, 30]);
 });
 
-test("each source is a line of its own", () => {
+test("each source is a separate line", () => {
   const { metrics } = store();
   metrics.add({ axis: "time", x: 4, attempt: 1, source: "rollout-1", values: { "engine/version": 2 } }, 4);
   metrics.add({ axis: "time", x: 4, attempt: 1, source: "rollout-0", values: { "engine/version": 3 } }, 4);
   assert.deepEqual(metrics.lines("engine/version").map((line) => line.source), ["rollout-0", "rollout-1"]);
 });
 
-test("a restarted engine's line goes on and a step reported twice is one line", () => {
+test("a restarted engine continues its line, and a step reported twice is one line", () => {
   const { metrics } = store();
   metrics.add({ axis: "time", x: 4, attempt: 1, source: "rollout-0/engine", values: { "engine/version": 2 } }, 4);
   metrics.add({ axis: "time", x: 9, attempt: 1, source: "rollout-0#1/engine", values: { "engine/version": 3 } }, 9);

@@ -1,9 +1,9 @@
 import { insert, joinAttempts, type Points } from "../charts/series.ts";
 
-/** Moments come as RFC 3339 text or unix seconds; charts count in unix seconds. */
-export function unixSeconds(moment: string | number | null | undefined): number {
-  if (typeof moment === "number") return moment;
-  const parsed = Date.parse(moment ?? "");
+/** Convert an RFC 3339 time or unix seconds to unix seconds, the unit of the charts. */
+export function unixSeconds(time: string | number | null | undefined): number {
+  if (typeof time === "number") return time;
+  const parsed = Date.parse(time ?? "");
   return Number.isNaN(parsed) ? Date.now() / 1000 : parsed / 1000;
 }
 
@@ -17,22 +17,22 @@ export type MetricLine = { name: string; unit: string; axis: string; source: str
 
 type Stored = MetricLine & { attempt: number };
 
-/** The metric series of one run in the browser: read once, then grown by the stream. */
+/** The metric series of one run in the browser: fetched once, then extended by the stream. */
 export class MetricsStore {
   private series = new Map<string, Stored>();
   private joined = new Map<string, MetricLine[]>();
-  private watchers = new Set<() => void>();
+  private listeners = new Set<() => void>();
   private version = 0;
-  private announced = false;
-  private readonly soon: (then: () => void) => void;
+  private isScheduled = false;
+  private readonly schedule: (then: () => void) => void;
 
-  constructor(soon: (then: () => void) => void) {
-    this.soon = soon;
+  constructor(schedule: (then: () => void) => void) {
+    this.schedule = schedule;
   }
 
-  watch = (changed: () => void): (() => void) => {
-    this.watchers.add(changed);
-    return () => this.watchers.delete(changed);
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   };
 
   getVersion = (): number => this.version;
@@ -42,7 +42,7 @@ export class MetricsStore {
     for (const entry of incoming) {
       const points: Points = { x: [], y: [], at: [] };
       entry.value.forEach((value, index) => {
-        if (value === null) return; // it was not finite: there is nothing to draw
+        if (value === null) return; // not finite, so there is nothing to draw
         points.x.push(entry.x[index]!);
         points.y.push(value);
         points.at.push(unixSeconds(entry.at[index]));
@@ -50,7 +50,7 @@ export class MetricsStore {
       this.series.set(keyOf(entry), { ...entry, points });
     }
     this.joined.clear();
-    this.changed();
+    this.scheduleNotification();
   }
 
   add(frame: PointsFrame, ts: string | number | undefined): void {
@@ -64,22 +64,22 @@ export class MetricsStore {
         stored = { ...identity, unit: "", points: { x: [], y: [], at: [] } };
         this.series.set(key, stored);
       }
-      // Grown in place: the lines made of it anew are other objects, by which a chart sees that it must redraw.
+      // Changes the points in place. Deleting the joined lines makes new objects, so that the charts redraw.
       if (insert(stored.points, frame.x, value, at)) this.joined.delete(name);
     }
-    this.changed();
+    this.scheduleNotification();
   }
 
   names(): string[] {
     return [...new Set([...this.series.values()].map((entry) => entry.name))].sort();
   }
 
-  /** One line per source and axis of a metric, its attempts joined. */
+  /** The lines of a metric, one per source and axis, with all attempts joined. */
   lines(name: string): MetricLine[] {
     const known = this.joined.get(name);
     if (known !== undefined) return known;
     const groups = new Map<string, Stored[]>();
-    for (const entry of withoutEchoes([...this.series.values()].filter((stored) => stored.name === name))) {
+    for (const entry of withoutDuplicates([...this.series.values()].filter((stored) => stored.name === name))) {
       const key = `${entry.axis}|${withoutRestart(entry.source)}`;
       groups.set(key, [...(groups.get(key) ?? []), entry]);
     }
@@ -88,8 +88,8 @@ export class MetricsStore {
       const [first] = ordered;
       return {
         name, unit: first!.unit, axis: first!.axis, source: withoutRestart(first!.source),
-        // On the time axis x counts from each attempt's own beginning: attempts follow one another by their moments.
-        points: first!.axis === "time" ? inOrderOfMoments(ordered) : joinAttempts(ordered.map((part) => part.points)),
+        // On the time axis x counts from the start of each attempt, so the points are joined in order of time.
+        points: first!.axis === "time" ? joinByTime(ordered) : joinAttempts(ordered.map((part) => part.points)),
       };
     });
     lines.sort((a, b) => a.source.localeCompare(b.source));
@@ -97,13 +97,13 @@ export class MetricsStore {
     return lines;
   }
 
-  private changed(): void {
-    if (this.announced) return;
-    this.announced = true;
-    this.soon(() => {
-      this.announced = false;
+  private scheduleNotification(): void {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    this.schedule(() => {
+      this.isScheduled = false;
       this.version += 1;
-      for (const changed of this.watchers) changed();
+      for (const listener of this.listeners) listener();
     });
   }
 }
@@ -112,7 +112,7 @@ function keyOf(entry: { name: string; axis: string; source: string; attempt: num
   return `${entry.attempt}|${entry.axis}|${entry.source}|${entry.name}`;
 }
 
-/** "rollout-0#2/engine" is job rollout-0 after its second restart in place; its line goes on from the first's. */
+/** "rollout-0#2/engine" -> "rollout-0/engine": a job continues its line after a restart in place. */
 function withoutRestart(source: string): string {
   return source.replace(/#\d+/, "");
 }
@@ -121,14 +121,14 @@ function restartOf(source: string): number {
   return Number(/#(\d+)/.exec(source)?.[1] ?? 0);
 }
 
-/** Trainer and controller both report a batch's staleness per step: one of the two is enough. */
-function withoutEchoes(entries: Stored[]): Stored[] {
+/** Trainer and controller both report the staleness of a batch. Keep only the points of the trainer. */
+function withoutDuplicates(entries: Stored[]): Stored[] {
   const isTrainer = (entry: Stored) => entry.source.startsWith("trainer");
   const trainerReports = entries.some((entry) => entry.axis === "step" && isTrainer(entry));
   return trainerReports ? entries.filter((entry) => entry.axis !== "step" || isTrainer(entry)) : entries;
 }
 
-function inOrderOfMoments(parts: Stored[]): Points {
+function joinByTime(parts: Stored[]): Points {
   return parts.reduce<Points>(
     (all, { points }) => ({ x: [...all.x, ...points.x], y: [...all.y, ...points.y], at: [...all.at, ...points.at] }),
     { x: [], y: [], at: [] },

@@ -6,41 +6,41 @@ import { counts, numberAt, object, sum, textAt, type Json } from "../common/json
 import { grouped, words } from "../common/format.ts";
 import classes from "./pipeline-strip.module.css";
 
-/** Why the admission gate hands out no more groups, in a reader's words. */
-const REFUSALS: Record<string, string> = {
-  staleness: "Another group would be trained too many versions late: the next policy version opens places.",
-  concurrency: "As many groups as rollout.max_concurrent_groups allows are in hand.",
+/** Why the admission gate is closed, by the reason that the controller reports. */
+const CLOSED_REASONS: Record<string, string> = {
+  staleness: "Another group would exceed max staleness. The next policy version adds capacity.",
+  concurrency: "rollout.max_concurrent_groups groups are in flight.",
   engine_behind: "An engine is still loading the newest weights.",
   paused: "Rollouts are paused.",
-  no_prompts: "The dataset has no further prompt.",
-  last_groups: "Every group that a train step can still use is drawn; the last ones are under way.",
-  run_ending: "Every group that a train step can still use is finished.",
+  no_prompts: "The dataset has no more prompts.",
+  last_groups: "All groups that the remaining train steps need are sampled. The last ones are running.",
+  run_ending: "All groups that the remaining train steps need are finished.",
 };
 
 type Stage = { name: string; count: number | null; note: ReactNode; help: string };
 
-/** Where the run's groups are right now: prompts, running, reward, buffer, training. */
+/** The number of groups in each stage: prompts, running, reward, buffer, training. */
 export function PipelineStrip({ pipeline, groupsPerStep, ended }: { pipeline: Json | null; groupsPerStep: number | null; ended: boolean }) {
   const ledger = object(pipeline?.["ledger"]);
   const dropped = counts(ledger?.["dropped"]);
   const refusal = textAt(pipeline, "gate", "refusal");
   const free = numberAt(pipeline, "gate", "admissible");
-  const [drawn, waiting, running, buffered, taken, trained] = ["drawn", "waiting", "running", "buffered", "taken", "trained"].map((name) => numberAt(ledger, name));
-  const scored = trained === null ? null : (trained ?? 0) + (taken ?? 0) + (buffered ?? 0);
+  const [sampled, waiting, running, buffered, inTraining, trained] = ["drawn", "waiting", "running", "buffered", "taken", "trained"].map((name) => numberAt(ledger, name));
+  const scored = trained === null ? null : (trained ?? 0) + (inTraining ?? 0) + (buffered ?? 0);
   const stages: Stage[] = [
-    { name: "Prompts", count: drawn ?? null, note: waiting ? `${grouped(waiting)} to be claimed again` : "drawn", help: "Prompts drawn from the dataset, in seeded order, each once." },
-    { name: "Running", count: running ?? null, note: "groups being generated", help: "Groups whose completions an engine is sampling." },
+    { name: "Prompts", count: sampled ?? null, note: waiting ? `${grouped(waiting)} waiting for a worker` : "sampled", help: "Prompts sampled from the dataset, in seeded order, each once." },
+    { name: "Running", count: running ?? null, note: "groups being generated", help: "Groups whose completions the engines are generating." },
     {
       name: "Reward", count: scored, note: "groups scored",
-      help: "Groups whose every trajectory has its reward. An error drops the group, it never counts as 0.",
+      help: "Groups with a reward for every trajectory. A reward error drops the group and never counts as 0.",
     },
     {
-      name: "Buffer", count: buffered ?? null, note: groupsPerStep === null ? "groups ready" : `of ${groupsPerStep} for a step`,
-      help: "Finished groups that wait for a train step; oldest first, each used once.",
+      name: "Buffer", count: buffered ?? null, note: groupsPerStep === null ? "groups ready" : `of ${groupsPerStep} per step`,
+      help: "Finished groups that wait for a train step. The trainer uses the oldest first, each once.",
     },
     {
-      name: "Training", count: taken ?? null, note: trained === null ? "groups taken" : `${grouped(trained)} trained`,
-      help: "Groups of the train step under way, and groups trained so far.",
+      name: "Training", count: inTraining ?? null, note: trained === null ? "groups in training" : `${grouped(trained)} trained`,
+      help: "Groups in the current train step, and groups trained so far.",
     },
   ];
   const closed = refusal !== "" && !ended;
@@ -73,9 +73,9 @@ export function PipelineStrip({ pipeline, groupsPerStep, ended }: { pipeline: Js
 }
 
 function Gate({ closed, ended, refusal, free }: { closed: boolean; ended: boolean; refusal: string; free: number | null }) {
-  const state = ended ? "over" : closed ? "closed" : free === null ? "unknown" : "open";
-  const label = { over: "run ended", closed: words(refusal).toLowerCase(), unknown: "gate", open: `${grouped(free)} free` }[state];
-  const help = closed ? (REFUSALS[refusal] ?? words(refusal)) : "Free places of the admission gate: how many groups may start now without breaking the staleness bound.";
+  const state = ended ? "ended" : closed ? "closed" : free === null ? "unknown" : "open";
+  const label = { ended: "run ended", closed: words(refusal).toLowerCase(), unknown: "gate", open: `${grouped(free)} free` }[state];
+  const help = closed ? (CLOSED_REASONS[refusal] ?? words(refusal)) : "Capacity of the admission gate: how many groups can start now within max staleness.";
   return (
     <Tooltip label={help}>
       <div className={classes.gate} data-state={state} data-testid="gate">

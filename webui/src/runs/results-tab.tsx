@@ -7,15 +7,15 @@ import { Empty } from "../common/notices.tsx";
 import { Fact, Facts, Panel } from "../common/panel.tsx";
 import { hasEnded } from "./ended.ts";
 
-/** Evaluation before and after, and the closing measurements that each job left. */
+/** Evaluations before and after training, and the final measurements of each job. */
 export function ResultsTab({ run }: { run: Run }) {
   const evaluation = object(run.summary["evaluation"]);
   const names = Object.keys(run.summary).filter((name) => name !== "evaluation").sort();
   if (evaluation === null && names.length === 0) {
     return (
       <Panel>
-        <Empty title="No result yet">
-          {hasEnded(run.status) ? "The run ended before any job left its closing measurements." : "Evaluation results and each job's closing measurements appear here, the evaluation at the start first."}
+        <Empty title="No results yet">
+          {hasEnded(run.status) ? "The run ended before any job reported its final measurements." : "Evaluation results and the final measurements of each job appear here, starting with the evaluation before training."}
         </Empty>
       </Panel>
     );
@@ -39,10 +39,10 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
     return before === null || after === null ? DASH : `${after >= before ? "+" : "−"}${(Math.abs(after - before) * 100).toFixed(1)} points`;
   };
   return (
-    <Panel title="Evaluation, held-out prompts at a pinned version" flush>
+    <Panel title="Evaluation on held-out prompts at a fixed policy version" flush>
       <Table className="tabular" data-testid="evaluation">
         <Table.Thead>
-          <Table.Tr><Table.Th>When</Table.Th><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Prompts</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
+          <Table.Tr><Table.Th>Evaluation</Table.Th><Table.Th ta="right">Policy version</Table.Th><Table.Th ta="right">Prompts</Table.Th><Table.Th ta="right">Greedy</Table.Th><Table.Th ta="right">Sampled</Table.Th><Table.Th ta="right">Mean tokens</Table.Th></Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {labels.map((label) => (
@@ -64,22 +64,22 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
   );
 }
 
-function shown(name: string, value: unknown): string {
+function formatMeasurement(name: string, value: unknown): string {
   if (typeof value !== "number") return value === null || value === undefined ? DASH : String(value);
-  if (/share|accuracy/.test(name)) return percent(value);
+  if (/frac|share|accuracy/.test(name)) return percent(value);
   if (/seconds/.test(name)) return duration(value);
   return number(value);
 }
 
-/** Any nested document as a grid of facts; a key keeps the names of what it lies in. */
+/** A nested object as a flat list of facts. The label of a fact is its full path. */
 function Measurements({ value }: { value: unknown }) {
   const facts: [string, string][] = [];
   const walk = (path: string[], inner: unknown) => {
     const nested = object(inner);
     if (nested !== null && Object.keys(nested).length > 0 && Object.keys(nested).every((key) => /^\d+$/.test(key))) {
-      facts.push([path.join(" · "), Object.entries(nested).map(([bucket, count]) => `${bucket}: ${shown("", count)}`).join(", ")]);
+      facts.push([path.join(" · "), Object.entries(nested).map(([bucket, count]) => `${bucket}: ${formatMeasurement("", count)}`).join(", ")]);
     } else if (nested !== null) for (const [key, part] of Object.entries(nested)) walk([...path, key], part);
-    else facts.push([path.join(" · "), Array.isArray(inner) ? inner.join(", ") : shown(path.join("_"), inner)]);
+    else facts.push([path.join(" · "), Array.isArray(inner) ? inner.join(", ") : formatMeasurement(path.join("_"), inner)]);
   };
   walk([], value);
   return <Facts>{facts.map(([name, text]) => <Fact key={name} label={name.replaceAll("_", " ")}>{text}</Fact>)}</Facts>;

@@ -11,29 +11,29 @@ import type { Run, RunDetail } from "../api/schema.d.ts";
 import { ProblemNotice } from "../common/notices.tsx";
 import { canPause, canRetry, canStop } from "./ended.ts";
 
-/** Pause, resume and retry: none of them loses anything, so none asks first. */
-export function MoveButtons({ run }: { run: Run }) {
+/** Pause, resume and retry. They lose no work, so they need no confirmation. */
+export function LifecycleButtons({ run }: { run: Run }) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const path = { run_id: run.id };
-  const took = (changed: RunDetail, message: string) => {
+  const onChanged = (changed: RunDetail, message: string) => {
     client.setQueryData(queries.run(changed.id).queryKey, changed);
     void client.invalidateQueries({ queryKey: ["runs"] });
     notifications.show({ message });
   };
   const pause = useMutation({
     mutationFn: () => post("/api/v1/runs/{run_id}/pause", { path }),
-    onSuccess: (changed) => took(changed, `${run.name} ${changed.status === "PAUSED" ? "is paused" : "pauses: it takes a checkpoint and gives its slots back"}`),
+    onSuccess: (changed) => onChanged(changed, `${run.name} ${changed.status === "PAUSED" ? "is paused" : "is pausing: it saves a checkpoint and releases its slots"}`),
   });
   const resume = useMutation({
     mutationFn: () => post("/api/v1/runs/{run_id}/resume", { path }),
-    onSuccess: (changed) => took(changed, `${run.name} waits for slots and goes on from its checkpoint`),
+    onSuccess: (changed) => onChanged(changed, `${run.name} is queued and resumes from its checkpoint`),
   });
   const retry = useMutation({
     mutationFn: () => post("/api/v1/runs/{run_id}/retry", { path }),
-    onSuccess: (made) => {
-      took(made, `${made.name} is tried again`);
-      void navigate(`/runs/${made.id}`);
+    onSuccess: (created) => {
+      onChanged(created, `${created.name} is queued as a retry`);
+      void navigate(`/runs/${created.id}`);
     },
   });
   return (
@@ -47,7 +47,7 @@ export function MoveButtons({ run }: { run: Run }) {
 }
 
 export function StopButton({ run }: { run: Run }) {
-  const [asked, { open, close }] = useDisclosure(false);
+  const [opened, { open, close }] = useDisclosure(false);
   const client = useQueryClient();
   const queued = run.status === "QUEUED";
   const stop = useMutation({
@@ -55,7 +55,7 @@ export function StopButton({ run }: { run: Run }) {
     onSuccess: (stopped) => {
       client.setQueryData(queries.run(run.id).queryKey, stopped);
       void client.invalidateQueries({ queryKey: ["runs"] });
-      notifications.show({ message: queued ? `${run.name} is cancelled` : `${run.name} is stopping: it finishes its step and commits a checkpoint` });
+      notifications.show({ message: queued ? `${run.name} is canceled` : `${run.name} is stopping: it finishes its train step and commits a checkpoint` });
       close();
     },
   });
@@ -63,16 +63,16 @@ export function StopButton({ run }: { run: Run }) {
   return (
     <>
       <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} onClick={open} data-testid="stop">{queued ? "Cancel" : "Stop"}</Button>
-      <Modal opened={asked} onClose={close} title={queued ? "Cancel this run?" : "Stop this run?"}>
+      <Modal opened={opened} onClose={close} title={queued ? "Cancel this run?" : "Stop this run?"}>
         <ProblemNotice error={stop.error} />
         <Text size="sm" mb="md">
           {queued
-            ? <>{run.name} leaves the queue. It has not used any slot.</>
-            : <>{run.name} finishes the train step under way, commits a checkpoint and frees its slots. Groups that are generated but not trained are dropped. A new run can start from the checkpoint.</>}
+            ? <>{run.name} leaves the queue. It has not used any slots.</>
+            : <>{run.name} finishes its current train step, commits a checkpoint and releases its slots. Groups that are not trained yet are dropped. A new run can start from the checkpoint.</>}
         </Text>
         <Group justify="flex-end" gap={8}>
-          <Button variant="default" onClick={close} data-autofocus>Keep it</Button>
-          <Button color="red" loading={stop.isPending} onClick={() => stop.mutate()} data-testid="confirm-stop">{queued ? "Cancel the run" : "Stop the run"}</Button>
+          <Button variant="default" onClick={close} data-autofocus>Keep run</Button>
+          <Button color="red" loading={stop.isPending} onClick={() => stop.mutate()} data-testid="confirm-stop">{queued ? "Cancel run" : "Stop run"}</Button>
         </Group>
       </Modal>
     </>

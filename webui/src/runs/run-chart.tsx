@@ -12,28 +12,28 @@ export type Axis = "step" | "time";
 
 export type RunChartProps = { plan: ChartPlan; metrics: MetricsStore; axis: Axis; smoothing: number; origin: number; maxStaleness: number | null; help: string };
 
-const CLOCK_OF_STEPS = ["reward/mean", "sft/loss", "policy/version", "time/step_seconds"];
+const STEP_TIME_METRICS = ["reward/mean", "sft/loss", "policy/version", "time/step_seconds"];
 
-/** Max staleness as each step's batch was taken under it: a live change must not redraw the steps before it. */
-const BOUND_PLAN: Pick<ChartPlan, "lines"> = { lines: [{ metric: "staleness/bound", label: "bound", colour: 1 }] };
+/** Max staleness at the time of each step, so that a runtime override does not change the steps before it. */
+const BOUND_PLAN: Pick<ChartPlan, "lines"> = { lines: [{ metric: "staleness/bound", label: "bound", color: 1 }] };
 
-/** A run has several engines: each is a line; the palette goes on from the planned colour. */
+/** The lines of a chart. A metric of several engines has one line per engine, in consecutive colors of the palette. */
 function linesOf(plan: Pick<ChartPlan, "lines">, metrics: MetricsStore, axis: Axis, origin: number): Line[] {
-  const clock = CLOCK_OF_STEPS.flatMap((name) => metrics.lines(name)).find((line) => line.axis === "step")?.points;
-  const place = (line: MetricLine) => {
+  const steps = STEP_TIME_METRICS.flatMap((name) => metrics.lines(name)).find((line) => line.axis === "step")?.points;
+  const mapToAxis = (line: MetricLine) => {
     if (axis === "time") return overTime(line.points, origin);
-    if (line.axis === "step" || clock === undefined) return line.points;
-    return overSteps(line.points, clock);
+    if (line.axis === "step" || steps === undefined) return line.points;
+    return overSteps(line.points, steps);
   };
-  return plan.lines.flatMap(({ metric, label, colour, dashed, exact }) => {
+  return plan.lines.flatMap(({ metric, label, color, dashed, exact }) => {
     const found = metrics.lines(metric);
     return found.map((line, index) => ({
       exact: exact ?? false,
       key: `${metric}|${line.axis}|${line.source}`,
       label: found.length > 1 ? `${label} ${line.source}`.trim() : label,
-      colour: ((colour - 1 + index) % 6) + 1,
+      color: ((color - 1 + index) % 6) + 1,
       dashed: dashed ?? false,
-      points: place(line),
+      points: mapToAxis(line),
     }));
   });
 }
@@ -53,7 +53,7 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
         <h3 className={classes.title}>{plan.title}</h3>
       </Tooltip>
       {isEmpty ? (
-        <div className={classes.empty} data-chart={plan.id} data-points={0}>No point yet</div>
+        <div className={classes.empty} data-chart={plan.id} data-points={0}>No data yet</div>
       ) : (
         <LineChart
           name={plan.id} lines={lines} axis={axis} smoothing={smoothing} bound={bound} format={plan.format}

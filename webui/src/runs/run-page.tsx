@@ -9,7 +9,7 @@ import { CopyId } from "../common/copy-id.tsx";
 import { ago, clock, DASH, moment, number, percent, words } from "../common/format.ts";
 import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
-import { whyReadOnly } from "../common/permission.ts";
+import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { Alerts } from "./alerts.tsx";
@@ -19,19 +19,19 @@ import { CheckpointsTab } from "./checkpoints-tab.tsx";
 import { elapsedSeconds } from "./elapsed.ts";
 import { canStop, hasEnded } from "./ended.ts";
 import { EventsTab } from "./events-tab.tsx";
-import { meanOfAll, newest } from "./figure.ts";
+import { mean, newest } from "./format-metric.ts";
 import { JobsTab } from "./jobs-tab.tsx";
 import { LiveTab } from "./live-tab.tsx";
 import { useLiveRun, useMetricsVersion } from "./live.ts";
 import { LogsTab } from "./logs-tab.tsx";
 import type { MetricsStore } from "./metrics-store.ts";
 import { ResultsTab } from "./results-tab.tsx";
-import { MoveButtons, StopButton } from "./run-actions.tsx";
+import { LifecycleButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
 import { SpecTab } from "./spec-tab.tsx";
 import { TrajectoriesTab } from "./trajectories-tab.tsx";
 
-const BOOT_POLL_MILLISECONDS = 2_000; // the stages of a boot are no frames of the stream
+const BOOT_POLL_MILLISECONDS = 2_000; // boot stages are not part of the stream
 
 export function RunPage() {
   const { runId = "" } = useParams();
@@ -40,21 +40,21 @@ export function RunPage() {
     refetchInterval: ({ state: { data } }) => (data !== undefined && isBooting(data) ? BOOT_POLL_MILLISECONDS : false),
   });
   const { metrics, error: metricsError } = useLiveRun(runId);
-  if (run === undefined) return error === null ? <Waiting label="Loading the run" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
+  if (run === undefined) return error === null ? <Waiting label="Loading run" /> : <ProblemNotice error={error} retry={() => void refetch()} />;
   return (
     <>
       <Header run={run} />
       <ProblemNotice error={metricsError} />
       <Alerts run={run} />
       <StalenessNotice run={run} />
-      <Figures run={run} metrics={metrics} />
+      <KeyMetrics run={run} metrics={metrics} />
       <RunTabs run={run} metrics={metrics} />
     </>
   );
 }
 
 function Header({ run }: { run: Run }) {
-  const readOnly = whyReadOnly(useQuery(queries.me).data?.role);
+  const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const clonePath = `/runs/new?from=${run.id}`;
   return (
     <header className={classes.header}>
@@ -77,9 +77,9 @@ function Header({ run }: { run: Run }) {
       </div>
       <fieldset disabled={readOnly !== null} title={readOnly ?? undefined} className={classes.controls} data-testid="run-controls">
         <Group gap={8}>
-          {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Start another like it</Button>}
+          {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Clone</Button>}
           <ChangeButton run={run} />
-          <MoveButtons run={run} />
+          <LifecycleButtons run={run} />
           <StopButton run={run} />
         </Group>
       </fieldset>
@@ -88,90 +88,90 @@ function Header({ run }: { run: Run }) {
   );
 }
 
-/** Why the run ended or waits, whose fault it was, and what to do about it. */
+/** Why the run ended or waits, the origin of the error, and advice. */
 function Reason({ run }: { run: Run }) {
-  const why = run.status === "QUEUED" ? run.pending_reason : run.reason_message;
-  if (why === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
+  const message = run.status === "QUEUED" ? run.pending_reason : run.reason_message;
+  if (message === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
   const tone = run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION") ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
   return (
     <div className={classes.reason} data-tone={tone} role={tone === "bad" ? "alert" : "status"}>
-      <strong>{run.status === "QUEUED" ? `Waiting${run.queue_position === null ? "" : `, number ${run.queue_position} in the queue`}` : words(run.reason)}</strong>
-      {why !== "" && <span>{why}</span>}
+      <strong>{run.status === "QUEUED" ? `Waiting${run.queue_position === null ? "" : `, position ${run.queue_position} in the queue`}` : words(run.reason)}</strong>
+      {message !== "" && <span>{message}</span>}
       {run.advice !== "" && <span>{run.advice}</span>}
-      {run.fault !== "" && run.fault !== "none" && <span className={classes.fault}>fault: {run.fault}</span>}
-      {run.status === "FAILED" && <Link to="?tab=logs">Last log lines</Link>}
+      {run.fault !== "" && run.fault !== "none" && <span className={classes.origin}>origin: {run.fault}</span>}
+      {run.status === "FAILED" && <Link to="?tab=logs">View logs</Link>}
     </div>
   );
 }
 
-/** Data that was trained on beyond the bound: how much, and what to do. */
+/** How much data exceeded max staleness when it was trained, and advice. */
 function StalenessNotice({ run }: { run: RunDetail }) {
   const message = run.staleness?.message ?? "";
   if (message === "") return null;
   return (
     <div className={classes.reason} data-tone="warn" role="status" data-testid="staleness-notice">
-      <strong>Staler than max staleness</strong>
+      <strong>Max staleness exceeded</strong>
       <span>{message}</span>
     </div>
   );
 }
 
-/** The figures that answer "how is it going" without a chart. */
-function Figures({ run, metrics }: { run: Run; metrics: MetricsStore }) {
+/** The key metrics of a run above its charts. */
+function KeyMetrics({ run, metrics }: { run: Run; metrics: MetricsStore }) {
   useMetricsVersion(metrics);
   const now = useNow(1_000);
   const ended = hasEnded(run.status);
   const last = (name: string) => newest(metrics.lines(name));
-  // What an ended run does now is nothing: a rate is then that of the whole run.
-  const rate = (name: string) => (ended ? meanOfAll : newest)(metrics.lines(name));
-  const over = ended ? ", mean" : "";
+  // For an ended run a rate is the mean over the whole run.
+  const rate = (name: string) => (ended ? mean : newest)(metrics.lines(name));
+  const rateSuffix = ended ? " (mean)" : "";
   const rewards = metrics.lines("reward/mean")[0]?.points.y ?? [];
-  const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const gain = rewards.length >= 20 ? mean(rewards.slice(-10)) - mean(rewards.slice(0, 10)) : null;
+  const average = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const gain = rewards.length >= 20 ? average(rewards.slice(-10)) - average(rewards.slice(0, 10)) : null;
   const isRl = run.kind === "rl";
   const step = run.train_step;
   const total = run.total_train_steps;
   const elapsed = elapsedSeconds(run, now);
   const steps = metrics.lines("time/step_seconds")[0]?.points;
   const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
-  const left = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
+  const secondsLeft = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   return (
-    <dl className={classes.figures}>
+    <dl className={classes.metrics}>
       <div className={classes.wide}>
         <dt>{isRl ? "Train step" : "Step"}</dt>
         <dd>{number(step)} <small>of {number(total)}</small></dd>
-        <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Share of the train steps done" />
+        <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Completed train steps" />
         {showsPhase(run) && run.progress !== null && (
           <p className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</p>
         )}
       </div>
       {isRl ? (
         <>
-          <Figure label="Reward" note={gain === null ? "mean of the batch" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} on the first 10`}>{number(last("reward/mean"), 3)}</Figure>
-          <Figure label="Staleness, mean" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</Figure>
-          <Figure label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</Figure>
-          <Figure label={`Generated${over}`} note="tokens a second">{number(rate("perf/generated_tokens_per_second"), 0)}</Figure>
-          <Figure label={`Trained${over}`} note="tokens a second">{number(rate("perf/trained_tokens_per_second"), 0)}</Figure>
-          <Figure label="Idle, trainer" note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${over}`}>{percent(rate("idle/trainer_frac"), 0)}</Figure>
+          <KeyMetric label="Reward" note={gain === null ? "batch mean" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
+          <KeyMetric label="Mean staleness" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
+          <KeyMetric label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
+          <KeyMetric label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric label={`Trained${rateSuffix}`} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric label="Trainer idle" note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${rateSuffix}`}>{percent(rate("idle/trainer_frac"), 0)}</KeyMetric>
         </>
       ) : (
         <>
-          <Figure label="Loss" note="token mean, nats">{number(last("sft/loss"), 3)}</Figure>
-          <Figure label="Greedy accuracy" note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</Figure>
-          <Figure label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</Figure>
+          <KeyMetric label="Loss" note="token mean (nats)">{number(last("sft/loss"), 3)}</KeyMetric>
+          <KeyMetric label="Greedy accuracy" note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</KeyMetric>
+          <KeyMetric label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</KeyMetric>
         </>
       )}
-      <Figure label={run.ended_at === null ? "Elapsed" : "Took"} note={left === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(left)} left`}>
+      <KeyMetric label={run.ended_at === null ? "Elapsed" : "Took"} note={secondsLeft === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(secondsLeft)} left`}>
         {elapsed === null ? DASH : clock(elapsed)}
-      </Figure>
+      </KeyMetric>
     </dl>
   );
 }
 
-function Figure({ label, note, children }: { label: string; note: string; children: React.ReactNode }) {
+function KeyMetric({ label, note, children }: { label: string; note: string; children: React.ReactNode }) {
   return (
-    <div data-figure={label}>
+    <div data-metric={label}>
       <dt>{label}</dt>
       <dd>{children}</dd>
       <p className={classes.phase}>{note}</p>

@@ -10,14 +10,14 @@ import { numberAt } from "../common/json.ts";
 import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
-import { whyReadOnly } from "../common/permission.ts";
+import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { elapsedSeconds } from "./elapsed.ts";
 import { hasEnded } from "./ended.ts";
 import classes from "./runs-page.module.css";
 
-/** Conditions in which somebody has to look; the list has a filter for them. */
+/** Conditions that the "Needs attention" filter selects. */
 const ATTENTION = "NEEDS_ATTENTION,DEGRADED,UNRESPONSIVE";
 
 const FILTERS = [
@@ -32,14 +32,14 @@ const FILTERS = [
 
 export function RunsPage() {
   const [search, setSearch] = useSearchParams();
-  const readOnly = whyReadOnly(useQuery(queries.me).data?.role);
+  const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const status = search.get("status") ?? "";
   const condition = search.get("condition") ?? "";
   const name = search.get("name") ?? "";
   const tag = search.get("tag") ?? "";
   const query = useInfiniteQuery({ ...queries.runs({ status, name, ...(condition === "" ? {} : { condition }), ...(tag === "" ? {} : { tag }) }), refetchInterval: 60_000 });
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
-  const choose = (value: string) => setSearch((old) => {
+  const setFilter = (value: string) => setSearch((old) => {
     old.delete("status");
     old.delete("condition");
     if (value !== "") old.set(value === ATTENTION ? "condition" : "status", value);
@@ -49,20 +49,20 @@ export function RunsPage() {
   const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
-      <PageHeader title="Runs" aside={readOnly === null ? <Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button> : <span title={readOnly}>You may look, not start runs</span>} />
+      <PageHeader title="Runs" aside={readOnly === null ? <Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button> : <span title={readOnly}>Read-only access</span>} />
       <div className={classes.tools}>
-        <SegmentedControl value={condition || status} onChange={choose} data={FILTERS} />
-        <TextInput type="search" placeholder="Find by name  /" aria-label="Find by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
-        {tag !== "" && <Button variant="light" rightSection={<IconX size={12} />} onClick={() => set("tag", "")} aria-label={`Show runs without the tag ${tag} too`}>#{tag}</Button>}
+        <SegmentedControl value={condition || status} onChange={setFilter} data={FILTERS} />
+        <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
+        {tag !== "" && <Button variant="light" rightSection={<IconX size={12} />} onClick={() => set("tag", "")} aria-label={`Remove filter: tag ${tag}`}>#{tag}</Button>}
       </div>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <Panel flush>
         {query.isPending ? <Waiting /> : query.data === undefined ? null : runs.length === 0 ? (
           status === "" && condition === "" && name === "" && tag === "" ? (
-            <Empty title="No run yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
-              A run trains one model on one dataset version with one reward; it needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link> first.
+            <Empty title="No runs yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
+              A run trains a model on a dataset version with a reward. It needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link>.
             </Empty>
-          ) : <Empty title="No run matches">Take another status or clear the name.</Empty>
+          ) : <Empty title="No matching runs">Select another status or clear the search.</Empty>
         ) : <RunsTable runs={runs} />}
         <More query={query} />
       </Panel>
@@ -73,13 +73,13 @@ export function RunsPage() {
 function RunsTable({ runs }: { runs: Run[] }) {
   const navigate = useNavigate();
   const now = useNow(2_000);
-  const took = (run: Run) => { const seconds = elapsedSeconds(run, now); return seconds === null ? DASH : clock(seconds); };
+  const elapsed = (run: Run) => { const seconds = elapsedSeconds(run, now); return seconds === null ? DASH : clock(seconds); };
   return (
     <Table highlightOnHover className="tabular" data-testid="runs">
       <Table.Thead>
         <Table.Tr>
           <Table.Th>Run</Table.Th><Table.Th w={130}>Status</Table.Th><Table.Th w={170}>Progress</Table.Th><Table.Th ta="right">Reward</Table.Th>
-          <Table.Th ta="right">Staleness</Table.Th><Table.Th ta="right">Version</Table.Th><Table.Th>Dataset</Table.Th><Table.Th ta="right">Time</Table.Th><Table.Th ta="right">Created</Table.Th>
+          <Table.Th ta="right">Staleness</Table.Th><Table.Th ta="right">Version</Table.Th><Table.Th>Dataset</Table.Th><Table.Th ta="right">Elapsed</Table.Th><Table.Th ta="right">Created</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -97,7 +97,7 @@ function RunsTable({ runs }: { runs: Run[] }) {
               </Table.Td>
               <Table.Td>
                 <StatusBadge status={run.status} />
-                {run.conditions.map((one) => <StatusBadge key={one} status={one} />)}
+                {run.conditions.map((condition) => <StatusBadge key={condition} status={condition} />)}
               </Table.Td>
               <Table.Td>
                 {run.total_train_steps ? (
@@ -111,7 +111,7 @@ function RunsTable({ runs }: { runs: Run[] }) {
               <Table.Td ta="right">{number(run.staleness_mean, 2)}{run.kind === "rl" && bound !== null && <span className={classes.bound}> / {bound}</span>}</Table.Td>
               <Table.Td ta="right">{run.kind === "rl" ? run.policy_version : DASH}</Table.Td>
               <Table.Td>{run.dataset.ref}</Table.Td>
-              <Table.Td ta="right">{took(run)}</Table.Td>
+              <Table.Td ta="right">{elapsed(run)}</Table.Td>
               <Table.Td ta="right" title={moment(run.created_at)}>{ago(run.created_at, now)}</Table.Td>
             </Table.Tr>
           );

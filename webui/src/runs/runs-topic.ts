@@ -6,7 +6,7 @@ import { useTopic } from "../stream/stream.ts";
 type Changed = Partial<Run> & { id: string };
 type Lists = InfiniteData<RunPage>;
 
-/** Replaces the run where a list shows it; says whether the list did. */
+/** Update the run in a list. Returns the new list and whether it contains the run. */
 function mergeInto(list: Lists, changed: Changed): { list: Lists; found: boolean } {
   let found = false;
   const pages = list.pages.map((page) => ({
@@ -20,21 +20,21 @@ function mergeInto(list: Lists, changed: Changed): { list: Lists; found: boolean
   return { list: { ...list, pages }, found };
 }
 
-/** Keeps every list of runs up to date, on whatever page the reader is; also what keeps the connection open. */
+/** Keep all lists of runs up to date on every page. This subscription also keeps the connection open. */
 export function useRunsTopic(): void {
   const client = useQueryClient();
-  const readAgain = () => void client.invalidateQueries({ queryKey: ["runs"] });
+  const refetch = () => void client.invalidateQueries({ queryKey: ["runs"] });
   useTopic("runs", (frame) => {
     const changed = frame.data as Partial<Run>;
-    if (typeof changed.id !== "string") return readAgain();
-    let known = false;
+    if (typeof changed.id !== "string") return refetch();
+    let isListed = false;
     client.setQueriesData<Lists>({ queryKey: ["runs"] }, (old) => {
       if (old === undefined) return old;
       const { list, found } = mergeInto(old, changed as Changed);
-      known ||= found;
+      isListed ||= found;
       return list;
     });
     client.setQueryData<RunDetail>(["run", changed.id], (old) => (old === undefined ? old : { ...old, ...changed }));
-    if (frame.type === "status" || !known) readAgain(); // a filter may let it in or out now
-  }, readAgain);
+    if (frame.type === "status" || !isListed) refetch(); // the run may match other filters now
+  }, refetch);
 }

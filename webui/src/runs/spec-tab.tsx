@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import type { Run } from "../api/schema.d.ts";
 import { Panel } from "../common/panel.tsx";
 
-/** The resolved spec: every default filled in, as it was when the run was submitted. */
+/** The resolved spec, with all defaults, as submitted. */
 export function SpecTab({ run }: { run: Run }) {
   const text = stringify(run.spec);
   return (

@@ -20,19 +20,19 @@ function add(histograms: Histogram[]): number[] {
   return Array.from(total, (count) => count ?? 0);
 }
 
-/** How many of a step's batch were older than the bound. */
-function overBound({ counts }: Histogram, bound: number | null): number {
+/** Number of trajectories in the batch of a step that exceeded the bound. */
+function countOverBound({ counts }: Histogram, bound: number | null): number {
   if (bound === null) return 0;
   return Object.entries(counts).reduce((sum, [lag, count]) => (Number(lag) > bound ? sum + count : sum), 0);
 }
 
-/** One histogram per step: trainer and controller both write it, and a resumed attempt trains steps again. */
+/** One histogram per step. Trainer and controller both report it, and a resumed attempt repeats steps. */
 function onePerStep(histograms: Histogram[]): Histogram[] {
   const steps = new Map<number, Histogram>();
   for (const candidate of histograms) {
-    const known = steps.get(candidate.x);
-    const isBetter = known === undefined || candidate.attempt > known.attempt
-      || (candidate.attempt === known.attempt && candidate.source.startsWith("trainer"));
+    const current = steps.get(candidate.x);
+    const isBetter = current === undefined || candidate.attempt > current.attempt
+      || (candidate.attempt === current.attempt && candidate.source.startsWith("trainer"));
     if (isBetter) steps.set(candidate.x, candidate);
   }
   return [...steps.values()].sort((a, b) => a.x - b.x);
@@ -40,7 +40,7 @@ function onePerStep(histograms: Histogram[]): Histogram[] {
 
 type Column = { label: string; counts: number[]; bound: number | null };
 
-/** Steps side by side; a long run's neighbouring steps share a column. */
+/** The columns of the heat map. In a long run several steps share a column. */
 function columnsOf(histograms: Histogram[], boundAt: (step: number) => number | null): Column[] {
   const width = Math.max(1, Math.ceil(histograms.length / COLUMNS));
   const columns: Column[] = [];
@@ -52,11 +52,11 @@ function columnsOf(histograms: Histogram[], boundAt: (step: number) => number | 
   return columns;
 }
 
-/** Realised staleness against the configured bound: bars for the whole run or its newest steps, and how it moved. */
+/** Measured staleness against max staleness: a histogram of the run or its last steps, and a heat map over steps. */
 export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
   histograms: Histogram[];
-  bound: number | null; // of now
-  bounds: Map<number, number>; // by step: that of the batch's take, since a run's bound can be changed
+  bound: number | null; // the current max staleness
+  bounds: Map<number, number>; // by step: max staleness when the trainer took the batch, because it can change during a run
   unit: string;
 }) {
   const [span, setSpan] = useState("all");
@@ -65,26 +65,26 @@ export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
   const counts = useMemo(() => add(shown), [shown]);
   const columns = useMemo(() => columnsOf(histograms, (step) => bounds.get(step) ?? bound), [histograms, bounds, bound]);
   const total = counts.reduce((sum, count) => sum + count, 0);
-  const most = Math.max(1, ...counts);
-  const over = shown.reduce((sum, histogram) => sum + overBound(histogram, bounds.get(histogram.x) ?? bound), 0);
+  const highest = Math.max(1, ...counts);
+  const over = shown.reduce((sum, histogram) => sum + countOverBound(histogram, bounds.get(histogram.x) ?? bound), 0);
   const buckets = Math.max(counts.length, ...columns.map((column) => (column.bound ?? 0) + 2), (bound ?? 0) + 2);
   return (
     <div className={classes.panel} data-testid="staleness-histogram" data-total={total}>
       <div className={classes.head}>
-        <h3 className={classes.title}>Staleness against the bound</h3>
-        <SegmentedControl size="xs" value={span} onChange={setSpan} data={[{ value: "all", label: "Run" }, { value: "last", label: `Last ${LAST_STEPS} steps` }]} />
+        <h3 className={classes.title}>Staleness vs. max staleness</h3>
+        <SegmentedControl size="xs" value={span} onChange={setSpan} data={[{ value: "all", label: "All steps" }, { value: "last", label: `Last ${LAST_STEPS} steps` }]} />
       </div>
-      {total === 0 ? <div className={classes.none}>No train step yet</div> : (
+      {total === 0 ? <div className={classes.none}>No train steps yet</div> : (
         <>
           <div className={classes.bars} role="img" aria-label={`Histogram of staleness in versions: ${counts.map((count, index) => `${index}: ${count}`).join(", ")}`}>
             {Array.from({ length: buckets }, (_, index) => {
               const count = counts[index] ?? 0;
               const isOver = bound !== null && index > bound;
               return (
-                <Tooltip key={index} label={`${grouped(count)} ${unit} (${percent(total === 0 ? 0 : count / total)}) trained ${index} version${index === 1 ? "" : "s"} late${isOver ? ", over the bound" : ""}`}>
+                <Tooltip key={index} label={`${grouped(count)} ${unit} (${percent(total === 0 ? 0 : count / total)}) with staleness ${index}${isOver ? ", over max staleness" : ""}`}>
                   <div className={classes.bucket} data-over={isOver} data-bound={index === bound}>
                     <span className="tabular">{count > 0 ? percent(count / total, count / total < 0.1 ? 1 : 0).replace(" ", " ") : ""}</span>
-                    <i style={{ height: `${Math.max(count > 0 ? 2 : 0, (74 * count) / most)}px` }} />
+                    <i style={{ height: `${Math.max(count > 0 ? 2 : 0, (74 * count) / highest)}px` }} />
                     <b className="tabular">{index}</b>
                   </div>
                 </Tooltip>
@@ -92,7 +92,7 @@ export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
             })}
           </div>
           <p className={classes.note}>
-            versions between the oldest token and the step trained{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η{shown.every(({ x }) => (bounds.get(x) ?? bound) === bound) ? ` = ${bound}` : " at their take"}</strong></>}
+            Policy versions between the oldest token of a trajectory and the train step{bound !== null && <>; <strong data-over={over > 0}>{percent(over / total)} over η{shown.every(({ x }) => (bounds.get(x) ?? bound) === bound) ? ` = ${bound}` : " at the time of the step"}</strong></>}
           </p>
           <Heat columns={columns} buckets={buckets} />
         </>

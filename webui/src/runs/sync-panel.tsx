@@ -7,28 +7,28 @@ import { useMetricsVersion } from "./live.ts";
 import type { MetricsStore } from "./metrics-store.ts";
 
 const STAGES: { metric: string; label: string; who: string }[] = [
-  { metric: "time/gather_seconds", label: "Gather the full weights", who: "trainer waits" },
-  { metric: "time/write_seconds", label: "Write them", who: "trainer waits" },
-  { metric: "time/publish_seconds", label: "Publish, in all", who: "trainer waits" },
-  { metric: "weight_sync/load_seconds", label: "Engine loads", who: "engine" },
+  { metric: "time/gather_seconds", label: "Gather weights", who: "trainer waits" },
+  { metric: "time/write_seconds", label: "Write weights", who: "trainer waits" },
+  { metric: "time/publish_seconds", label: "Publish (total)", who: "trainer waits" },
+  { metric: "weight_sync/load_seconds", label: "Load in engine", who: "engine" },
   { metric: "weight_sync/paused_seconds", label: "Engine paused", who: "engine waits" },
-  { metric: "weight_sync/delay_seconds", label: "Announced to loaded", who: "both go on" },
+  { metric: "weight_sync/delay_seconds", label: "Publish to load", who: "nobody waits" },
 ];
 
 function mean(values: number[]): number | null {
   return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** What a new policy version costs on its way to the engines. */
+/** The time that each stage of publishing a policy version takes. */
 export function SyncPanel({ metrics }: { metrics: MetricsStore }) {
   useMetricsVersion(metrics);
   const values = (name: string) => metrics.lines(name).flatMap((line) => line.points.y);
-  const pausedShare = mean(values("weight_sync/engine_paused_frac"));
+  const pausedFraction = mean(values("weight_sync/engine_paused_frac"));
   return (
-    <Panel title="Weight sync" aside={pausedShare === null ? undefined : `engines paused ${percent(pausedShare)} of the time`} flush>
+    <Panel title="Weight sync" aside={pausedFraction === null ? undefined : `engines paused ${percent(pausedFraction)} of the time`} flush>
       <Table verticalSpacing={4} className="tabular" data-testid="weight-sync">
         <Table.Thead>
-          <Table.Tr><Table.Th>Stage</Table.Th><Table.Th ta="right">last</Table.Th><Table.Th ta="right">mean</Table.Th><Table.Th ta="right">max</Table.Th><Table.Th ta="right">versions</Table.Th></Table.Tr>
+          <Table.Tr><Table.Th>Stage</Table.Th><Table.Th ta="right">Last</Table.Th><Table.Th ta="right">Mean</Table.Th><Table.Th ta="right">Max</Table.Th><Table.Th ta="right">Versions</Table.Th></Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {STAGES.map(({ metric, label, who }) => {

@@ -11,28 +11,28 @@ import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import classes from "./trajectories-tab.module.css";
 import { ENVIRONMENT, spansOf, versionsOf } from "./version-spans.ts";
 
-/** Sampled groups, whole: one prompt, its completions, and which policy version wrote which part of them. */
+/** Samples of complete groups: the prompt, its completions, and the policy version of each part of a completion. */
 export function TrajectoriesTab({ run }: { run: Run }) {
   const query = useInfiniteQuery(queries.runTrajectories(run.id));
-  const [least, setLeast] = useState<number | string>(1);
+  const [minVersions, setMinVersions] = useState<number | string>(1);
   const all = query.data?.pages.flatMap((page) => page.data) ?? [];
-  const shown = all.filter((trajectory) => versionsOf(trajectory) >= Number(least));
+  const shown = all.filter((trajectory) => versionsOf(trajectory) >= Number(minVersions));
   return (
     <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       <div className={classes.tools}>
-        <NumberInput label="At least this many versions inside" w={210} min={1} max={20} value={least} onChange={setLeast} />
+        <NumberInput label="Minimum policy versions" w={210} min={1} max={20} value={minVersions} onChange={setMinVersions} />
         <span>{shown.length} of {all.length} loaded</span>
       </div>
       {query.isPending ? <Waiting /> : query.data === undefined ? null : shown.length === 0 ? (
-        <Empty title="No sampled trajectory">{all.length === 0 ? "Two groups of each train step leave their trajectories here." : "None of those loaded spans so many versions."}</Empty>
+        <Empty title="No trajectories">{all.length === 0 ? "All trajectories of two groups per train step appear here." : "No loaded trajectory spans that many versions."}</Empty>
       ) : groupsOf(shown).map((group) => <GroupCard key={group[0]!.id} group={group} />)}
       <More query={query} />
     </>
   );
 }
 
-/** Neighbours of one prompt at one step, in the order of the list. */
+/** Group trajectories by attempt, step and group, in list order. */
 function groupsOf(trajectories: Trajectory[]): Trajectory[][] {
   const groups = new Map<string, Trajectory[]>();
   for (const trajectory of trajectories) {
@@ -59,11 +59,11 @@ function GroupCard({ group }: { group: Trajectory[] }) {
   );
 }
 
-/** What a reward function said beside its score. */
-function PartsOfReward({ trajectory }: { trajectory: Trajectory }) {
+/** The reward parts and the result label that a reward function returned with its score. */
+function RewardParts({ trajectory }: { trajectory: Trajectory }) {
   const parts = Object.entries(trajectory.reward_parts).map(([name, value]) => `${name} ${number(value)}`);
-  const said = [...parts, ...(trajectory.verdict === "" ? [] : [words(trajectory.verdict).toLowerCase()])];
-  return said.length === 0 ? null : <span className={`${classes.parts} tabular`} data-testid="reward-parts">{said.join(" · ")}</span>;
+  const texts = [...parts, ...(trajectory.verdict === "" ? [] : [words(trajectory.verdict).toLowerCase()])];
+  return texts.length === 0 ? null : <span className={`${classes.parts} tabular`} data-testid="reward-parts">{texts.join(" · ")}</span>;
 }
 
 function Completion({ trajectory, best }: { trajectory: Trajectory; best: number }) {
@@ -71,16 +71,16 @@ function Completion({ trajectory, best }: { trajectory: Trajectory; best: number
   const isBest = trajectory.reward >= best && trajectory.reward > 0;
   const turns = spans.filter((span) => span.version === ENVIRONMENT).length + 1;
   const versions = versionsOf(trajectory);
-  const about = `${versions <= 1 ? `version ${spans[0]!.version}` : `${versions} versions`}${turns === 1 ? "" : `, ${turns} turns`}${trajectory.finish_reason === "stop" ? "" : `, ended: ${words(trajectory.finish_reason).toLowerCase()}`}${isExact || spans.length === 1 ? "" : ", bounds approximate"}`;
+  const summary = `${versions <= 1 ? `version ${spans[0]!.version}` : `${versions} versions`}${turns === 1 ? "" : `, ${turns} turns`}${trajectory.finish_reason === "stop" ? "" : `, ended: ${words(trajectory.finish_reason).toLowerCase()}`}${isExact || spans.length === 1 ? "" : ", boundaries approximate"}`;
   return (
     <div className={classes.completion} data-testid="trajectory" data-spans={spans.length}>
       <span className={classes.reward} data-good={isBest}>
-        {isBest ? <IconCheck size={13} stroke={2.4} aria-label="best of the group" /> : <IconX size={13} stroke={2.4} aria-label="not the best of the group" />} {number(trajectory.reward)}
+        {isBest ? <IconCheck size={13} stroke={2.4} aria-label="best in group" /> : <IconX size={13} stroke={2.4} aria-label="not best in group" />} {number(trajectory.reward)}
       </span>
       <p>
         {spans.map((span, index) => (
           span.version === ENVIRONMENT
-            ? <Tooltip key={index} label={`Written by the environment, ${span.tokens} tokens, not trained on`}>
+            ? <Tooltip key={index} label={`Environment output, ${span.tokens} tokens, not trained`}>
               <span className={classes.environment}>{span.text}</span>
             </Tooltip>
             : <Tooltip key={index} label={`Policy version ${span.version}, ${span.tokens} tokens`}>
@@ -92,8 +92,8 @@ function Completion({ trajectory, best }: { trajectory: Trajectory; best: number
         ))}
       </p>
       <small>
-        {about}
-        <PartsOfReward trajectory={trajectory} />
+        {summary}
+        <RewardParts trajectory={trajectory} />
       </small>
     </div>
   );

@@ -1,4 +1,4 @@
-/** In place of a policy version: the environment wrote these tokens, and they are not trained on. */
+/** Used as the policy version of tokens that the environment wrote. They are not trained. */
 export const ENVIRONMENT = -1;
 
 export type Span = { version: number; tokens: number; text: string };
@@ -12,8 +12,8 @@ export function versionsOf(sample: Pick<Sample, "policy_versions">): number {
 }
 
 /**
- * The completion cut where the policy version changes, or where policy and environment take turns. The writer sends the text of each run of versions; where
- * it did not, the text is cut in proportion to the tokens and `isExact` says that the bounds are a guess.
+ * Split a completion where the policy version changes, and between policy and environment. The writer sends the text of
+ * each span. If it did not, the text is split in proportion to the tokens, and `isExact` is false.
  */
 export function spansOf(sample: Sample): { spans: Span[]; isExact: boolean } {
   const runs: { version: number; tokens: number }[] = [];

@@ -2,10 +2,10 @@ import { pointerOf, SPEC_FIELDS, type SpecField } from "./spec-schema.ts";
 
 export type Section = { title: string; note: string; kinds: string[]; roots: string[]; first: string[] };
 
-/** How the form is cut. `first` fields are always shown, the others of the section's roots on demand. */
+/** The sections of the form. `first` fields are always shown, the other fields of `roots` on demand. */
 export const SECTIONS: Section[] = [
   { title: "Run", note: "", kinds: ["rl", "sft", "eval"], roots: ["kind", "name", "notes", "seed", "placement", "budget", "secrets"], first: ["/name", "/kind", "/placement/priority", "/seed", "/notes"] },
-  { title: "Model", note: "where the initial weights come from: one of the two", kinds: ["rl", "sft", "eval"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
+  { title: "Model", note: "initial weights: a base model or a checkpoint", kinds: ["rl", "sft", "eval"], roots: ["model"], first: ["/model/base_model", "/model/checkpoint"] },
   { title: "Dataset", note: "", kinds: ["rl", "sft", "eval"], roots: ["dataset"], first: ["/dataset/version", "/dataset/split"] },
   { title: "Reward", note: "", kinds: ["rl", "eval"], roots: ["reward", "workflow"], first: ["/reward/name", "/reward/options", "/reward/scale", "/reward/bias"] },
   {
@@ -25,7 +25,7 @@ export const SECTIONS: Section[] = [
   { title: "Checkpoints and evaluation", note: "", kinds: ["rl", "sft"], roots: ["checkpoint", "evaluation"], first: ["/checkpoint/every_steps", "/checkpoint/keep_last", "/evaluation/prompts", "/evaluation/split"] },
 ];
 
-/** The section's fields to show: the first ones in their order, then, if wanted, all the others. */
+/** The visible fields of a section: the `first` ones in their order, then with `showAll` all others. */
 export function fieldsOf(section: Section, showAll: boolean): SpecField[] {
   const own = SPEC_FIELDS.filter((field) => section.roots.includes(field.path[0]!));
   const first = section.first.map((pointer) => own.find((field) => pointerOf(field.path) === pointer)).filter((field) => field !== undefined);

@@ -8,7 +8,7 @@ export type Option = { value: string; label: string };
 
 type Props = { field: SpecField; value: unknown; error: string | undefined; options?: Option[]; onChange: (value: unknown) => void };
 
-/** A key whose own name says too little beside its neighbours is shown with the name of what it lies in. */
+/** Fields in these sections are labeled with the section, because their own name is ambiguous. */
 const WITH_PARENT = new Set(["importance_weight", "advantage", "evaluation", "checkpoint", "staleness", "weight_sync", "budget"]);
 
 function labelOf(path: string[]): string {
@@ -21,45 +21,45 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Empty means: leave the key out, the default counts. What is no number stays text, so that the server says why not. */
-function read(kind: SpecField["kind"], text: string): unknown {
+/** Parse the text of a field. Empty text omits the key, so that its default applies. Invalid numbers stay text, so that the server reports them. */
+function parse(kind: SpecField["kind"], text: string): unknown {
   if (text.trim() === "") return undefined;
   if (kind === "number" || kind === "integer") return Number.isFinite(Number(text)) ? Number(text) : text;
-  if (kind !== "document") return text;
+  if (kind !== "json") return text;
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    return text; // unfinished JSON while it is typed
+    return text; // incomplete JSON during typing
   }
 }
 
-/** One key of the spec; its help, choices and default come from the schema. */
+/** The input for one key of the spec. Its help, choices and default come from the schema. */
 export function SpecFieldInput({ field, value, error, options, onChange }: Props) {
   const pointer = pointerOf(field.path);
   const common = { label: labelOf(field.path), description: field.description || undefined, error, inputWrapperOrder: ["label", "input", "description", "error"] as ("label" | "input" | "description" | "error")[] };
-  const standard = field.standard === undefined || field.standard === null ? "" : textOf(field.standard);
+  const placeholder = field.defaultValue === undefined || field.defaultValue === null ? "" : textOf(field.defaultValue);
   const [draft, setDraft] = useState(textOf(value));
   useEffect(() => {
-    setDraft((old) => (textOf(read(field.kind, old)) === textOf(value) ? old : textOf(value)));
+    setDraft((old) => (textOf(parse(field.kind, old)) === textOf(value) ? old : textOf(value)));
   }, [field.kind, value]);
 
   if (field.kind === "boolean") {
-    const isOn = typeof value === "boolean" ? value : field.standard === true;
+    const isOn = typeof value === "boolean" ? value : field.defaultValue === true;
     return <Switch {...{ ...common, inputWrapperOrder: undefined }} checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} data-field={pointer} mt={20} />;
   }
   if (field.kind === "choice" || options !== undefined) {
     const data = options ?? field.choices.map((choice) => ({ value: choice, label: choice }));
     const current = typeof value === "string" && value !== "" ? value : null;
     const known = current === null || data.some((option) => option.value === current) ? data : [{ value: current, label: current }, ...data];
-    return <Select {...common} data={known} value={current} placeholder={standard} clearable searchable={options !== undefined} onChange={(chosen) => onChange(chosen ?? undefined)} data-field={pointer} />;
+    return <Select {...common} data={known} value={current} placeholder={placeholder} clearable searchable={options !== undefined} onChange={(chosen) => onChange(chosen ?? undefined)} data-field={pointer} />;
   }
   const props = {
-    ...common, value: draft, placeholder: standard, "data-field": pointer,
+    ...common, value: draft, placeholder, "data-field": pointer,
     onChange: (event: { currentTarget: { value: string } }) => {
       setDraft(event.currentTarget.value);
-      onChange(read(field.kind, event.currentTarget.value));
+      onChange(parse(field.kind, event.currentTarget.value));
     },
   };
   if (pointer === "/notes") return <Textarea {...props} autosize minRows={1} maxRows={5} />;
-  return <TextInput {...props} classNames={field.kind === "document" ? { input: "mono" } : undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : undefined} />;
+  return <TextInput {...props} classNames={field.kind === "json" ? { input: "mono" } : undefined} inputMode={field.kind === "number" || field.kind === "integer" ? "decimal" : undefined} />;
 }

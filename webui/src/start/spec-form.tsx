@@ -12,7 +12,7 @@ import classes from "./start-page.module.css";
 
 type Props = { spec: Record<string, unknown>; errors: FieldProblem[]; showAll: boolean; onChange: (path: string[], value: unknown) => void };
 
-/** What the project has to choose from, by the pointer of the field that takes it. */
+/** Options for the fields that reference objects of the project, by the pointer of the field. */
 function useChoices(): Record<string, Option[]> {
   const datasets = useQuery(queries.datasets).data?.data ?? [];
   const models = useQuery(queries.models).data?.data ?? [];
@@ -32,18 +32,18 @@ function useChoices(): Record<string, Option[]> {
 export function SpecForm({ spec, errors, showAll, onChange }: Props) {
   const choices = useChoices();
   const kind = String(spec["kind"] ?? "rl");
-  const sections = SECTIONS.filter((section) => section.kinds.includes(kind)).map((section) => ({ section, fields: fieldsOf(section, showAll || faultyBeyondFirst(section.roots, section.first, errors)) }));
-  // The initial weights have one source: choosing one takes the other out.
+  const sections = SECTIONS.filter((section) => section.kinds.includes(kind)).map((section) => ({ section, fields: fieldsOf(section, showAll || hasHiddenErrors(section.roots, section.first, errors)) }));
+  // Base model and checkpoint are mutually exclusive: setting one removes the other.
   const write = (path: string[], value: unknown) => {
     const other = { "/model/base_model": "checkpoint", "/model/checkpoint": "base_model" }[pointerOf(path)];
     if (other !== undefined && value !== undefined) onChange(["model", other], undefined);
     onChange(path, value);
   };
-  const shown = new Set(sections.flatMap(({ fields }) => fields.map((field) => pointerOf(field.path))));
-  const elsewhere = errors.filter((error) => !shown.has(error.pointer));
+  const visible = new Set(sections.flatMap(({ fields }) => fields.map((field) => pointerOf(field.path))));
+  const otherErrors = errors.filter((error) => !visible.has(error.pointer));
   return (
     <>
-      <FieldProblems errors={elsewhere} />
+      <FieldProblems errors={otherErrors} />
       <div className={classes.form}>
         {sections.map(({ section, fields }) => (
           <Panel key={section.title} title={section.title} aside={section.note} className={classes.section}>
@@ -67,7 +67,7 @@ export function SpecForm({ spec, errors, showAll, onChange }: Props) {
   );
 }
 
-/** A fault in a field that is usually hidden opens its section. */
-function faultyBeyondFirst(roots: string[], first: string[], errors: FieldProblem[]): boolean {
+/** Whether a hidden field of the section has an error. The section then shows all fields. */
+function hasHiddenErrors(roots: string[], first: string[], errors: FieldProblem[]): boolean {
   return errors.some((error) => roots.includes(error.pointer.split("/")[1] ?? "") && !first.includes(error.pointer));
 }

@@ -1,12 +1,12 @@
 import schema from "../api/run-spec.schema.json" with { type: "json" };
 
-/** What the form knows of one key of the RunSpec, read from the schema that the server validates with. */
+/** One key of the RunSpec, from the schema that the server validates with. */
 export type SpecField = {
   path: string[];
-  kind: "text" | "number" | "integer" | "boolean" | "choice" | "document";
+  kind: "text" | "number" | "integer" | "boolean" | "choice" | "json";
   choices: string[];
   description: string;
-  standard: unknown;
+  defaultValue: unknown;
 };
 
 type Node = {
@@ -34,13 +34,13 @@ function withoutAnyOf({ anyOf: _, ...rest }: Node): Node {
 function kindOf(node: Node): SpecField["kind"] {
   if (node.enum !== undefined || node.const !== undefined) return "choice";
   if (node.type === "boolean" || node.type === "integer" || node.type === "number") return node.type;
-  return node.type === "string" ? "text" : "document";
+  return node.type === "string" ? "text" : "json";
 }
 
-function fieldsBelow(node: Node, path: string[], standard: unknown): SpecField[] {
+function fieldsBelow(node: Node, path: string[], defaults: unknown): SpecField[] {
   return Object.entries(node.properties ?? {}).flatMap(([name, child]) => {
     const resolved = resolve(child);
-    const inherited = (standard as Record<string, unknown> | undefined)?.[name];
+    const inherited = (defaults as Record<string, unknown> | undefined)?.[name];
     const own = inherited === undefined ? resolved.default : inherited;
     if (resolved.properties !== undefined) return fieldsBelow(resolved, [...path, name], own);
     return [{
@@ -48,12 +48,12 @@ function fieldsBelow(node: Node, path: string[], standard: unknown): SpecField[]
       kind: kindOf(resolved),
       choices: (resolved.enum ?? (resolved.const === undefined ? [] : [resolved.const])).map(String),
       description: resolved.description ?? "",
-      standard: own,
+      defaultValue: own,
     }];
   });
 }
 
-/** Every leaf of the RunSpec in the order of its declaration. */
+/** Every leaf of the RunSpec in declaration order. */
 export const SPEC_FIELDS: SpecField[] = fieldsBelow(schema as Node, [], undefined);
 
 export function pointerOf(path: readonly (string | number)[]): string {

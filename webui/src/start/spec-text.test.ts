@@ -18,16 +18,16 @@ function specOf(text: string) {
   return parsed.spec;
 }
 
-test("a field written by the form leaves the rest of the text alone", () => {
+test("writing a field in the form does not change the rest of the text", () => {
   const written = withValue(TEXT, ["staleness", "max"], 1);
   assert.equal(written, TEXT.replace("max: 4", "max: 1"));
 });
 
-test("a field taken out leaves no empty section", () => {
+test("removing the last field of a section removes the section", () => {
   assert.deepEqual(Object.keys(specOf(withValue(TEXT, ["rollout", "group_size"], undefined))), ["name", "staleness", "evaluation"]);
 });
 
-test("a section that was null is made when a field of it is written", () => {
+test("writing a field of a null section creates the section", () => {
   assert.deepEqual(specOf(withValue(TEXT, ["evaluation", "prompts"], 64))["evaluation"], { prompts: 64 });
 });
 
@@ -38,12 +38,12 @@ test("form, YAML and JSON hold the same spec", () => {
   assert.deepEqual(specOf(withValue(asJson(spec), ["staleness", "max"], 2))["staleness"], { max: 2 });
 });
 
-test("a fault of the text names its line", () => {
+test("a syntax error has its line", () => {
   const parsed = parseSpec("name: a\nrollout: [1, 2\nseed: 3\n");
-  assert.ok("fault" in parsed && parsed.line >= 2);
+  assert.ok("syntaxError" in parsed && parsed.syntaxError.line >= 2);
 });
 
-test("a pointer finds its line, a missing key its section's", () => {
+test("a pointer resolves to its line, and a missing key to the line of its section", () => {
   assert.equal(lineOf(TEXT, "/staleness/max"), 6);
   assert.equal(lineOf(TEXT, "/rollout/top_p"), 4);
   assert.equal(lineOf(TEXT, "/nothing"), null);

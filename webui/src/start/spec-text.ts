@@ -1,13 +1,15 @@
 import { isMap, parseDocument, stringify, type Document } from "yaml";
 
-/** The text of the editor is the truth; the form reads it and writes single keys into it, comments stay. */
-export type Parsed = { document: Document; spec: Record<string, unknown> } | { fault: string; line: number };
+/** The text of the editor is the source of truth. The form reads it and writes single keys into it, and comments stay. */
+export type Parsed = { document: Document; spec: Record<string, unknown> } | { syntaxError: SyntaxProblem };
+
+export type SyntaxProblem = { message: string; line: number };
 
 export function parseSpec(text: string): Parsed {
   const document = parseDocument(text, { strict: true, uniqueKeys: true });
-  const [fault] = document.errors;
-  if (fault !== undefined) return { fault: fault.message.split("\n")[0]!, line: fault.linePos?.[0].line ?? 1 };
-  if (!isMap(document.contents)) return { fault: "The text is not a mapping of keys to values", line: 1 };
+  const [error] = document.errors;
+  if (error !== undefined) return { syntaxError: { message: error.message.split("\n")[0]!, line: error.linePos?.[0].line ?? 1 } };
+  if (!isMap(document.contents)) return { syntaxError: { message: "The text is not a mapping of keys to values", line: 1 } };
   return { document, spec: document.toJS() as Record<string, unknown> };
 }
 
@@ -23,10 +25,10 @@ export function asJson(spec: unknown): string {
   return JSON.stringify(spec, null, 2);
 }
 
-/** Writes one key, or takes it out when `value` is undefined; a section left empty goes with it. */
+/** Write one key, or remove it if `value` is undefined. A section that becomes empty is removed too. */
 export function withValue(text: string, path: string[], value: unknown): string {
   const parsed = parseSpec(text);
-  if ("fault" in parsed) return text;
+  if ("syntaxError" in parsed) return text;
   const { document } = parsed;
   if (value === undefined) {
     document.deleteIn(path);
@@ -35,7 +37,7 @@ export function withValue(text: string, path: string[], value: unknown): string 
       if (isMap(parent) && parent.items.length === 0) document.deleteIn(path.slice(0, depth));
     }
   } else {
-    // `evaluation: null` or a scalar in the way of a section gives place to the section.
+    // Replace a null or a scalar on the path, such as `evaluation: null`, with a section.
     for (let depth = 1; depth < path.length; depth += 1) {
       const prefix = path.slice(0, depth);
       if (document.hasIn(prefix) && !isMap(document.getIn(prefix, true))) document.setIn(prefix, document.createNode({}));
@@ -49,10 +51,10 @@ export function valueAt(spec: unknown, path: readonly string[]): unknown {
   return path.reduce<unknown>((inner, key) => (typeof inner === "object" && inner !== null ? (inner as Record<string, unknown>)[key] : undefined), spec);
 }
 
-/** The line of the text that a JSON pointer leads to, or its nearest parent's. */
+/** The line of a JSON pointer in the text, or of its nearest existing parent. */
 export function lineOf(text: string, pointer: string): number | null {
   const parsed = parseSpec(text);
-  if ("fault" in parsed) return parsed.line;
+  if ("syntaxError" in parsed) return parsed.syntaxError.line;
   const path = pointer.split("/").slice(1).map((part) => (/^\d+$/.test(part) ? Number(part) : part));
   for (let depth = path.length; depth > 0; depth -= 1) {
     const node = parsed.document.getIn(path.slice(0, depth), true) as { range?: [number, number, number] } | undefined;

@@ -12,7 +12,7 @@ import type { Preset, RunDetail } from "../api/schema.d.ts";
 import type { Json } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
-import { candidates, openPreset, takenOver } from "./first-spec.ts";
+import { applyPreset, candidates, fallbackPreset } from "./default-spec.ts";
 import { SpecEditor } from "./spec-editor.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { asJson, asYaml, isJson, parseSpec, withValue } from "./spec-text.ts";
@@ -20,73 +20,73 @@ import classes from "./start-page.module.css";
 
 type View = "form" | "yaml" | "json";
 
-/** A key that makes a repeated submit of the same form the same run. */
+/** A key with which a repeated submit of the same form returns the same run. */
 function idempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Where the first spec comes from: another run, a preset of the address, or one that can be submitted here. */
+/** The form starts with the spec of another run, a preset from the URL, or a preset that can be submitted. */
 export function StartPage() {
   const [search] = useSearchParams();
   const from = search.get("from");
-  const asked = search.get("preset");
+  const presetName = search.get("preset");
   const presets = useQuery({ ...queries.presets, select: (found) => ({ usable: found.filter((preset) => preset.fault === ""), broken: found.filter((preset) => preset.fault !== "") }) });
   const usable = presets.data?.usable;
-  const model = useQuery({ ...queries.run(from ?? ""), enabled: from !== null });
-  const named = usable?.find((preset) => preset.name === asked);
-  const first = useQuery({ ...firstToSubmit(usable ?? []), enabled: usable !== undefined && from === null && named === undefined });
-  const error = presets.error ?? model.error ?? first.error;
-  if (error !== null) return <ProblemNotice error={error} retry={() => { void presets.refetch(); void first.refetch(); }} />;
-  if (usable === undefined || (from !== null ? model.data === undefined : named === undefined && first.data === undefined)) return <Waiting label="Loading presets" />;
-  const begun = from === null ? (named ?? first.data) : undefined;
-  const spec: Record<string, unknown> = model.data?.spec ?? begun?.spec ?? { name: "" };
-  return <StartForm presets={usable} broken={presets.data?.broken ?? []} first={adapted(spec, search, model.data)} firstPreset={begun?.name ?? ""} />;
+  const source = useQuery({ ...queries.run(from ?? ""), enabled: from !== null });
+  const requested = usable?.find((preset) => preset.name === presetName);
+  const submittable = useQuery({ ...submittablePreset(usable ?? []), enabled: usable !== undefined && from === null && requested === undefined });
+  const error = presets.error ?? source.error ?? submittable.error;
+  if (error !== null) return <ProblemNotice error={error} retry={() => { void presets.refetch(); void submittable.refetch(); }} />;
+  if (usable === undefined || (from !== null ? source.data === undefined : requested === undefined && submittable.data === undefined)) return <Waiting label="Loading presets" />;
+  const preset = from === null ? (requested ?? submittable.data) : undefined;
+  const spec: Record<string, unknown> = source.data?.spec ?? preset?.spec ?? { name: "" };
+  return <StartForm presets={usable} broken={presets.data?.broken ?? []} initialText={initialText(spec, search, source.data)} initialPreset={preset?.name ?? ""} />;
 }
 
-/** The first preset that the server would take with what the project has; else one that leaves data and weights open. */
-function firstToSubmit(presets: Preset[]) {
+/** The first preset that the server accepts with the objects of the project, or else one without a dataset and a model. */
+function submittablePreset(presets: Preset[]) {
   return queryOptions({
-    queryKey: ["first-to-submit", presets.map((preset) => preset.name)],
+    queryKey: ["submittable-preset", presets.map((preset) => preset.name)],
     queryFn: async ({ client }): Promise<{ name: string; spec: Json } | null> => {
       const [datasets, models, checkpoints] = await Promise.all([client.fetchQuery(queries.datasets), client.fetchQuery(queries.models), client.fetchQuery(queries.allCheckpoints)]);
-      const stock = {
+      const available = {
         datasets: datasets.data.filter((dataset) => dataset.latest !== null).map((dataset) => dataset.name),
         models: models.data.filter((entry) => entry.state === "READY").map((entry) => entry.name),
         checkpoints: checkpoints.data.filter((entry) => entry.state === "STORED").map((entry) => entry.id),
       };
-      for (const { preset, spec } of candidates(presets, stock)) {
+      for (const { preset, spec } of candidates(presets, available)) {
         const { valid } = await post("/api/v1/runs/validate", { body: { spec } });
         if (valid) return { name: preset.name, spec };
       }
-      return openPreset(presets) ?? null;
+      return fallbackPreset(presets) ?? null;
     },
-    gcTime: 0, // asked anew at each visit: what is there changes
+    gcTime: 0, // fetched again on each visit, because the objects of the project change
     staleTime: Infinity,
     retry: false,
   });
 }
 
-const WAYS: Record<string, { what: string; to: string; way: string }> = {
-  unknown_dataset: { what: "dataset", to: "/datasets/new", way: "upload a dataset" },
-  unknown_model: { what: "base model", to: "/models", way: "register a base model" },
+const MISSING_OBJECTS: Record<string, { object: string; to: string; action: string }> = {
+  unknown_dataset: { object: "dataset", to: "/datasets/new", action: "upload a dataset" },
+  unknown_model: { object: "base model", to: "/models", action: "register a base model" },
 };
 
-/** What must be brought here first, with the way there; the fields below offer what is there. */
+/** The objects that the project lacks for this run, with links to add them. */
 function Missing({ errors }: { errors: FieldProblem[] }) {
-  const ways = Object.entries(WAYS).filter(([code]) => errors.some((error) => error.code === code));
-  if (ways.length === 0) return null;
+  const missing = Object.entries(MISSING_OBJECTS).filter(([code]) => errors.some((error) => error.code === code));
+  if (missing.length === 0) return null;
   return (
     <div className={classes.missing} role="note" data-testid="missing">
-      {ways.map(([code, { what, to, way }]) => (
-        <p key={code}>This run still needs a {what} that is in this project: choose one below, or <Link to={to}>{way}</Link>.</p>
+      {missing.map(([code, { object, to, action }]) => (
+        <p key={code}>This run needs a {object} in this project. Select one below, or <Link to={to}>{action}</Link>.</p>
       ))}
     </div>
   );
 }
 
-function adapted(spec: Record<string, unknown>, search: URLSearchParams, model: RunDetail | undefined): string {
+function initialText(spec: Record<string, unknown>, search: URLSearchParams, sourceRun: RunDetail | undefined): string {
   let text = asYaml(spec);
-  if (model !== undefined) text = withValue(text, ["name"], `${model.name}-again`);
+  if (sourceRun !== undefined) text = withValue(text, ["name"], `${sourceRun.name}-again`);
   const [dataset, base, checkpoint] = [search.get("dataset"), search.get("model"), search.get("checkpoint")];
   if (dataset !== null) text = withValue(text, ["dataset", "version"], dataset);
   if (base !== null) text = withValue(withValue(text, ["model", "checkpoint"], undefined), ["model", "base_model"], base);
@@ -94,9 +94,9 @@ function adapted(spec: Record<string, unknown>, search: URLSearchParams, model: 
   return text;
 }
 
-function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[]; broken: Preset[]; first: string; firstPreset: string }) {
-  const [text, setText] = useState(first);
-  const [preset, setPreset] = useState(firstPreset);
+function StartForm({ presets, broken, initialText, initialPreset }: { presets: Preset[]; broken: Preset[]; initialText: string; initialPreset: string }) {
+  const [text, setText] = useState(initialText);
+  const [preset, setPreset] = useState(initialPreset);
   const [view, setView] = useState<View>("form");
   const [showAll, setShowAll] = useState(false);
   const [key, setKey] = useState(idempotencyKey);
@@ -123,8 +123,8 @@ function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[];
     },
     onError: () => setKey(idempotencyKey()),
   });
-  const refused = start.error instanceof Problem ? start.error.errors : [];
-  const errors: FieldProblem[] = check.data?.errors ?? refused;
+  const submitErrors = start.error instanceof Problem ? start.error.errors : [];
+  const errors: FieldProblem[] = check.data?.errors ?? submitErrors;
 
   const show = (next: View) => {
     if (spec !== null && next === "json" && !isJson(text)) setText(asJson(spec));
@@ -133,16 +133,16 @@ function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[];
   };
   const choose = (chosen: Preset) => {
     setPreset(chosen.name);
-    const next = spec === null ? chosen.spec : takenOver(chosen.spec, spec);
+    const next = spec === null ? chosen.spec : applyPreset(chosen.spec, spec);
     setText(view === "json" ? asJson(next) : asYaml(next));
     start.reset();
   };
   return (
     <>
-      <PageHeader title="Start a run">Begin with a preset; every key of the spec can be changed in the form or in its text.</PageHeader>
+      <PageHeader title="Start a run">Choose a preset, then edit its spec in the form or as text.</PageHeader>
       {broken.length > 0 && (
         <div className={classes.missing} role="note" data-testid="broken-presets">
-          {broken.map((entry) => <p key={entry.name}>The preset <b>{entry.name}</b> cannot be used: {entry.fault}</p>)}
+          {broken.map((entry) => <p key={entry.name}>Preset <b>{entry.name}</b> is invalid: {entry.fault}</p>)}
         </div>
       )}
       <div className={classes.presets} role="radiogroup" aria-label="Preset">
@@ -156,12 +156,12 @@ function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[];
       <div className={classes.bar}>
         <SegmentedControl value={view} onChange={(value) => show(value as View)} data={[{ value: "form", label: "Form" }, { value: "yaml", label: "YAML" }, { value: "json", label: "JSON" }]} />
         {view === "form" && <Switch label="All fields" checked={showAll} onChange={(event) => setShowAll(event.currentTarget.checked)} />}
-        <span className={classes.verdict} data-valid={check.data?.valid ?? "unknown"} role="status" data-testid="verdict">
-          {spec === null ? "The text cannot be read" : check.data === undefined ? "Checking" : check.data.valid ? <><IconCheck size={14} /> Valid</> : `${errors.length} thing${errors.length === 1 ? "" : "s"} to mend`}
+        <span className={classes.validation} data-valid={check.data?.valid ?? "unknown"} role="status" data-testid="validation">
+          {spec === null ? "Syntax error" : check.data === undefined ? "Validating" : check.data.valid ? <><IconCheck size={14} /> Valid</> : `${errors.length} error${errors.length === 1 ? "" : "s"} to fix`}
         </span>
         <Group gap={8} ml="auto">
           <Button variant="default" component="a" download="run.yaml" leftSection={<IconDownload size={14} />} href={`data:application/yaml;charset=utf-8,${encodeURIComponent(spec === null ? text : asYaml(spec))}`}>run.yaml</Button>
-          <Button disabled={spec === null} loading={start.isPending} onClick={() => start.mutate()} data-testid="start">Start the run</Button>
+          <Button disabled={spec === null} loading={start.isPending} onClick={() => start.mutate()} data-testid="start">Start run</Button>
         </Group>
       </div>
       <Missing errors={errors} />
@@ -169,10 +169,10 @@ function StartForm({ presets, broken, first, firstPreset }: { presets: Preset[];
       <ProblemNotice error={start.error} />
       {view === "form" ? (
         spec === null
-          ? <Panel><Text size="sm">The text has a fault{"line" in parsed ? ` in line ${parsed.line}: ${parsed.fault}` : ""}. Mend it there; the form follows.</Text></Panel>
+          ? <Panel><Text size="sm">The text has a syntax error{"syntaxError" in parsed ? ` on line ${parsed.syntaxError.line}: ${parsed.syntaxError.message}` : ""}. Fix it in the YAML or JSON view to use the form.</Text></Panel>
           : <SpecForm spec={spec} errors={errors} showAll={showAll} onChange={(path, value) => setText((old) => withValue(old, path, value))} />
       ) : (
-        <SpecEditor text={text} errors={errors} fault={"fault" in parsed ? parsed : null} onChange={setText} />
+        <SpecEditor text={text} errors={errors} syntaxError={"syntaxError" in parsed ? parsed.syntaxError : null} onChange={setText} />
       )}
     </>
   );

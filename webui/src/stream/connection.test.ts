@@ -3,8 +3,8 @@ import { test } from "node:test";
 
 import { StreamConnection, type Frame, type WebSocketLike } from "./connection.ts";
 
-/** A browser without a network: the test opens, feeds and breaks the sockets itself. */
-function world() {
+/** A simulated browser: the test opens and closes the sockets and sends the frames. */
+function simulation() {
   const sockets: (WebSocketLike & { sent: Record<string, unknown>[] })[] = [];
   const timers = new Map<number, { due: number; then: () => void }>();
   let now = 1_000;
@@ -42,14 +42,14 @@ function world() {
   };
 }
 
-function collector() {
+function recordingListener() {
   const seen: number[] = [];
   return { seen, onFrame: (frame: Frame) => void seen.push(frame.seq), onGap: () => assert.fail("no gap expected") };
 }
 
-test("a break resumes after the last frame seen and repeats nothing", () => {
-  const { connection, newest, frame, pass, sockets } = world();
-  const listener = collector();
+test("a reconnect resumes after the last frame and repeats nothing", () => {
+  const { connection, newest, frame, pass, sockets } = simulation();
+  const listener = recordingListener();
   connection.subscribe("run:1", 10, listener);
   newest().onopen?.();
   assert.deepEqual(newest().sent, [{ op: "subscribe", topic: "run:1", after_seq: 10 }]);
@@ -69,10 +69,10 @@ test("a break resumes after the last frame seen and repeats nothing", () => {
   assert.equal(connection.getState().staleSince, null);
 });
 
-test("a gap asks for a refetch and goes on from what the refetch had", () => {
-  const { connection, newest, frame } = world();
+test("a gap triggers a refetch and the stream resumes after it", () => {
+  const { connection, newest, frame } = simulation();
   const seen: number[] = [];
-  let resume: (seq: number) => void = () => assert.fail("not asked");
+  let resume: (seq: number) => void = () => assert.fail("no gap was reported");
   connection.subscribe("run:1", 1, { onFrame: (f) => void seen.push(f.seq), onGap: (resumeAfter) => { resume = resumeAfter; } });
   newest().onopen?.();
   frame("run:1", 50, "gap", { from: 2, to: 50 });
@@ -84,10 +84,10 @@ test("a gap asks for a refetch and goes on from what the refetch had", () => {
   assert.deepEqual(seen, [51]);
 });
 
-test("two listeners of one topic each get what they lack", () => {
-  const { connection, newest, frame } = world();
-  const early = collector();
-  const late = collector();
+test("two listeners of one topic each get the frames that they miss", () => {
+  const { connection, newest, frame } = simulation();
+  const early = recordingListener();
+  const late = recordingListener();
   connection.subscribe("runs", 5, early);
   newest().onopen?.();
   frame("runs", 6);
@@ -100,9 +100,9 @@ test("two listeners of one topic each get what they lack", () => {
   assert.deepEqual(late.seen, [5, 6, 7]);
 });
 
-test("a silent connection is given up", () => {
-  const { connection, newest, pass, sockets } = world();
-  connection.subscribe("pool", null, collector());
+test("a silent connection is closed and reopened", () => {
+  const { connection, newest, pass, sockets } = simulation();
+  connection.subscribe("pool", null, recordingListener());
   newest().onopen?.();
   pass(46_000);
   assert.equal(connection.getState().status, "reconnecting");
@@ -110,18 +110,18 @@ test("a silent connection is given up", () => {
   assert.equal(sockets.length, 2);
 });
 
-test("a refused session is reported", () => {
-  const { connection, newest } = world();
-  let refused = 0;
-  connection.onUnauthenticated = () => { refused += 1; };
-  connection.subscribe("pool", null, collector());
+test("a rejected session is reported", () => {
+  const { connection, newest } = simulation();
+  let rejections = 0;
+  connection.onUnauthenticated = () => { rejections += 1; };
+  connection.subscribe("pool", null, recordingListener());
   newest().onclose?.({ code: 4401 });
-  assert.equal(refused, 1);
+  assert.equal(rejections, 1);
 });
 
-test("a server that falls silent is not called live, and is again with its next sign of life", () => {
-  const { connection, newest, frame, pass } = world();
-  connection.subscribe("run:1", 10, collector());
+test("data is stale while the server is silent and current again with its next message", () => {
+  const { connection, newest, frame, pass } = simulation();
+  connection.subscribe("run:1", 10, recordingListener());
   newest().onopen?.();
   pass(19_000);
   assert.deepEqual([connection.getState().status, connection.getState().staleSince], ["live", null]);

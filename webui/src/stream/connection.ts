@@ -1,23 +1,23 @@
-/** The one WebSocket of a page: topics in, frames out, resumed after every break from the last frame seen. */
+/** The WebSocket of a page. Subscribes to topics, delivers frames, and resumes after the last frame on reconnect. */
 
 export type Frame = { topic: string; seq: number; type: string; ts?: string; data: unknown };
 
 export type StreamState = {
   status: "idle" | "connecting" | "live" | "reconnecting";
-  /** Milliseconds (Date.now) since when what is shown may be out of date; null while the server is heard. */
+  /** Time (Date.now) since which the page may be out of date. Null while messages arrive from the server. */
   staleSince: number | null;
   frames: number;
 };
 
 export type Listener = {
   onFrame: (frame: Frame) => void;
-  /** Frames up to `lostUpTo` are gone for good: read the state over REST, then call `resumeAfter` with its seq. */
+  /** Frames up to `lostUpTo` are no longer available: fetch the state over REST, then call `resumeAfter` with its seq. */
   onGap: (resumeAfter: (seq: number) => void, lostUpTo: number) => void;
 };
 
 type Subscription = Listener & { topic: string; seq: number | null; waitingForRefetch: boolean };
 
-/** What the connection needs of the browser; tests hand in their own. */
+/** Browser functions that the connection uses. Tests pass their own. */
 export type Environment = {
   open: () => WebSocketLike;
   now: () => number;
@@ -32,9 +32,9 @@ export type WebSocketLike = {
   onmessage: ((event: { data: unknown }) => void) | null;
 };
 
-const DOUBT_MILLISECONDS = 20_000; // the server pings every 15 seconds; after a missed one nothing is called live
-const SILENCE_MILLISECONDS = 45_000; // longer silence means a dead connection
-const REFUSED_LOGIN = 4401;
+const STALE_AFTER_MILLISECONDS = 20_000; // the server pings every 15 seconds, so this is one missed ping
+const DEAD_AFTER_MILLISECONDS = 45_000; // close the connection after this time without a message
+const UNAUTHENTICATED = 4401;
 
 export class StreamConnection {
   private readonly environment: Environment;
@@ -44,23 +44,23 @@ export class StreamConnection {
   private isOpen = false;
   private failures = 0;
   private cancelRetry: (() => void) | null = null;
-  private cancelSilence: (() => void) | null = null;
-  private cancelDoubt: (() => void) | null = null;
-  private lastHeard: number;
+  private cancelDeadTimer: (() => void) | null = null;
+  private cancelStaleTimer: (() => void) | null = null;
+  private lastMessageAt: number;
   private state: StreamState = { status: "idle", staleSince: null, frames: 0 };
-  /** Called when the server refuses the session (close code 4401). */
+  /** Called when the server rejects the session (close code 4401). */
   onUnauthenticated: () => void = () => {};
 
   constructor(environment: Environment) {
     this.environment = environment;
-    this.lastHeard = environment.now();
+    this.lastMessageAt = environment.now();
   }
 
-  /** Starts receiving `topic` after `seq` (null: from now on). The answer ends it. */
+  /** Subscribe to `topic` after `seq` (null: from now on). Returns a function that unsubscribes. */
   subscribe(topic: string, seq: number | null, listener: Listener): () => void {
     const subscription: Subscription = { ...listener, topic, seq, waitingForRefetch: false };
     this.subscriptions.add(subscription);
-    if (this.isOpen) this.ask(topic);
+    if (this.isOpen) this.sendSubscribe(topic);
     else this.connect();
     return () => {
       this.subscriptions.delete(subscription);
@@ -77,7 +77,7 @@ export class StreamConnection {
     return () => this.watchers.delete(changed);
   };
 
-  private move(change: Partial<StreamState>): void {
+  private updateState(change: Partial<StreamState>): void {
     this.state = { ...this.state, ...change };
     for (const changed of this.watchers) changed();
   }
@@ -86,27 +86,27 @@ export class StreamConnection {
     if (this.socket !== null) return;
     this.cancelRetry?.();
     this.cancelRetry = null;
-    if (this.failures === 0) this.move({ status: "connecting" });
+    if (this.failures === 0) this.updateState({ status: "connecting" });
     const socket = this.environment.open();
     this.socket = socket;
     socket.onopen = () => {
       this.isOpen = true;
       this.failures = 0;
-      this.heard();
-      for (const topic of new Set([...this.subscriptions].map((entry) => entry.topic))) this.ask(topic);
-      this.move({ status: "live", staleSince: null });
+      this.recordMessage();
+      for (const topic of new Set([...this.subscriptions].map((entry) => entry.topic))) this.sendSubscribe(topic);
+      this.updateState({ status: "live", staleSince: null });
     };
     socket.onmessage = (event) => {
-      this.heard();
+      this.recordMessage();
       this.receive(JSON.parse(String(event.data)) as Frame);
     };
-    socket.onclose = (event) => this.lost(event.code);
+    socket.onclose = (event) => this.onClosed(event.code);
   }
 
   private disconnect(): void {
     this.cancelRetry?.();
-    this.cancelSilence?.();
-    this.cancelDoubt?.();
+    this.cancelDeadTimer?.();
+    this.cancelStaleTimer?.();
     const socket = this.socket;
     this.socket = null;
     this.isOpen = false;
@@ -117,42 +117,42 @@ export class StreamConnection {
       socket.onopen = null;
       socket.close();
     }
-    this.move({ status: "idle", staleSince: null });
+    this.updateState({ status: "idle", staleSince: null });
   }
 
-  private lost(code: number): void {
+  private onClosed(code: number): void {
     this.socket = null;
     this.isOpen = false;
-    this.cancelSilence?.();
-    this.cancelDoubt?.();
-    if (code === REFUSED_LOGIN) this.onUnauthenticated();
+    this.cancelDeadTimer?.();
+    this.cancelStaleTimer?.();
+    if (code === UNAUTHENTICATED) this.onUnauthenticated();
     if (this.subscriptions.size === 0) return;
     this.failures += 1;
-    this.move({ status: "reconnecting", staleSince: this.state.staleSince ?? this.lastHeard });
+    this.updateState({ status: "reconnecting", staleSince: this.state.staleSince ?? this.lastMessageAt });
     const wait = Math.min(15_000, 500 * 2 ** (this.failures - 1)) * (0.75 + 0.5 * Math.random());
     this.cancelRetry = this.environment.after(wait, () => this.connect());
   }
 
-  /** Every sign of life restarts the silence clock. */
-  private heard(): void {
-    this.lastHeard = this.environment.now();
-    this.cancelSilence?.();
-    this.cancelDoubt?.();
-    if (this.state.status === "live" && this.state.staleSince !== null) this.move({ staleSince: null });
-    this.cancelDoubt = this.environment.after(DOUBT_MILLISECONDS, () => {
-      if (this.state.status === "live") this.move({ staleSince: this.lastHeard });
+  /** Restart the timers for a stale and for a dead connection. */
+  private recordMessage(): void {
+    this.lastMessageAt = this.environment.now();
+    this.cancelDeadTimer?.();
+    this.cancelStaleTimer?.();
+    if (this.state.status === "live" && this.state.staleSince !== null) this.updateState({ staleSince: null });
+    this.cancelStaleTimer = this.environment.after(STALE_AFTER_MILLISECONDS, () => {
+      if (this.state.status === "live") this.updateState({ staleSince: this.lastMessageAt });
     });
-    this.cancelSilence = this.environment.after(SILENCE_MILLISECONDS, () => {
+    this.cancelDeadTimer = this.environment.after(DEAD_AFTER_MILLISECONDS, () => {
       const socket = this.socket;
       if (socket === null) return;
       socket.onclose = null;
       socket.close();
-      this.lost(1006);
+      this.onClosed(1006);
     });
   }
 
-  /** Asks from the oldest position that any listener of the topic needs; each drops what it has seen. */
-  private ask(topic: string): void {
+  /** Subscribe from the oldest position that any listener of the topic needs. Each listener skips frames that it has seen. */
+  private sendSubscribe(topic: string): void {
     const positions = [...this.subscriptions].filter((entry) => entry.topic === topic).map((entry) => entry.seq);
     const known = positions.filter((seq): seq is number => seq !== null);
     const message: Record<string, unknown> = { op: "subscribe", topic };
@@ -162,7 +162,7 @@ export class StreamConnection {
 
   private receive(frame: Frame): void {
     if (frame.type === "ping") return;
-    this.move({ frames: this.state.frames + 1 });
+    this.updateState({ frames: this.state.frames + 1 });
     for (const subscription of [...this.subscriptions]) {
       if (subscription.topic !== frame.topic) continue;
       if (frame.type === "subscribed") {
@@ -184,8 +184,8 @@ export class StreamConnection {
     subscription.onGap((seq) => {
       subscription.waitingForRefetch = false;
       subscription.seq = seq;
-      // Frames that came during the refetch were dropped here: ask for them again.
-      if (this.isOpen && this.subscriptions.has(subscription)) this.ask(subscription.topic);
+      // Frames that arrived during the refetch were skipped: request them again.
+      if (this.isOpen && this.subscriptions.has(subscription)) this.sendSubscribe(subscription.topic);
     }, lostUpTo);
   }
 }

@@ -23,16 +23,16 @@ export function useStreamState(): StreamState {
   return useSyncExternalStore(stream.watch, stream.getState);
 }
 
-/** Follows a topic from now on while the component is mounted; a gap calls `refetch`. */
+/** Subscribe to a topic while the component is mounted. A gap calls `refetch`. */
 export function useTopic(topic: string | null, onFrame: (frame: Frame) => void, refetch: () => void): void {
   const deliver = useEffectEvent(onFrame);
-  const readAgain = useEffectEvent(refetch);
+  const onRefetch = useEffectEvent(refetch);
   useEffect(() => {
     if (topic === null) return;
     return stream.subscribe(topic, null, {
       onFrame: (frame) => deliver(frame),
       onGap: (resumeAfter, lostUpTo) => {
-        readAgain();
+        onRefetch();
         resumeAfter(lostUpTo);
       },
     });

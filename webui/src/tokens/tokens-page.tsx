@@ -19,15 +19,15 @@ export function TokensPage() {
   return (
     <>
       <PageHeader title="Tokens" aside={<Button onClick={open} leftSection={<IconPlus size={14} />}>New token</Button>}>
-        For the command line, the SDK and CI. A token does what its scopes say, in this project only.
+        For the command line, the SDK and CI. A token grants its scopes in this project only.
       </PageHeader>
       <ProblemNotice error={error} retry={() => void refetch()} />
       <Panel flush>
         {isPending ? <Waiting /> : data === undefined ? null : list.length === 0 ? (
-          <Empty title="No token yet" action={<Button onClick={open}>New token</Button>}>Its text is shown once, when it is made; only a hash of it is kept.</Empty>
+          <Empty title="No tokens yet" action={<Button onClick={open}>New token</Button>}>A token is shown once, when you create it. Only its hash is stored.</Empty>
         ) : (
           <Table className="tabular" data-testid="tokens">
-            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Begins with</Table.Th><Table.Th>Scopes</Table.Th><Table.Th>Created</Table.Th><Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Th /></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Prefix</Table.Th><Table.Th>Scopes</Table.Th><Table.Th>Created</Table.Th><Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Th /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((token) => (
                 <Table.Tr key={token.id}>
@@ -56,19 +56,19 @@ function NewToken({ onDone }: { onDone: () => void }) {
   const [scopes, setScopes] = useState<string[]>([]);
   const [days, setDays] = useState<string | null>("30");
   const client = useQueryClient();
-  const make = useMutation({
+  const create = useMutation({
     mutationFn: () => post("/api/v1/tokens", {
       body: { name, scopes, expires_at: days === "never" || days === null ? null : new Date(Date.now() + Number(days) * 86_400_000).toISOString() },
     }),
     onSuccess: () => void client.invalidateQueries({ queryKey: queries.tokens.queryKey }),
   });
-  if (make.data !== undefined) {
+  if (create.data !== undefined) {
     return (
       <div style={{ display: "grid", gap: 12 }}>
-        <Alert color="yellow" title="Copy it now">It is not shown again. Whoever has it can do what its scopes allow.</Alert>
-        <Code block style={{ overflowWrap: "anywhere" }} data-testid="new-token">{make.data.token}</Code>
+        <Alert color="yellow" title="Copy it now">This token is not shown again. Anyone who has it can use its scopes.</Alert>
+        <Code block style={{ overflowWrap: "anywhere" }} data-testid="new-token">{create.data.token}</Code>
         <Group justify="flex-end" gap={8}>
-          <CopyButton value={make.data.token}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
+          <CopyButton value={create.data.token}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
           <Button onClick={onDone}>Done</Button>
         </Group>
       </div>
@@ -76,15 +76,15 @@ function NewToken({ onDone }: { onDone: () => void }) {
   }
   return (
     <div style={{ display: "grid", gap: 12 }}>
-      <ProblemNotice error={make.error} />
+      <ProblemNotice error={create.error} />
       <Group grow>
-        <TextInput label="Name" description="who or what uses it" required data-autofocus value={name} onChange={(event) => setName(event.currentTarget.value)} />
-        <Select label="Expires" description="after that it is refused" value={days} onChange={setDays} data={[{ value: "7", label: "in 7 days" }, { value: "30", label: "in 30 days" }, { value: "90", label: "in 90 days" }, { value: "never", label: "never" }]} />
+        <TextInput label="Name" description="user or purpose of the token" required data-autofocus value={name} onChange={(event) => setName(event.currentTarget.value)} />
+        <Select label="Expires" description="the token stops working then" value={days} onChange={setDays} data={[{ value: "7", label: "in 7 days" }, { value: "30", label: "in 30 days" }, { value: "90", label: "in 90 days" }, { value: "never", label: "never" }]} />
       </Group>
-      <Checkbox.Group label="Scopes" description="take no more than it needs" required value={scopes} onChange={setScopes}>
+      <Checkbox.Group label="Scopes" description="select only what the token needs" required value={scopes} onChange={setScopes}>
         <SimpleGrid cols={3} mt={8} spacing={6}>{(me?.scopes ?? []).map((scope) => <Checkbox key={scope} size="xs" value={scope} label={scope} />)}</SimpleGrid>
       </Checkbox.Group>
-      <Group justify="flex-end"><Button disabled={name === "" || scopes.length === 0} loading={make.isPending} onClick={() => make.mutate()}>Make the token</Button></Group>
+      <Group justify="flex-end"><Button disabled={name === "" || scopes.length === 0} loading={create.isPending} onClick={() => create.mutate()}>Create token</Button></Group>
     </div>
   );
 }
@@ -101,9 +101,9 @@ function Revoke({ token, onDone }: { token: Token | null; onDone: () => void }) 
   return (
     <Modal opened={token !== null} onClose={onDone} title={`Revoke ${token?.name ?? ""}?`}>
       <ProblemNotice error={revoke.error} />
-      <Text size="sm" mb="md">Whatever uses it is refused from now on. Runs that it started go on.</Text>
+      <Text size="sm" mb="md">Requests with this token fail from now on. Runs that it started continue.</Text>
       <Group justify="flex-end" gap={8}>
-        <Button variant="default" onClick={onDone} data-autofocus>Keep it</Button>
+        <Button variant="default" onClick={onDone} data-autofocus>Cancel</Button>
         <Button color="red" loading={revoke.isPending} onClick={() => token !== null && revoke.mutate(token.id)}>Revoke</Button>
       </Group>
     </Modal>

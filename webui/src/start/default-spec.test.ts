@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { candidates, fillNames, fallbackPreset, applyPreset } from "./default-spec.ts";
+
+const SUMS = { name: "sums", spec: { kind: "rl", model: { checkpoint: "" }, dataset: { version: "sums@latest", split: "train" } } };
+const WARM = { name: "warm", spec: { kind: "sft", model: { base_model: "tiny" }, dataset: { version: "sums@latest" } } };
+const GRPO = { name: "grpo", spec: { kind: "rl", model: { base_model: "" }, dataset: { version: "", split: "train" } } };
+const PRESETS = [WARM, SUMS, GRPO];
+const EMPTY = { datasets: [], models: [], checkpoints: [] };
+
+const names = (available: typeof EMPTY | { datasets: string[]; models: string[]; checkpoints: string[] }) => candidates(PRESETS, available).map(({ preset }) => preset.name);
+
+test("a preset with a missing dataset or missing weights is not a candidate, and warm starts come last", () => {
+  assert.deepEqual(names(EMPTY), []);
+  assert.deepEqual(names({ datasets: ["maths"], models: ["tiny"], checkpoints: [] }), ["grpo"]);
+  assert.deepEqual(names({ datasets: ["sums"], models: ["tiny"], checkpoints: [] }), ["grpo", "warm"]);
+  assert.deepEqual(names({ datasets: ["sums"], models: ["tiny"], checkpoints: ["ckpt_1"] }), ["sums", "grpo", "warm"]);
+});
+
+test("empty names are filled with the newest available objects", () => {
+  assert.deepEqual(fillNames(GRPO.spec, { datasets: ["new", "old"], models: ["big", "tiny"], checkpoints: [] }), {
+    kind: "rl", model: { base_model: "big" }, dataset: { version: "new@latest", split: "train" },
+  });
+});
+
+test("an empty project gets a preset without names", () => {
+  assert.equal(fallbackPreset(PRESETS)?.name, "grpo");
+});
+
+test("a new preset keeps the chosen dataset and weights unless it names its own", () => {
+  const old = { model: { checkpoint: "ckpt_7" }, dataset: { version: "mine@3" } };
+  assert.deepEqual(applyPreset(GRPO.spec, old), { kind: "rl", model: { checkpoint: "ckpt_7" }, dataset: { version: "mine@3", split: "train" } });
+  assert.deepEqual(applyPreset(SUMS.spec, old).model, { checkpoint: "ckpt_7" });
+  assert.deepEqual(applyPreset(SUMS.spec, { ...old, model: { base_model: "tiny" } }).model, { checkpoint: "" });
+  assert.deepEqual(applyPreset(WARM.spec, old), { kind: "sft", model: { base_model: "tiny" }, dataset: { version: "sums@latest" } });
+});

@@ -362,12 +362,12 @@ def test_what_nobody_foresaw_in_one_validation_holds_up_no_other(
     broken, good = ask(alice, GOOD + b"\n").json()["id"], ask(alice).json()["id"]
     plain = store.presign
 
-    def lend(sha256: str) -> str:
+    def presign(sha256: str) -> str:
         if sha256 == DatasetValidation.objects.get(pk=broken).upload.sha256:
             raise RuntimeError("out of the blue \x00")
         return plain(sha256)
 
-    monkeypatch.setattr(store, "presign", lend)
+    monkeypatch.setattr(store, "presign", presign)
     for _ in range(2):
         advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{good}").json()["state"] == "VALID"
@@ -383,7 +383,7 @@ def test_a_validation_waits_while_the_storage_is_away(
     def away(*_: Any) -> str:
         raise store.StorageUnavailable("it is away")
 
-    for name in ("lend", "adopt"):
+    for name in ("presign", "move_in"):
         with monkeypatch.context() as patch:
             patch.setattr(store, name, away)
             for _ in range(2):

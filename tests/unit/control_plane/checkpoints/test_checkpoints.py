@@ -395,7 +395,7 @@ def test_what_a_live_run_would_go_on_from_is_kept_and_freed_once_it_has_ended(
     assert len(plan(alice, every_steps=100)["free"]) == 2
     retry = alice.post(f"/runs/{run['id']}/retry").json()
     kept = plan(alice, every_steps=100)["keep"]
-    assert [found["keep_reasons"] for found in kept] == [[f"run 'a run' ({retry['id']}) goes on from it"]]
+    assert [found["keep_reasons"] for found in kept] == [[f"run 'a run' ({retry['id']}) resumes from it"]]
 
 
 def test_a_checkpoint_that_is_freed_between_check_and_submission_starts_no_run(

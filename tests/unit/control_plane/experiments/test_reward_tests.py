@@ -284,7 +284,7 @@ def test_every_way_to_a_run_asks_for_the_green_test(alice: Any, clock: Any) -> N
         assert code == "reward_not_tested", path
     reconcile_sweeps(now=clock.forward(2))
     skipped = alice.get(f"/sweeps/{sweep['id']}/trials").json()["data"][0]["skipped"]
-    assert "takes only rewards with a green test" in skipped
+    assert "accepts only rewards with a green test" in skipped
     say(create(alice).json(), "green")
     for path, given in ways:
         assert alice.post(path, given).status_code in (201, 202), path

@@ -163,7 +163,7 @@ def test_a_maker_who_left_and_an_input_that_is_gone_are_said(alice: Any, person:
     Membership.objects.filter(user=bob.user).delete()
     advance(clock)
     failed = see(alice, made)
-    assert failed["status"] == "FAILED" and "bob may not submit" in failed["message"]
+    assert failed["status"] == "FAILED" and "bob may no longer submit" in failed["message"]
     other = sweep(alice).json()
     row = Sweep.objects.get(pk=other["id"])
     row.spec["model"] = {"base_model": "gone"}
@@ -178,17 +178,17 @@ def test_a_maker_who_left_and_an_input_that_is_gone_are_said(alice: Any, person:
         ({"parameters": []}, "/parameters", "at least 1"),
         ({"parameters": [{"pointer": "learning_rate", "values": [1]}]}, "/parameters/0/pointer", "must match"),
         ({"parameters": [{"pointer": "/seed"}]}, "/parameters/0", "give values"),
-        ({"parameters": [{"pointer": "/seed", "low": 3, "high": 3}]}, "/parameters/0", "not below"),
+        ({"parameters": [{"pointer": "/seed", "low": 3, "high": 3}]}, "/parameters/0", "must be below"),
         ({"parameters": [{"pointer": "/seed", "low": 0, "high": 1, "scale": "log"}]}, "/parameters/0", "above 0"),
         ({"parameters": [RATES, RATES]}, "", "varied twice"),
         ({"parameters": [{"pointer": "/trainer", "values": [{}]}, RATES]}, "", "varied twice"),
-        ({"parameters": [{"pointer": "/seed", "low": 0, "high": 9}]}, "", "needs values"),
-        ({"method": "random"}, "", "needs samples"),
-        ({"samples": 3}, "", "no say in a grid"),
+        ({"parameters": [{"pointer": "/seed", "low": 0, "high": 9}]}, "", "requires values"),
+        ({"method": "random"}, "", "requires samples"),
+        ({"samples": 3}, "", "not allowed for a grid"),
         ({"parameters": [{"pointer": f"/seed{n}", "values": [*range(20)]} for n in range(2)]}, "", "400 points"),
         ({"objective": {"metric": "reward/mean", "goal": "most"}}, "/objective/goal", "'max', 'min'"),
         ({"stop": {}}, "/stop", "leave the stop rule out"),
-        ({"stop": {"at_step": 3}}, "/stop", "belong together"),
+        ({"stop": {"at_step": 3}}, "/stop", "together"),
         ({"colour": "red"}, "/colour", "unknown key"),
         ({"parameters": [{"pointer": "/trainer/lerning_rate", "values": [1]}]}, "/spec/trainer/lerning_rate", "point 1"),
         ({"parameters": [{"pointer": "/trainer/minibatches", "values": [4, 5]}]}, "/spec/trainer/minibatches", "point 2 (minibatches=5)"),

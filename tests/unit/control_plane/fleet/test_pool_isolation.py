@@ -327,16 +327,16 @@ def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: 
         return said.getvalue().strip()
 
     assert (
-        pool("create", "lab") == "lab: used by no team; admins: those of the installation; trainer code off"
+        pool("create", "lab") == "lab: used by no team; admins: installation admins only; trainer code off"
     )
     pool("add-team", "lab", "blue")
     assert pool("add-admin", "lab", "bob") == "lab: used by blue; admins: bob; trainer code off"
     pool("remove-admin", "lab", "bob")
     pool("remove-team", "lab", "blue")
     pool("set", "lab", "--trainer-code", "on", "--all-teams", "on")
-    assert "lab: used by all teams; admins: those of the installation; trainer code on" in pool("list")
+    assert "lab: used by all teams; admins: installation admins only; trainer code on" in pool("list")
     for words, says in (
-        (("create", "lab"), "already"), (("create", "No Name"), "lower-case"), (("set", "none"), "no pool"),
+        (("create", "lab"), "already"), (("create", "No Name"), "lowercase"), (("set", "none"), "no pool"),
         (("add-team", "lab", "none"), "no team"), (("add-admin", "lab", "none"), "no user"),
         (("remove-admin", "lab", "bob"), "no admin of the pool"),
     ):  # fmt: skip
@@ -397,7 +397,7 @@ def test_runs_of_a_revoked_node_go_on_elsewhere_and_none_fails(
     attempt = Attempt.objects.get()
     assert (attempt.status, attempt.reason) == ("ENDED", "node_revoked"), "stale_epoch"
     assert not Lease.objects.filter(released_at=None).exists()
-    assert "honest was taken out of its pool" in [event["message"] for event in red.events(run["id"])]
+    assert "honest was revoked" in [event["message"] for event in red.events(run["id"])]
     page = red.get("/pool?pool=red-gpus").json()
     assert (page["nodes"], page["slots"]) == ([], [])
     tick()
@@ -459,7 +459,7 @@ def test_a_heartbeat_under_way_does_not_bring_a_revoked_node_back(
 
         monkeypatch.setattr(module, name, late)
 
-    before(first, services, "take_heartbeat")
+    before(first, services, "process_heartbeat")
     refused = first.post("/heartbeat", msgspec.json.encode(asked))
     assert (refused.status_code, refused.json()["code"]) == (403, "node_revoked")
     before(second, job_api, "_wait_for_change")

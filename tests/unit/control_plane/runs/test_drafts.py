@@ -49,7 +49,7 @@ def test_a_spec_that_is_not_well_formed_is_no_draft(alice: Any) -> None:
     assert worse.status_code == 422
     mixed = alice.call("PATCH", f"/runs/{run['id']}", {"spec": alice.spec(), "name": "other"})
     assert mixed.json()["errors"][0] == {
-        "pointer": "/name", "code": "in_the_spec", "message": "name of a draft stands in its spec",
+        "pointer": "/name", "code": "in_the_spec", "message": "the name of a draft is part of its spec",
     }  # fmt: skip
     assert alice.see(run["id"])["name"] == "a run"
 

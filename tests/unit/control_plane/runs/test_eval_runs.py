@@ -109,7 +109,7 @@ def test_without_scores_it_has_not_succeeded(alice: Any, node: Any, start: Any, 
     tick(100)
     run = alice.see(run["id"])
     assert (run["status"], run["fault"], run["conditions"]) == ("FAILED", "infra", ["GAP"])
-    assert "scores did not arrive" in run["reason_message"]
+    assert "did not ship the scores" in run["reason_message"]
 
 
 @pytest.mark.parametrize(

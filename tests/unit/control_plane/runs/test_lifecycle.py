@@ -504,7 +504,7 @@ def test_a_job_that_its_node_no_longer_knows_is_lost(alice: Any, node: Any, star
     machine.beat()
     run = alice.see(run["id"])
     assert run["status"] == "RECOVERING"
-    assert "does not know" in run["pending_reason"]
+    assert "no longer has the job" in run["pending_reason"]
 
 
 @pytest.mark.parametrize("end", ["stop", "cancel", "force-stop", "submit"])

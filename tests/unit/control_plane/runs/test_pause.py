@@ -170,7 +170,7 @@ def test_a_reward_that_errs_too_often_rests_the_run_with_a_checkpoint_and_its_re
     run = alice.see(run["id"])
     assert (run["status"], run["reason"], run["fault"]) == ("PAUSED", "reward_error_rate", "reward")
     assert run["conditions"] == ["NEEDS_ATTENTION"]
-    assert said in run["reason_message"] and "step 11" in run["reason_message"] and "resume" in run["advice"]
+    assert said in run["reason_message"] and "step 11" in run["reason_message"] and "Resume" in run["advice"]
     alice.post(f"/runs/{run['id']}/resume")
     tick()
     machine.beat()

@@ -33,8 +33,8 @@ def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, sta
     assert (live.checkpoint_requests, live.evaluation_requests) == (1, 0)
     asked = [event["message"] for event in alice.events(run["id"]) if event["kind"] == "change_asked"]
     assert asked == [
-        "alice asked for staleness.max=2, trainer.learning_rate=1e-05",
-        "alice asked for rollout.max_concurrent_groups=8, a checkpoint now",
+        "alice requested staleness.max=2, trainer.learning_rate=1e-05",
+        "alice requested rollout.max_concurrent_groups=8, a checkpoint now",
     ]
 
 

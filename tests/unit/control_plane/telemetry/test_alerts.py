@@ -128,7 +128,7 @@ def test_a_boot_that_takes_long_says_at_which_stage_it_is(world: World) -> None:
     Run.objects.filter(pk=world.run.pk).update(status=RunStatus.STARTING)
     alerts.watch_runs(now=clock.now() + timedelta(minutes=11))
     assert open_rules() == {"boot_slow"}
-    assert "still: node takes the run" in Alert.objects.get().message
+    assert "still: node accepts the run" in Alert.objects.get().message
 
 
 @pytest.mark.parametrize(

@@ -326,9 +326,7 @@ def test_the_management_command_makes_pools_where_the_control_plane_runs(alice: 
         call_command("pool", *words, stdout=said)
         return said.getvalue().strip()
 
-    assert (
-        pool("create", "lab") == "lab: used by no team; admins: installation admins only; trainer code off"
-    )
+    assert pool("create", "lab") == "lab: used by no team; admins: installation admins only; trainer code off"
     pool("add-team", "lab", "blue")
     assert pool("add-admin", "lab", "bob") == "lab: used by blue; admins: bob; trainer code off"
     pool("remove-admin", "lab", "bob")

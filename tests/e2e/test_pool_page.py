@@ -28,7 +28,7 @@ for name, role in (("vera", "viewer"), ("otto", "operator"), ("erin", "viewer"))
     Membership.objects.create(user=user, project=project, role=role)
 pools.appoint_admin(lab, User.objects.get(username="erin"))
 """
-HELP = "ask a pool admin, or have an admin of the installation appoint you"
+HELP = "ask a pool admin, or ask an installation admin to appoint you"
 
 
 @pytest.fixture(scope="module")

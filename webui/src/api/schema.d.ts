@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Announce a checkpoint upload
-         * @description Begins the upload of a committed checkpoint, or finds the unfinished one again. The answer lists the parts that are missing.
+         * @description Begins or resumes the upload of a committed checkpoint. The response lists the received parts.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -61,7 +61,7 @@ export interface paths {
         put?: never;
         /**
          * Enroll a node
-         * @description The bearer is a single-use enrollment token. The answer has the credential that the node uses from now on.
+         * @description The bearer is a single-use join token. The response has the credential of the node.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -83,7 +83,7 @@ export interface paths {
         put?: never;
         /**
          * Report the node's state and get the desired state
-         * @description The body is the observed state of the node, the answer is what it is to run. With `?wait=8` the answer comes as soon as something changes, after 8 seconds at the latest.
+         * @description The body is the observed state of the node, the response its desired state. With `?wait=8` the response comes as soon as the desired state changes, after 8 seconds at the latest.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -105,7 +105,7 @@ export interface paths {
         put?: never;
         /**
          * Begin a model import
-         * @description The node takes the import on. The answer says which model to fetch, and with which credentials.
+         * @description Assigns the import to the node. The response names the model and the credentials to fetch it with.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -193,7 +193,7 @@ export interface paths {
         put?: never;
         /**
          * Report the progress of a model import
-         * @description Tells how many bytes were fetched. The answer says whether the import was canceled.
+         * @description Reports how many bytes were fetched. The answer says whether the import was canceled.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -215,7 +215,7 @@ export interface paths {
         put?: never;
         /**
          * Begin the upload of an imported model
-         * @description Tells the commit and the size of what was fetched. The answer lists the parts that are missing.
+         * @description Names the commit and the size of what was fetched. The response lists the received parts.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -303,7 +303,7 @@ export interface paths {
         put?: never;
         /**
          * Begin a model check
-         * @description The node takes on the check of a model that lies in its file system.
+         * @description Assigns the check of a model in the node's file system to the node.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -347,7 +347,7 @@ export interface paths {
         put?: never;
         /**
          * Keep a model check alive
-         * @description Tells that the check is still under way. The answer says whether it is still wanted.
+         * @description Reports that the check is still running. The answer says whether it is still wanted.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -585,7 +585,7 @@ export interface paths {
         put?: never;
         /**
          * Set the promotion gate of an alias
-         * @description Sets the gate of an alias; one that it had is replaced.
+         * @description Sets or replaces the gate of an alias.
          */
         post: operations["set_checkpoint_gate"];
         delete?: never;
@@ -631,7 +631,7 @@ export interface paths {
         };
         /**
          * Get the gate's result for a checkpoint
-         * @description What the gate says of a checkpoint by the newest eval run of it.
+         * @description Evaluates the gate's assertions on the newest eval run of the checkpoint.
          */
         get: operations["judge_checkpoint_gate"];
         put?: never;
@@ -653,7 +653,7 @@ export interface paths {
         put?: never;
         /**
          * Start the gate's eval run
-         * @description Starts the gate's eval run of a checkpoint.
+         * @description Starts the gate's eval run for a checkpoint.
          */
         post: operations["run_checkpoint_gate"];
         delete?: never;
@@ -701,7 +701,7 @@ export interface paths {
         put?: never;
         /**
          * Delete the bytes that the policy does not keep
-         * @description Frees, by the project's own policy, what a plan of this moment would free.
+         * @description Deletes what the project's own policy does not keep now.
          */
         post: operations["apply_checkpoint_retention"];
         delete?: never;
@@ -721,7 +721,7 @@ export interface paths {
         put?: never;
         /**
          * Preview a retention policy
-         * @description What a policy would free now, and why the rest stays. Without a body, the project's own policy.
+         * @description What a policy would delete now, and why the rest is kept. Without a body, the project's own policy.
          */
         post: operations["plan_checkpoint_retention"];
         delete?: never;
@@ -1791,7 +1791,7 @@ export interface paths {
         put?: never;
         /**
          * Open a playground
-         * @description Starts engines for up to a few models, to chat with them and compare their answers. It closes after `idle_seconds` without a request.
+         * @description Starts engines for one or two models, to chat with them and compare their replies. It closes after `idle_seconds` without a request.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -1820,7 +1820,7 @@ export interface paths {
         post?: never;
         /**
          * Close a playground
-         * @description Gives its slots back. Closing it again changes nothing.
+         * @description Releases its slots. Closing it again changes nothing.
          */
         delete: operations["close_playground"];
         options?: never;
@@ -1881,7 +1881,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description Its runs take a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once nothing holds a slot of it.
+         * @description Its runs save a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once none of its slots is leased.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1901,7 +1901,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke a node
-         * @description Its credential is refused from now on with 403 `node_revoked`, and the node leaves the pool for good. Its agent stops the jobs and ends. Runs go back to the queue and on elsewhere, from their last stored checkpoint. The machine joins again as a new node, with a new join token.
+         * @description Rejects its credential with 403 `node_revoked` and removes the node from its pool for good. Its agent stops the jobs and exits. Runs return to the queue and resume on other nodes from their last stored checkpoint. The machine can join again as a new node, with a new join token.
          */
         post: operations["revoke_node"];
         delete?: never;
@@ -1921,7 +1921,7 @@ export interface paths {
         put?: never;
         /**
          * Uncordon a node
-         * @description New jobs may start on it again.
+         * @description New jobs can start on it again.
          */
         post: operations["uncordon_node"];
         delete?: never;
@@ -1961,13 +1961,13 @@ export interface paths {
         };
         /**
          * List pools
-         * @description Those that your team may use, and those that you manage.
+         * @description Pools that your team may use, and pools that you manage.
          */
         get: operations["list_pools"];
         put?: never;
         /**
          * Create a pool
-         * @description A pool without nodes. No team may use it until one is bound to it, or it is open to all teams.
+         * @description The new pool has no nodes. No team may use it until a team is bound to it or it is open to all teams.
          */
         post: operations["create_pool"];
         delete?: never;
@@ -1988,14 +1988,14 @@ export interface paths {
         post?: never;
         /**
          * Delete a pool
-         * @description Its teams, admins, quotas and join tokens go with it. 409 `pool_in_use`, with the reason, while it has nodes or runs or sweeps that have not ended name it, and for the pool `default`.
+         * @description Deletes its team bindings, admins, quotas and join tokens too. 409 `pool_in_use`, with the reason, while it has nodes, or active runs or sweeps name it, and for the pool `default`.
          */
         delete: operations["delete_pool"];
         options?: never;
         head?: never;
         /**
          * Change a pool
-         * @description Open it to all teams or close it; allow losses of users in it or forbid them.
+         * @description Open it to all teams or close it; allow or forbid uploaded loss functions.
          */
         patch: operations["change_pool"];
         trace?: never;
@@ -2009,13 +2009,13 @@ export interface paths {
         };
         /**
          * List the admins of a pool
-         * @description Admins of the installation manage every pool and are not listed.
+         * @description Installation admins manage every pool and are not listed.
          */
         get: operations["list_pool_admins"];
         put?: never;
         /**
          * Appoint an admin of a pool
-         * @description Whoever enrolls nodes sees the data and secrets of the jobs placed on them, so appoint people whom every team of the pool trusts.
+         * @description Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom every team of the pool trusts.
          */
         post: operations["appoint_pool_admin"];
         delete?: never;
@@ -2056,8 +2056,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Create a token with which one node joins a pool
-         * @description Enrolls one node within 15 minutes. It is shown once.
+         * Create a join token for one node
+         * @description Enrolls one node within 15 minutes. Shown only once.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -2077,7 +2077,7 @@ export interface paths {
         };
         /**
          * List the teams of a pool
-         * @description Every team that may use the pool, what it holds and its quota.
+         * @description Every team that may use the pool, with its used slots and quota.
          */
         get: operations["list_pool_teams"];
         put?: never;
@@ -2105,8 +2105,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Take a pool from a team
-         * @description From now on its nodes get nothing of the team. Runs of the team there take a checkpoint and go back to the queue, where they wait until the team may use the pool again.
+         * Unbind a team from a pool
+         * @description The team's runs in the pool save a checkpoint and return to the queue, where they wait until the team may use the pool again.
          */
         delete: operations["unbind_pool_team"];
         options?: never;
@@ -2124,7 +2124,7 @@ export interface paths {
         get?: never;
         /**
          * Set or lift the quota of a team
-         * @description At most so many slots of the pool at once; null lifts the limit. What runs goes on.
+         * @description The most slots of the pool that the team may use at once; null removes the limit. Running jobs continue.
          */
         put: operations["set_pool_quota"];
         post?: never;
@@ -2251,7 +2251,7 @@ export interface paths {
         put?: never;
         /**
          * Test a reward function
-         * @description Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether it can be gamed.
+         * @description Scores sampled and adversarial completions on a slot of the pool, and reports errors, time and whether the reward can be gamed.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -2271,7 +2271,7 @@ export interface paths {
         };
         /**
          * Get a reward test
-         * @description Its state, the scores and what was found.
+         * @description Its status, scores and findings.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -2379,7 +2379,7 @@ export interface paths {
         put?: never;
         /**
          * Create a run
-         * @description Queues a run of the spec, or keeps it as a draft. With a `dedupe_key` the run of the same key and spec is returned (200).
+         * @description Queues a run of the spec, or saves it as a draft. With a `dedupe_key` the run of the same key and spec is returned (200).
          *
          *     Costs 5 units of the rate limit.
          */
@@ -2417,7 +2417,7 @@ export interface paths {
         head?: never;
         /**
          * Change a run's name, notes, tags or priority
-         * @description Of a draft also its spec.
+         * @description For a draft, also its spec.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -2455,7 +2455,7 @@ export interface paths {
         };
         /**
          * List the attempts of a run
-         * @description One entry for each time that the run was placed on nodes.
+         * @description One entry per placement of the run on nodes.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -2941,7 +2941,7 @@ export interface paths {
         put?: never;
         /**
          * Estimate a run
-         * @description What the spec would take: jobs, slots, place in the queue, tokens and, by earlier runs, time. Nothing is created.
+         * @description Jobs, slots, position in the queue, tokens and, from earlier runs, time. Nothing is created.
          *
          *     Costs 20 units of the rate limit.
          */
@@ -2983,7 +2983,7 @@ export interface paths {
         };
         /**
          * List saved views
-         * @description Saved filters and columns of the run list: yours, and those that others share.
+         * @description Saved queries of the run list: yours, and those that others share.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -2991,7 +2991,7 @@ export interface paths {
         put?: never;
         /**
          * Create a saved view
-         * @description The query of the run list under a name, for you or for everybody in the project.
+         * @description A named query of the run list, for you or for everyone in the project.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -4049,8 +4049,8 @@ export interface components {
             memory_bytes: number;
             disk_free_bytes: number;
             slots: components["schemas"]["AgentSlotInventory"][];
-            /** @default null */
-            model_roots: string[] | null;
+            /** @default [] */
+            model_roots: string[];
             /** @default none */
             job_isolation: components["schemas"]["AgentJobIsolation"];
             /** @default  */
@@ -4181,12 +4181,12 @@ export interface components {
         AliasChangeRequest: {
             /** @description id, alias, run@20 or run@latest */
             checkpoint: string;
-            /** @description moved only with the scope checkpoints:admin */
+            /** @description moving it requires the scope checkpoints:admin */
             protected?: boolean | null;
-            /** @description id of the checkpoint that the alias must mean now; refused when it moved */
+            /** @description ID of the checkpoint that the alias must name now; 409 otherwise */
             expected?: string | null;
             /**
-             * @description move the alias although its gate is not passed; needs checkpoints:admin, and the audit log says so
+             * @description move the alias even though its gate has not passed; requires checkpoints:admin and is audited
              * @default false
              */
             force: boolean;
@@ -4313,7 +4313,7 @@ export interface components {
             assertion: string;
             /**
              * Format: double
-             * @description null: the run has measured no such thing
+             * @description null: not measured by the run
              */
             value: number | null;
             holds: boolean;
@@ -4823,7 +4823,7 @@ export interface components {
         };
         GateChangeRequest: {
             alias: string;
-            /** @description of the eval run: dataset, and if wanted reward, workflow, evaluation, rollout, budget, placement, seed. What it names is pinned now; the model is the checkpoint that is to be promoted */
+            /** @description spec of the eval run: dataset, and optionally reward, workflow, evaluation, rollout, budget, placement, seed. Its names are pinned now; the model is the checkpoint to promote */
             spec: {
                 [key: string]: unknown;
             };
@@ -4843,11 +4843,11 @@ export interface components {
             alias: string;
             checkpoint: string;
             verdict: components["schemas"]["GateVerdictVerdictEnum"];
-            /** @description the newest eval run of this checkpoint by the gate's spec */
+            /** @description the newest eval run of this checkpoint with the gate's spec */
             run: string | null;
             checks: components["schemas"]["Check"][];
             why: string;
-            /** @description what to run next; empty when it has passed */
+            /** @description what to run next; empty when the gate has passed */
             command: string;
         };
         /** @enum {string} */
@@ -4894,7 +4894,7 @@ export interface components {
             data: components["schemas"]["Histogram"][];
         };
         Holder: {
-            /** @description empty when the run is another team's */
+            /** @description empty for another team's run */
             run_id: string;
             run_name: string;
             job: string;
@@ -5024,7 +5024,7 @@ export interface components {
         JoinToken: {
             /** @description the pool that the node joins */
             pool: string;
-            /** @description for one node, good for 15 minutes, shown this once */
+            /** @description enrolls one node within 15 minutes; shown only once */
             token: string;
             /** Format: date-time */
             expires_at: string;
@@ -5071,9 +5071,9 @@ export interface components {
             truncated: boolean;
         };
         LineageEdge: {
-            /** @description what was used */
+            /** @description the input */
             from: string;
-            /** @description what came of it */
+            /** @description the result */
             to: string;
             kind: string;
         };
@@ -5431,7 +5431,7 @@ export interface components {
         Node: {
             id: string;
             name: string;
-            /** @description empty once the node was revoked */
+            /** @description empty for a revoked node */
             pool: string;
             status: components["schemas"]["NodeStatus"];
             hostname: string;
@@ -5439,7 +5439,7 @@ export interface components {
             cpu_count: number;
             memory_bytes: number;
             disk_free_bytes: number;
-            /** @description how many */
+            /** @description number of slots */
             slots: number;
             /** Format: date-time */
             enrolled_at: string;
@@ -5472,32 +5472,32 @@ export interface components {
         PhaseSeconds: {
             /**
              * Format: double
-             * @description engines had requests
+             * @description engines with requests
              */
             generate: number;
             /**
              * Format: double
-             * @description trainers prepared, scored and updated
+             * @description trainers preparing, scoring and updating
              */
             train: number;
             /**
              * Format: double
-             * @description engines had no request, trainers no batch
+             * @description engines without requests, trainers without a batch
              */
             wait: number;
             /**
              * Format: double
-             * @description weights were published and loaded
+             * @description publishing and loading weights
              */
             sync: number;
             /**
              * Format: double
-             * @description engines beside those of a run evaluated
+             * @description evaluators
              */
             evaluate: number;
             /**
              * Format: double
-             * @description start, checkpoints, end, and what does not measure
+             * @description start, checkpoints, end, and jobs without measurements
              */
             other: number;
         };
@@ -5541,7 +5541,7 @@ export interface components {
         };
         Playground: {
             id: string;
-            /** @description a side has not ended */
+            /** @description at least one side has not ended */
             open: boolean;
             sides: components["schemas"]["PlaygroundSide"][];
             created_by: string;
@@ -5563,11 +5563,11 @@ export interface components {
             /** @description one, or two side by side */
             models: components["schemas"]["PlaygroundModelRequest"][];
             /**
-             * @description without a request for so long, the slot is given back
+             * @description the playground closes after so long without a request
              * @default 600
              */
             idle_seconds: number;
-            /** @description as in a RunSpec; then replies can be scored (POST …/playground/score) */
+            /** @description as in a RunSpec; enables scoring of replies (POST …/playground/score) */
             reward?: {
                 [key: string]: unknown;
             } | null;
@@ -5582,21 +5582,21 @@ export interface components {
             run: string;
             model: components["schemas"]["RunModel"];
             status: components["schemas"]["RunStatus"];
-            /** @description it answers */
+            /** @description it accepts requests */
             ready: boolean;
-            /** @description why it does not answer yet */
+            /** @description why it is not ready yet */
             pending_reason: string;
-            /** @description why it has ended: completed after idleness, preempted by a run */
+            /** @description why it ended: completed after idling, preempted by a run */
             reason: string;
             reason_message: string;
             /** @description for OpenAI clients, with your token as api_key */
             base_url: string;
         };
         PolicyRequest: {
-            /** @description newest of each run */
+            /** @description keep so many newest ones of each run */
             keep_last?: number | null;
             /**
-             * @description best of each run by this metric
+             * @description keep the best ones of each run by this metric
              * @default
              */
             best_metric: string;
@@ -5604,20 +5604,20 @@ export interface components {
             best_mode: components["schemas"]["BestModeEnum"];
             /** @default 1 */
             best_count: number;
-            /** @description steps that are a multiple of it */
+            /** @description keep steps that are a multiple of it */
             every_steps?: number | null;
-            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            /** @description delete only checkpoints of these kinds; empty: of every kind */
             kinds?: components["schemas"]["CheckpointKind"][];
-            /** @description younger ones */
+            /** @description keep checkpoints younger than this */
             ttl_days?: number | null;
         };
         Pool: {
             name: string;
-            /** @description every team may use it; otherwise only those bound to it */
+            /** @description every team may use the pool; otherwise only the teams bound to it */
             all_teams: boolean;
-            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            /** @description uploaded loss functions are allowed; they run inside the trainer with its rights on the node */
             trainer_code: boolean;
-            /** @description you enroll and drain its nodes and set its quotas */
+            /** @description you can enroll and drain its nodes and set its quotas */
             may_manage: boolean;
             /** @description why you do not manage the pool; empty when you do */
             blocked_reason: string;
@@ -5629,7 +5629,7 @@ export interface components {
             quota: components["schemas"]["Quota"];
         };
         PoolAdmin: {
-            /** @description of the user */
+            /** @description user ID */
             id: string;
             username: string;
             /** Format: date-time */
@@ -5646,11 +5646,11 @@ export interface components {
         };
         PoolSettings: {
             name: string;
-            /** @description every team may use it; otherwise only those bound to it */
+            /** @description every team may use the pool; otherwise only the teams bound to it */
             all_teams: boolean;
-            /** @description runs may bring losses of their own, which run inside the trainer with its rights on the node */
+            /** @description uploaded loss functions are allowed; they run inside the trainer with its rights on the node */
             trainer_code: boolean;
-            /** @description you enroll and drain its nodes and set its quotas */
+            /** @description you can enroll and drain its nodes and set its quotas */
             may_manage: boolean;
         };
         PoolSettingsPage: {
@@ -5744,7 +5744,7 @@ export interface components {
             used_slots: number;
         };
         QuotaChangeRequest: {
-            /** @description null lifts the limit */
+            /** @description null removes the limit */
             limit_slots: number | null;
         };
         QuotaPage: {
@@ -5761,10 +5761,10 @@ export interface components {
             split: string;
         };
         Retention: {
-            /** @description newest of each run */
+            /** @description keep so many newest ones of each run */
             keep_last?: number | null;
             /**
-             * @description best of each run by this metric
+             * @description keep the best ones of each run by this metric
              * @default
              */
             best_metric: string;
@@ -5772,28 +5772,33 @@ export interface components {
             best_mode: components["schemas"]["BestModeEnum"];
             /** @default 1 */
             best_count: number;
-            /** @description steps that are a multiple of it */
+            /** @description keep steps that are a multiple of it */
             every_steps?: number | null;
-            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            /** @description delete only checkpoints of these kinds; empty: of every kind */
             kinds?: components["schemas"]["CheckpointKind"][];
-            /** @description younger ones */
+            /** @description keep checkpoints younger than this */
             ttl_days?: number | null;
             /**
-             * @description applied every ten minutes; else only when asked
+             * @description apply every ten minutes; otherwise only on request
              * @default false
              */
             automatic: boolean;
         };
+        RetentionDecision: {
+            id: string;
+            bytes: number;
+            keep_reasons: string[];
+        };
         RetentionPlan: {
-            free: components["schemas"]["Verdict"][];
-            keep: components["schemas"]["Verdict"][];
+            free: components["schemas"]["RetentionDecision"][];
+            keep: components["schemas"]["RetentionDecision"][];
             free_bytes: number;
         };
         RetentionRequest: {
-            /** @description newest of each run */
+            /** @description keep so many newest ones of each run */
             keep_last?: number | null;
             /**
-             * @description best of each run by this metric
+             * @description keep the best ones of each run by this metric
              * @default
              */
             best_metric: string;
@@ -5801,33 +5806,33 @@ export interface components {
             best_mode: components["schemas"]["BestModeEnum"];
             /** @default 1 */
             best_count: number;
-            /** @description steps that are a multiple of it */
+            /** @description keep steps that are a multiple of it */
             every_steps?: number | null;
-            /** @description only checkpoints of these kinds are freed; none given: of every kind */
+            /** @description delete only checkpoints of these kinds; empty: of every kind */
             kinds?: components["schemas"]["CheckpointKind"][];
-            /** @description younger ones */
+            /** @description keep checkpoints younger than this */
             ttl_days?: number | null;
             /**
-             * @description applied every ten minutes; else only when asked
+             * @description apply every ten minutes; otherwise only on request
              * @default false
              */
             automatic: boolean;
         };
         RewardTest: {
             id: string;
-            /** @description of kind reward_test: its events and logs, its place in the queue */
+            /** @description run of kind reward_test */
             run: string;
             status: components["schemas"]["RunStatus"];
             reason: string;
             reason_message: string;
             pending_reason: string;
             reward: string;
-            /** @description sha256 of the source, or the name, and the options */
+            /** @description SHA-256 of the source or name, and the options */
             reward_key: string;
             dataset: components["schemas"]["DatasetRef"];
-            /** @description empty before the end */
+            /** @description empty until the test ends */
             verdict: components["schemas"]["RewardTestVerdictEnum"] | components["schemas"]["BlankEnum"];
-            /** @description every probe, on the usual rows and bounds: only such a test is proof where a project asks for green */
+            /** @description all probes, on the default rows and bounds: required where a project accepts only tested rewards */
             complete: boolean;
             report: {
                 [key: string]: unknown;
@@ -5852,15 +5857,15 @@ export interface components {
             reward: {
                 [key: string]: unknown;
             };
-            /** @description base model: its chat template renders the prompts, and samples come from it */
+            /** @description base model: renders the prompts and generates the samples */
             model?: string;
-            /** @description instead of a base model: id, alias, run_…@20 or name@latest. An untrained model solves nothing, so the reward of its samples is constant */
+            /** @description instead of a base model: ID, alias, run_…@20 or name@latest. Samples of an untrained model all get the same reward */
             checkpoint?: string;
             /** @description rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate */
             reward_test?: {
                 [key: string]: unknown;
             };
-            /** @description completions to score besides */
+            /** @description more completions to score */
             stored?: components["schemas"]["StoredSampleRequest"][];
         } & (unknown | unknown);
         /** @enum {string} */
@@ -5884,7 +5889,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -5940,7 +5945,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it is paused for a fault until somebody has looked), UNRESPONSIVE (its node does not answer), ENGINES_WAITING (it wants more engines than are free), GAP (its last lines did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6024,21 +6029,21 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
-        RunViewFormRequest: {
-            name: string;
-            /** @description parameters of the run list: a text, or a list of texts, each */
-            query: {
-                [key: string]: unknown;
-            };
-            /** @description the whole project sees it; only its owner changes it */
-            shared?: boolean;
-        };
         RunViewPage: {
             data: components["schemas"]["RunView"][];
             next_cursor: string | null;
             has_more: boolean;
         };
-        RunViewPatchRequest: {
+        SavedViewFormRequest: {
+            name: string;
+            /** @description query parameters of the run list: a string or a list of strings each */
+            query: {
+                [key: string]: unknown;
+            };
+            /** @description visible to the whole project; only its owner can change it */
+            shared?: boolean;
+        };
+        SavedViewPatchRequest: {
             name?: string;
             query?: {
                 [key: string]: unknown;
@@ -6173,7 +6178,7 @@ export interface components {
             model: string;
             memory_bytes: number;
             state: components["schemas"]["SlotStateEnum"];
-            /** @description why it is unhealthy */
+            /** @description why the slot is unhealthy */
             reason: string;
             held_by: components["schemas"]["Holder"] | null;
         };
@@ -6242,15 +6247,15 @@ export interface components {
             sha256: string;
         };
         StoredSampleRequest: {
-            /** @description its prompt and answer are taken */
+            /** @description use the prompt and answer of this row */
             row?: number;
-            /** @description without a row: completions of one prompt have the same number */
+            /** @description without a row: the same number for completions of one prompt */
             group?: number;
             prompt?: string;
             answer?: string;
             completion: string;
             finish_reason?: components["schemas"]["FinishReasonEnum"];
-            /** @description the completion holds the model's special tokens, as stored trajectories do */
+            /** @description the completion contains the model's special tokens, like stored trajectories */
             special_tokens?: boolean;
         } | unknown | unknown;
         /** @enum {string} */
@@ -6407,7 +6412,7 @@ export interface components {
              */
             overlap_seconds: number;
         };
-        /** @description Of the runs as a whole, whatever the window. */
+        /** @description Totals of the runs, independent of the window. */
         TokenUsage: {
             generated: number | null;
             trained: number | null;
@@ -6534,9 +6539,9 @@ export interface components {
             /** Format: date-time */
             until: string;
             by: components["schemas"]["ByEnum"];
-            /** @description the largest first, at most 1000 */
+            /** @description largest first, at most 1000 */
             data: components["schemas"]["UsageRow"][];
-            /** @description rows beyond these; the total has them, and CSV */
+            /** @description number of rows left out; included in the total and in CSV */
             left_out: number;
             total: components["schemas"]["UsageTotal"];
         };
@@ -6544,12 +6549,12 @@ export interface components {
             runs: number;
             /**
              * Format: double
-             * @description slots of every kind
+             * @description slots of all devices
              */
             slot_seconds: number;
             /**
              * Format: double
-             * @description of them, of GPUs
+             * @description GPU slots only
              */
             gpu_seconds: number;
             /** @description add up to slot_seconds */
@@ -6566,12 +6571,12 @@ export interface components {
             runs: number;
             /**
              * Format: double
-             * @description slots of every kind
+             * @description slots of all devices
              */
             slot_seconds: number;
             /**
              * Format: double
-             * @description of them, of GPUs
+             * @description GPU slots only
              */
             gpu_seconds: number;
             /** @description add up to slot_seconds */
@@ -6602,11 +6607,6 @@ export interface components {
             config: string;
             /** @description look at so many rows only */
             stop_after?: number | null;
-        };
-        Verdict: {
-            id: string;
-            bytes: number;
-            keep_reasons: string[];
         };
         Version: {
             id: string;
@@ -8175,6 +8175,7 @@ export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
 export type Retention = components['schemas']['Retention'];
+export type RetentionDecision = components['schemas']['RetentionDecision'];
 export type RetentionPlan = components['schemas']['RetentionPlan'];
 export type RetentionRequest = components['schemas']['RetentionRequest'];
 export type RewardTest = components['schemas']['RewardTest'];
@@ -8191,9 +8192,9 @@ export type RunPage = components['schemas']['RunPage'];
 export type RunPatchRequest = components['schemas']['RunPatchRequest'];
 export type RunStatus = components['schemas']['RunStatus'];
 export type RunView = components['schemas']['RunView'];
-export type RunViewFormRequest = components['schemas']['RunViewFormRequest'];
 export type RunViewPage = components['schemas']['RunViewPage'];
-export type RunViewPatchRequest = components['schemas']['RunViewPatchRequest'];
+export type SavedViewFormRequest = components['schemas']['SavedViewFormRequest'];
+export type SavedViewPatchRequest = components['schemas']['SavedViewPatchRequest'];
 export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
 export type SecretRequest = components['schemas']['SecretRequest'];
@@ -8251,7 +8252,6 @@ export type UsageRow = components['schemas']['UsageRow'];
 export type UsageTotal = components['schemas']['UsageTotal'];
 export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
-export type Verdict = components['schemas']['Verdict'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
 export type Webhook = components['schemas']['Webhook'];
@@ -8444,7 +8444,7 @@ export interface operations {
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
                      *       "orphan_ttl_seconds": 4500,
-                     *       "protocol": 6
+                     *       "protocol": 1
                      *     }
                      */
                     "application/json": components["schemas"]["EnrollReply"];
@@ -8470,7 +8470,7 @@ export interface operations {
     agent_heartbeat: {
         parameters: {
             query?: {
-                /** @description of the reply that the node acts on; a change since then */
+                /** @description revision of the last reply; wait for a newer one */
                 revision?: number;
                 /** @description seconds to wait for a change; at most 20 */
                 wait?: number;
@@ -8502,7 +8502,7 @@ export interface operations {
                  *       },
                  *       "jobs": [],
                  *       "started_at": 1767225600,
-                 *       "protocol": 6
+                 *       "protocol": 1
                  *     }
                  */
                 "application/json": components["schemas"]["HeartbeatRequestRequest"];
@@ -18169,7 +18169,7 @@ export interface operations {
     get_pool: {
         parameters: {
             query?: {
-                /** @description its name; `default`, or the first that you see, when left out */
+                /** @description its name; default: `default`, or the first pool that you see */
                 pool?: string;
             };
             header?: never;
@@ -18501,15 +18501,15 @@ export interface operations {
     get_pool_usage: {
         parameters: {
             query?: {
-                /** @description one row for each; run when left out */
+                /** @description one row per what; default: run */
                 by?: "project" | "run" | "team";
-                /** @description only slots of this kind */
+                /** @description only slots of this device */
                 device?: "cpu" | "cuda";
-                /** @description json when left out */
+                /** @description default: json */
                 format?: "csv" | "json";
-                /** @description 30 days before `until` when left out */
+                /** @description default: 30 days before `until` */
                 since?: string;
-                /** @description now when left out */
+                /** @description default: now */
                 until?: string;
             };
             header?: never;
@@ -18730,7 +18730,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; there is nothing to show */
+            /** @description done; no content */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -18940,7 +18940,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; there is nothing to show */
+            /** @description done; no content */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -19143,7 +19143,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; there is nothing to show */
+            /** @description done; no content */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20564,7 +20564,7 @@ export interface operations {
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
-                /** @description only of this reward: name@3, exact_match */
+                /** @description only tests of this reward: name@3, exact_match */
                 reward?: string;
                 verdict?: "amber" | "green" | "red";
             };
@@ -21111,7 +21111,7 @@ export interface operations {
                 name?: string;
                 /** @description runs made from this one */
                 parent?: string;
-                /** @description created, name, status, train_step, reward, started, ended; with - the largest first. Newest first when left out */
+                /** @description created, name, status, train_step, reward, started, ended; prefix - sorts descending. Newest first when left out */
                 sort?: string;
                 /** @description one or more, comma-separated */
                 status?: string;
@@ -21121,7 +21121,7 @@ export interface operations {
                 tag?: string[];
                 /** @description part of the name or notes, or the id */
                 text?: string;
-                /** @description id of a saved view; what else is given goes before its own */
+                /** @description ID of a saved view; other parameters override its own */
                 view?: string;
             };
             header?: never;
@@ -22830,7 +22830,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description a draft is gone */
+            /** @description deleted */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -23345,7 +23345,7 @@ export interface operations {
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "cancelled_by_user",
                      *       "reason_message": "alice cancelled it",
-                     *       "advice": "It ended without a last checkpoint; retry goes on from the newest one before, if there is one.",
+                     *       "advice": "The run ended without a final checkpoint. A retry continues from the newest earlier one, if there is one.",
                      *       "fault": "none",
                      *       "conditions": [],
                      *       "pending_reason": "",
@@ -24123,7 +24123,7 @@ export interface operations {
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "forced_by_operator",
                      *       "reason_message": "alice ended it at once; 2 slots stay leased until node has ended its jobs",
-                     *       "advice": "It was ended at once; its slots come free when its node says that its jobs are dead.",
+                     *       "advice": "The run ended immediately. Its slots become free when its node reports that its jobs are gone.",
                      *       "fault": "none",
                      *       "conditions": [],
                      *       "pending_reason": "",
@@ -24939,7 +24939,7 @@ export interface operations {
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "paused_by_user",
                      *       "reason_message": "pause was asked for",
-                     *       "advice": "Resume it: it goes on from its last checkpoint.",
+                     *       "advice": "Resume the run. It continues from its last checkpoint.",
                      *       "fault": "none",
                      *       "conditions": [],
                      *       "pending_reason": "",
@@ -26382,7 +26382,7 @@ export interface operations {
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "stopped_by_user",
                      *       "reason_message": "stop was asked for",
-                     *       "advice": "Start a new run from its last checkpoint to go on.",
+                     *       "advice": "To continue, start a new run from its last checkpoint.",
                      *       "fault": "none",
                      *       "conditions": [],
                      *       "pending_reason": "",
@@ -27775,7 +27775,7 @@ export interface operations {
                  *       "shared": true
                  *     }
                  */
-                "application/json": components["schemas"]["RunViewFormRequest"];
+                "application/json": components["schemas"]["SavedViewFormRequest"];
             };
         };
         responses: {
@@ -27885,7 +27885,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is gone */
+            /** @description deleted */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -27928,7 +27928,7 @@ export interface operations {
                  *       "name": "Running now"
                  *     }
                  */
-                "application/json": components["schemas"]["RunViewPatchRequest"];
+                "application/json": components["schemas"]["SavedViewPatchRequest"];
             };
         };
         responses: {

@@ -22,8 +22,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
-from control_plane.runs.serializers import RunSerializer
-from control_plane.runs.show import run_detail_as_json
+from control_plane.runs.serializers import RunDetailSerializer
 
 
 class AliasChangeSerializer(StrictSerializer):
@@ -220,7 +219,7 @@ class GateRunsView(ApiView):
     scopes = {"POST": "runs:write"}
 
     @extend_schema(
-        operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunSerializer},
+        operation_id="run_checkpoint_gate", request=GateRunSerializer, responses={201: RunDetailSerializer},
         description="Starts the gate's eval run for a checkpoint.",
     )  # fmt: skip
     @idempotent
@@ -234,7 +233,7 @@ class GateRunsView(ApiView):
         fields = body_of(GateRunSerializer, request)
         checkpoint = _checkpoint(caller, fields["checkpoint"])
         run = promotion_gates.run_gate(caller, gate, checkpoint, now=clock.now())
-        return Response(run_detail_as_json(run), status=201)
+        return Response(RunDetailSerializer.render(run), status=201)
 
 
 def _checkpoint(caller: Caller, reference: str) -> Checkpoint:

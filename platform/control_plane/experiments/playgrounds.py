@@ -16,7 +16,7 @@ from control_plane.core.api.errors import FieldError, Problem, or_not_found, unp
 from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import Playground, PlaygroundSide
 from control_plane.runs.models import Run
-from control_plane.runs.show import model_as_json
+from control_plane.runs.serializers import model_of
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 from control_plane.runs.submission import queue_resolved, stop_run
 from oolong.contracts.lifecycle import RunStatus
@@ -101,7 +101,7 @@ def _side_as_json(run: Run) -> dict[str, Any]:
     phase = (run.progress or {}).get("phase")
     return {
         "run": run.pk,
-        "model": model_as_json(run),
+        "model": model_of(run),
         "status": str(run.status),
         "ready": run.status == RunStatus.RUNNING and phase == "chat",
         "pending_reason": run.pending_reason

@@ -13,7 +13,6 @@ from control_plane.core.api.request_parsing import body_of, no_body
 from control_plane.core.infra import clock
 from control_plane.runs import cloning, drafts, runtime_overrides, selectors, submission
 from control_plane.runs.serializers import ChangeSerializer, CloneSerializer, RunDetailSerializer
-from control_plane.runs.show import run_detail_as_json
 
 
 class SubmitView(ApiView):
@@ -29,7 +28,7 @@ class SubmitView(ApiView):
         """
         caller = caller_of(request)
         run = drafts.submit_draft(caller, selectors.run_for(caller, run_id).pk, now=clock.now())
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class PauseView(ApiView):
@@ -44,7 +43,7 @@ class PauseView(ApiView):
         It saves a checkpoint and releases its slots.
         """
         run = submission.pause_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class ResumeView(ApiView):
@@ -59,7 +58,7 @@ class ResumeView(ApiView):
         It waits for slots again and continues from its last checkpoint.
         """
         run = submission.resume_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class CloneView(ApiView):
@@ -79,7 +78,7 @@ class CloneView(ApiView):
             caller, selectors.run_for(caller, run_id), changes=fields.get("changes", {}),
             checkpoint=fields.get("checkpoint", ""), now=clock.now(),
         )  # fmt: skip
-        return Response(run_detail_as_json(run), status=201)
+        return Response(RunDetailSerializer.render(run), status=201)
 
 
 class RetryView(ApiView):
@@ -96,7 +95,7 @@ class RetryView(ApiView):
         """
         caller = caller_of(request)
         run = cloning.retry_run(caller, selectors.run_for(caller, run_id), now=clock.now())
-        return Response(run_detail_as_json(run), status=201)
+        return Response(RunDetailSerializer.render(run), status=201)
 
 
 class ChangesView(ApiView):
@@ -117,7 +116,7 @@ class ChangesView(ApiView):
             checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
             now=clock.now(),
         )  # fmt: skip
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class StopView(ApiView):
@@ -132,7 +131,7 @@ class StopView(ApiView):
         It finishes the current step, saves a checkpoint and ends.
         """
         run = submission.stop_run(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class CancelView(ApiView):
@@ -154,7 +153,7 @@ class CancelView(ApiView):
         run = submission.cancel_run(
             selectors.run_for(caller, run_id).pk, by=caller.user.username, now=clock.now()
         )
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)
 
 
 class ForceStopView(ApiView):
@@ -177,4 +176,4 @@ class ForceStopView(ApiView):
         """
         caller = caller_of(request)
         run = submission.force_stop_run(selectors.run_for(caller, run_id).pk, by=caller, now=clock.now())
-        return Response(run_detail_as_json(run), status=202)
+        return Response(RunDetailSerializer.render(run), status=202)

@@ -45,13 +45,6 @@ from control_plane.runs.serializers import (
     SpecSerializer,
     ValidationSerializer,
 )
-from control_plane.runs.show import (
-    attempt_as_json,
-    event_as_json,
-    job_as_json,
-    run_detail_as_json,
-    runs_as_json,
-)
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 
 
@@ -128,10 +121,12 @@ class RunsView(ApiView):
         filters = search.parse_search(params)
         found, page = filters.apply(selectors.runs(caller)), read_page(request)
         if not filters.sort:
-            return Response(paginate_together(found, page, runs_as_json, newest_first=filters.descending))
+            return Response(
+                paginate_together(found, page, RunSerializer.render_all, newest_first=filters.descending)
+            )
         order = search.SORTS[filters.sort]
         shown = paginate_sorted(
-            found, page, runs_as_json, column=order.column, read=order.read, write=order.write,
+            found, page, RunSerializer.render_all, column=order.column, read=order.read, write=order.write,
             descending=filters.descending,
         )  # fmt: skip
         return Response(shown)
@@ -155,10 +150,10 @@ class RunsView(ApiView):
                 message = "a draft is not submitted; leave dedupe_key out"
                 raise unprocessable("invalid", message, [FieldError("/dedupe_key", "of_a_draft", message)])
             run, created = idempotent_submit(caller, spec, key=key, now=now)
-            return Response(run_detail_as_json(run), status=201 if created else 200)
+            return Response(RunDetailSerializer.render(run), status=201 if created else 200)
         create = drafts.create_draft if draft else submission.create_run
         run = create(caller, spec, now=now)
-        return Response(run_detail_as_json(run), status=201)
+        return Response(RunDetailSerializer.render(run), status=201)
 
 
 class RunView(ApiView):
@@ -170,7 +165,7 @@ class RunView(ApiView):
 
         Its status, spec, progress, newest metrics and what may be done with it.
         """
-        return Response(run_detail_as_json(selectors.run_for(caller_of(request), run_id)))
+        return Response(RunDetailSerializer.render(selectors.run_for(caller_of(request), run_id)))
 
     @extend_schema(operation_id="update_run", request=RunPatchSerializer, responses=RunDetailSerializer)
     @conditional
@@ -189,7 +184,7 @@ class RunView(ApiView):
             run = drafts.edit_draft(run.pk, fields["spec"], tags=fields.get("tags"), by=by, now=now)
         else:
             run = submission.update_run(run.pk, fields, by=by, now=now)
-        return Response(run_detail_as_json(run))
+        return Response(RunDetailSerializer.render(run))
 
     @extend_schema(operation_id="delete_run", responses={204: OpenApiResponse(description="deleted")})
     def delete(self, request: Request, run_id: str) -> Response:
@@ -213,7 +208,7 @@ class EventsView(ApiView):
         Every change of its status with the reason, newest first.
         """
         run = selectors.run_for(caller_of(request), run_id)
-        return Response(paginate(selectors.events(run), read_page(request), event_as_json))
+        return Response(paginate(selectors.events(run), read_page(request), EventSerializer.render))
 
 
 class AttemptsView(ApiView):
@@ -227,7 +222,7 @@ class AttemptsView(ApiView):
         """
         run = selectors.run_for(caller_of(request), run_id)
         found = selectors.attempts(run).order_by("number")
-        return Response(whole_page([attempt_as_json(attempt) for attempt in found]))
+        return Response(whole_page(AttemptSerializer.render_all(found)))
 
 
 class JobsView(ApiView):
@@ -240,7 +235,7 @@ class JobsView(ApiView):
         Controller, rollout workers, trainer and reward service of the newest attempt, with their state.
         """
         run = selectors.run_for(caller_of(request), run_id)
-        return Response(whole_page([job_as_json(job) for job in selectors.jobs(run)]))
+        return Response(whole_page(JobSerializer.render_all(selectors.jobs(run))))
 
 
 class PoolView(ApiView):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from control_plane.core.infra.clock import rfc3339
 from control_plane.runs.models import Attempt, Job, Run
 from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
 
@@ -40,6 +38,10 @@ class Stage:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     detail: str = ""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.name]
 
 
 def boot_of(run: Run) -> list[Stage] | None:
@@ -74,27 +76,6 @@ def boot_of(run: Run) -> list[Stage] | None:
         stages.append(Stage(name=name, state=state, started_at=begins, ended_at=ended, detail=detail))
         begins = ended
     return stages
-
-
-def boot_as_json(run: Run) -> dict[str, Any] | None:
-    stages = boot_of(run)
-    if stages is None:
-        return None
-    return {
-        "attempt_number": run.attempt_number,
-        "done": all(stage.state == "done" for stage in stages),
-        "stages": [
-            {
-                "name": stage.name,
-                "title": TITLES[stage.name],
-                "state": stage.state,
-                "started_at": rfc3339(stage.started_at),
-                "ended_at": rfc3339(stage.ended_at),
-                "detail": stage.detail,
-            }
-            for stage in stages
-        ],
-    }
 
 
 def failed_boots(attempt: Attempt) -> list[str]:

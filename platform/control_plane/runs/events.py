@@ -8,9 +8,9 @@ from typing import Any
 from control_plane.core.stream import event_stream
 from control_plane.runs.attempt_status import may_transition
 from control_plane.runs.models import Run, RunEvent
-from control_plane.runs.show import event_as_json, run_as_json
+from control_plane.runs.serializers import EventSerializer, RunSerializer
 from control_plane.webhooks import outbox
-from oolong.contracts.lifecycle import ENDED, OUTCOMES, EndReason, RunStatus
+from oolong.contracts.lifecycle import ENDED, RunStatus
 
 MAX_MESSAGE_LENGTH = 1000  # of a message in a webhook
 
@@ -27,7 +27,7 @@ def record_event(
     event = RunEvent.objects.create(
         run=run, attempt_number=number, at=at, kind=kind, message=message, data=data
     )
-    event_stream.publish(f"run:{run.pk}", "event", event_as_json(event))
+    event_stream.publish(f"run:{run.pk}", "event", EventSerializer.render(event))
     return event
 
 
@@ -63,13 +63,13 @@ def run_summary(run: Run) -> dict[str, Any]:
     return {
         "id": run.pk, "name": run.name, "kind": run.kind, "status": str(run.status), "reason": str(run.reason),
         "reason_message": run.reason_message[:MAX_MESSAGE_LENGTH], "fault": str(run.fault), "tags": run.tags,
-        "advice": OUTCOMES[EndReason(run.reason)].advice if run.reason else "",
+        "advice": run.advice,
         "attempt_number": run.attempt_number, "train_step": run.train_step,
     }  # fmt: skip
 
 
 def publish_run(run: Run) -> None:
-    item = run_as_json(run)
+    item = RunSerializer.render(run)
     event_stream.publish(f"run:{run.pk}", "status", item)
     event_stream.publish(f"runs:{run.project_id}", "status", item)
 

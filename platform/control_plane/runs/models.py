@@ -8,7 +8,7 @@ from control_plane.assets.models import BaseModel, DatasetVersion, FunctionVersi
 from control_plane.checkpoints.models import Checkpoint
 from control_plane.core.infra import ids
 from control_plane.fleet.models import Node
-from oolong.contracts.lifecycle import ENDED, AttemptStatus, RunStatus
+from oolong.contracts.lifecycle import ENDED, OUTCOMES, AttemptStatus, EndReason, RunStatus
 from oolong.contracts.run_spec import PlacementSection
 
 PENDING = "pending"  # a job that its node has not reported yet; the other states are lifecycle.JobState
@@ -103,6 +103,11 @@ class Run(models.Model):
         count."""
         seeds = max(1, -(-self.train_step // self.total_train_steps)) if self.total_train_steps else 1
         return self.total_train_steps * (seeds if self.kind == "sft" else 1)
+
+    @property
+    def advice(self) -> str:
+        """What the reader can do about the reason of the end."""
+        return OUTCOMES[EndReason(self.reason)].advice if self.reason else ""
 
     @property
     def has_ended(self) -> bool:

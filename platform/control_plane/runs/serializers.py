@@ -1,20 +1,28 @@
-"""What requests for runs may hold, and what answers do."""
+"""Requests and responses of runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rest_framework import serializers
 
 from control_plane.accounts.identity.api import NamedSerializer
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
 from control_plane.core.api.schema_run_spec import REFERENCE, RunSpecField
+from control_plane.core.stream import event_stream
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.boot import STATES as BOOT_STATES
-from control_plane.runs.boot import TITLES
+from control_plane.runs.boot import TITLES, boot_of
+from control_plane.runs.models import Job, Run, RunEvent
+from control_plane.runs.selectors import newest_stored_checkpoints
+from control_plane.runs.staleness import staleness_of
+from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.rollout import version_of_task
 
 CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
     f"{name} ({meaning})" for name, meaning in CONDITIONS.items()
@@ -45,14 +53,14 @@ class CreateRunSerializer(SpecSerializer):
         return {**super().rules(), "anyOf": [{"required": ["template"]}, whole]}
 
 
-class ProgressSerializer(serializers.Serializer[Any]):
+class ProgressSerializer(ResponseSerializer):
     phase = serializers.CharField()
     done = serializers.IntegerField()
     total = serializers.IntegerField()
     message = serializers.CharField()
 
 
-class DatasetRefSerializer(serializers.Serializer[Any]):
+class DatasetRefSerializer(ResponseSerializer):
     id = serializers.CharField()
     ref = serializers.CharField(help_text="name@3")
 
@@ -61,7 +69,21 @@ class RunModelSerializer(NamedSerializer):
     kind = serializers.ChoiceField(choices=MODEL_KINDS)
 
 
-class LatestCheckpointSerializer(serializers.Serializer[Any]):
+def model_of(run: Run) -> dict[str, Any]:
+    """The model that a run starts from, for RunModelSerializer."""
+    if run.status == RunStatus.DRAFT:
+        written = run.spec["model"]
+        kind = "base_model" if written["base_model"] is not None else "checkpoint"
+        return {"kind": kind, "id": "", "name": written[kind]}
+    if run.base_model is not None:
+        return {"kind": "base_model", "id": run.base_model.pk, "name": run.base_model.name}
+    assert run.initial_checkpoint is not None
+    checkpoint = run.initial_checkpoint
+    name = f"{checkpoint.run_name} step {checkpoint.step}"
+    return {"kind": "checkpoint", "id": checkpoint.pk, "name": name}
+
+
+class LatestCheckpointSerializer(ResponseSerializer):
     id = serializers.CharField()
     step = serializers.IntegerField()
 
@@ -70,14 +92,17 @@ class ParentSerializer(NamedSerializer):
     relation = serializers.ChoiceField(choices=["clone", "fork", "retry"])
 
 
-class LiveSerializer(serializers.Serializer[Any]):
+class LiveSerializer(ResponseSerializer):
     max_staleness = serializers.IntegerField(allow_null=True)
     max_concurrent_groups = serializers.IntegerField(allow_null=True)
     learning_rate = serializers.FloatField(allow_null=True)
     engines = serializers.IntegerField(allow_null=True)
 
 
-class RunSerializer(serializers.Serializer[Any]):
+LIVE_FIELDS = tuple(LiveSerializer().fields)
+
+
+class RunSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     kind = serializers.ChoiceField(choices=RUN_KINDS)
@@ -94,7 +119,7 @@ class RunSerializer(serializers.Serializer[Any]):
     slots_needed = serializers.IntegerField()
     attempt_number = serializers.IntegerField()
     train_step = serializers.IntegerField()
-    total_train_steps = serializers.IntegerField()
+    total_train_steps = serializers.IntegerField(source="steps_planned")
     policy_version = serializers.IntegerField()
     progress = ProgressSerializer(allow_null=True)
     reward_mean = serializers.FloatField(allow_null=True)
@@ -102,7 +127,7 @@ class RunSerializer(serializers.Serializer[Any]):
     spec = RunSpecField()
     dataset = DatasetRefSerializer()
     model = RunModelSerializer()
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -115,6 +140,26 @@ class RunSerializer(serializers.Serializer[Any]):
     parent = ParentSerializer(allow_null=True, help_text="the run that this one was made from")
     latest_checkpoint = LatestCheckpointSerializer(allow_null=True)
     summary = serializers.DictField()
+
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        latest = newest_stored_checkpoints(rows)
+        for run in rows:
+            run.latest_checkpoint = latest.get(run.pk)
+
+    def resolve_dataset(self, run: Run) -> Any:
+        # A draft's spec names the version; submission finds it.
+        return run.dataset_version or {"id": "", "ref": run.spec["dataset"]["version"]}
+
+    def resolve_model(self, run: Run) -> dict[str, Any]:
+        return model_of(run)
+
+    def resolve_live(self, run: Run) -> dict[str, Any]:
+        return {**dict.fromkeys(LIVE_FIELDS), **run.live}
+
+    def resolve_parent(self, run: Run) -> dict[str, Any] | None:
+        parent = run.parent
+        return {"id": parent.pk, "name": parent.name, "relation": run.relation} if parent else None
 
 
 class RunPatchSerializer(StrictSerializer):
@@ -158,7 +203,7 @@ class ChangeSerializer(StrictSerializer):
     not_empty = True
 
 
-class BootStageSerializer(serializers.Serializer[Any]):
+class BootStageSerializer(ResponseSerializer):
     name = serializers.ChoiceField(choices=list(TITLES))
     title = serializers.CharField()
     state = serializers.ChoiceField(choices=BOOT_STATES)
@@ -167,13 +212,13 @@ class BootStageSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="what it waits for, how far it is, or why it failed")
 
 
-class BootSerializer(serializers.Serializer[Any]):
+class BootSerializer(ResponseSerializer):
     attempt_number = serializers.IntegerField(help_text="of the newest attempt")
     done = serializers.BooleanField()
     stages = BootStageSerializer(many=True)
 
 
-class StalenessSerializer(serializers.Serializer[Any]):
+class StalenessSerializer(ResponseSerializer):
     max = serializers.IntegerField(help_text="max staleness as it is now")
     on_straggler = serializers.ChoiceField(choices=["keep", "drop", "wait"])
     mean = serializers.FloatField(allow_null=True, help_text="of the newest step's trajectories")
@@ -196,13 +241,29 @@ class RunDetailSerializer(RunSerializer):
         allow_null=True, help_text="configured against realized; null for kinds of run without it"
     )
 
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        for run in rows:  # the position first: a change after it is on the stream
+            run.metrics_seq = event_stream.current_seq(f"run:{run.pk}")
+        super().prefetch(rows)
+
+    def resolve_boot(self, run: Run) -> dict[str, Any] | None:
+        stages = boot_of(run)
+        if stages is None:
+            return None
+        done = all(stage.state == "done" for stage in stages)
+        return {"attempt_number": run.attempt_number, "done": done, "stages": stages}
+
+    def resolve_staleness(self, run: Run) -> dict[str, Any] | None:
+        return staleness_of(run)
+
 
 class LintFindingSerializer(FieldErrorSerializer):
     severity = serializers.ChoiceField(choices=["error", "warning"])
     advice = serializers.CharField()
 
 
-class ValidationSerializer(serializers.Serializer[Any]):
+class ValidationSerializer(ResponseSerializer):
     valid = serializers.BooleanField()
     errors = FieldErrorSerializer(many=True)
     warnings = LintFindingSerializer(
@@ -211,23 +272,23 @@ class ValidationSerializer(serializers.Serializer[Any]):
     resolved = RunSpecField(allow_null=True, help_text="the spec with every default filled in")
 
 
-class PlannedJobSerializer(serializers.Serializer[Any]):
+class PlannedJobSerializer(ResponseSerializer):
     name = serializers.CharField()
     kind = serializers.CharField()
     slots = serializers.IntegerField()
 
 
-class PlannedPlaceSerializer(serializers.Serializer[Any]):
+class PlannedPlaceSerializer(ResponseSerializer):
     starts_now = serializers.BooleanField()
     blocked_reason = serializers.CharField()
     queue_position = serializers.IntegerField(allow_null=True)
 
 
-class PlannedTokensSerializer(serializers.Serializer[Any]):
+class PlannedTokensSerializer(ResponseSerializer):
     generated_at_most = serializers.IntegerField(allow_null=True, help_text="if every completion were cut")
 
 
-class PlannedTimeSerializer(serializers.Serializer[Any]):
+class PlannedTimeSerializer(ResponseSerializer):
     seconds = serializers.FloatField(
         allow_null=True, help_text="null: no run of this shape has succeeded yet"
     )
@@ -237,7 +298,7 @@ class PlannedTimeSerializer(serializers.Serializer[Any]):
     )
 
 
-class DryRunSerializer(serializers.Serializer[Any]):
+class DryRunSerializer(ResponseSerializer):
     jobs = PlannedJobSerializer(many=True)
     slots_needed = serializers.IntegerField()
     placement = PlannedPlaceSerializer()
@@ -250,7 +311,7 @@ class PlanSerializer(ValidationSerializer):
     plan = DryRunSerializer(allow_null=True, help_text="null when there are errors")
 
 
-class PresetSerializer(serializers.Serializer[Any]):
+class PresetSerializer(ResponseSerializer):
     name = serializers.CharField()
     title = serializers.CharField()
     description = serializers.CharField()
@@ -259,7 +320,7 @@ class PresetSerializer(serializers.Serializer[Any]):
     fault = serializers.CharField(help_text="why its file cannot be used, with the file's name; else empty")
 
 
-class EventSerializer(serializers.Serializer[Any]):
+class EventSerializer(ResponseSerializer):
     id = serializers.CharField()
     kind = serializers.CharField()
     message = serializers.CharField()
@@ -267,8 +328,11 @@ class EventSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     data = serializers.DictField()
 
+    def resolve_id(self, event: RunEvent) -> str:
+        return f"evt_{event.pk:012d}"
 
-class AttemptSerializer(serializers.Serializer[Any]):
+
+class AttemptSerializer(ResponseSerializer):
     id = serializers.CharField()
     number = serializers.IntegerField()
     epoch = serializers.IntegerField()
@@ -276,19 +340,19 @@ class AttemptSerializer(serializers.Serializer[Any]):
     node = NamedSerializer()
     reason = serializers.CharField()
     message = serializers.CharField()
-    resume_checkpoint = serializers.CharField(allow_null=True)
+    resume_checkpoint = serializers.CharField(source="resume_checkpoint_id", allow_null=True)
     created_at = serializers.DateTimeField()
     running_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
-class JobSerializer(serializers.Serializer[Any]):
+class JobSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     kind = serializers.CharField()
-    attempt_number = serializers.IntegerField()
+    attempt_number = serializers.IntegerField(source="attempt.number")
     state = serializers.ChoiceField(choices=["pending", "preparing", "running", "exited"])
-    node = NamedSerializer()
+    node = NamedSerializer(source="attempt.node")
     slots = serializers.ListField(child=serializers.CharField())
     evaluates = serializers.IntegerField(
         allow_null=True, help_text="of an evaluator, an engine beside those of the run: the version"
@@ -301,8 +365,11 @@ class JobSerializer(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
 
+    def resolve_evaluates(self, job: Job) -> int | None:
+        return version_of_task(job.evaluates) if job.evaluates else None
 
-class QueueEntrySerializer(serializers.Serializer[Any]):
+
+class QueueEntrySerializer(ResponseSerializer):
     run_id = serializers.CharField(help_text="empty when the run is another team's")
     name = serializers.CharField()
     priority = serializers.IntegerField()

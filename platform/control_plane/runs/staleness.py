@@ -16,7 +16,7 @@ REMEDY = {
 }
 
 
-def staleness_as_json(run: Run) -> dict[str, Any] | None:
+def staleness_of(run: Run) -> dict[str, Any] | None:
     """Configured against realized; None for runs that have no staleness, and for drafts."""
     if run.kind != "rl" or run.status == RunStatus.DRAFT:
         return None

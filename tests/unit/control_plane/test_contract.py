@@ -260,9 +260,6 @@ ALONE = {
     "runs.page.data[].metrics_seq is not in the schema": "a run in a list does not show it",
     "runs.page.data[].boot is not in the schema": "a run in a list does not show it",
     "runs.page.data[].staleness is not in the schema": "a run in a list does not show it",
-    "checkpoints.run_gate.metrics_seq is not in the schema": "answers with a run as a list shows it",
-    "checkpoints.run_gate.boot is not in the schema": "answers with a run as a list shows it",
-    "checkpoints.run_gate.staleness is not in the schema": "answers with a run as a list shows it",
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -29,20 +29,35 @@ class QuickJSONRenderer(JSONRenderer):
 class ResponseSerializer(serializers.Serializer[Any]):
     """The one description of a resource: its schema, and how it becomes JSON.
 
-    Fields read attributes of the row (`source="owner.username"`, a property, a method) or keys of a mapping.
-    Times are RFC 3339 with milliseconds.
+    Fields read attributes of the row (`source="owner.username"`, a property, a method), keys of a mapping, or what the
+    serializer's method `resolve_<field>(row)` returns. Times are RFC 3339 with milliseconds.
     """
 
     @classmethod
     def render(cls, row: Any) -> dict[str, Any]:
         """The JSON of one row. Lists pass this to `paginate`."""
-        return _serializer(cls).to_representation(row)
+        return cls.render_all([row])[0]
+
+    @classmethod
+    def render_all(cls, rows: Iterable[Any]) -> list[dict[str, Any]]:
+        """The JSON of rows that `prefetch` fetches data for. Lists pass this to `paginate_together`."""
+        fetched = list(rows)
+        cls.prefetch(fetched)
+        return [_serializer(cls).to_representation(row) for row in fetched]
+
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        """Set attributes of the rows that cost a query."""
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
-        return {
-            str(field.field_name): _value(field, field.get_attribute(instance))
-            for field in self._readable_fields
-        }
+        return {name: _value(field, read(instance)) for name, field, read in self._readers}
+
+    @cached_property
+    def _readers(self) -> list[tuple[str, serializers.Field[Any, Any, Any, Any], Callable[[Any], Any]]]:
+        return [
+            (name, field, getattr(self, f"resolve_{name}", field.get_attribute))
+            for name, field in self.fields.items()
+        ]
 
 
 def _value(field: serializers.Field[Any, Any, Any, Any], attribute: Any) -> Any:

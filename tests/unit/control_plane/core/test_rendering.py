@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,19 @@ class ThingSerializer(ResponseSerializer):
     counts = serializers.DictField(child=serializers.IntegerField())
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ListedSerializer(ThingSerializer):
+    size = serializers.IntegerField()
+    shout = serializers.CharField()
+
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        for row in rows:
+            row.size = len(rows)
+
+    def resolve_shout(self, row: Any) -> str:
+        return str(row.title).upper()
 
 
 def thing(**fields: Any) -> Any:
@@ -46,3 +60,9 @@ def test_nested_resources_render_from_rows_and_mappings() -> None:
     assert rendered["owner"] == {"id": "usr_1"}
     assert rendered["parts"] == [{"id": "p1"}, {"id": "p2"}]
     assert rendered["counts"] == {"train": 3}
+
+
+def test_rows_of_a_page_are_prefetched_together_and_methods_compute_fields() -> None:
+    first, second = ListedSerializer.render_all(iter([thing(), thing(title="b")]))
+    assert (first["size"], first["shout"], second["shout"]) == (2, "A", "B")
+    assert ListedSerializer.render(thing())["size"] == 1

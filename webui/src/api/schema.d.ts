@@ -12287,7 +12287,7 @@ export interface operations {
                      *       "staleness": null
                      *     }
                      */
-                    "application/json": components["schemas"]["Run"];
+                    "application/json": components["schemas"]["RunDetail"];
                 };
             };
             400: components["responses"]["MalformedRequest"];

@@ -51,14 +51,28 @@ def wait_for_points(page: Page, more_than: int) -> None:
     )
 
 
+def open_from_the_bottom(page: Page, link: str) -> None:
+    """Follow a link of the sidebar from the bottom of a page to another long page, which opens at its top."""
+    page.set_viewport_size({"width": 1440, "height": 500})
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_function("window.scrollY > 0")
+    page.get_by_role("link", name=link).first.click()
+    expect(page.get_by_role("heading", level=1, name=link)).to_be_visible()
+    page.wait_for_function("document.body.scrollHeight > innerHeight + 100 && window.scrollY === 0")
+    page.set_viewport_size({"width": 1440, "height": 1000})
+
+
 def test_every_page_opens(page: Page, log_in: Callable[[], None], long_run: str) -> None:
     log_in()
     for path, heading in PAGES.items():
         page.goto(path)
         expect(page.get_by_role("heading", level=1, name=heading)).to_be_visible()
+        expect(page).to_have_title(f"{heading} · Oolong")
         expect(page.get_by_role("alert")).to_have_count(0)
     page.goto(f"/runs/{long_run}")
+    expect(page).to_have_title(re.compile(".+, running · Oolong"))
     wait_for_points(page, 2)
+    open_from_the_bottom(page, "Start a run")
     for tab in TABS:
         page.goto(f"/runs/{long_run}?tab={tab}")
         expect(page.get_by_role("tab", selected=True)).to_have_text(tab.capitalize())

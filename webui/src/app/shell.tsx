@@ -4,7 +4,8 @@ import {
   IconSun, type Icon,
 } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation } from "react-router";
+import { useLayoutEffect } from "react";
+import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation, useNavigationType } from "react-router";
 
 import { forgetCsrfToken, remove } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
@@ -28,6 +29,7 @@ export function Shell() {
   const { data: me, error, refetch } = useQuery(queries.me);
   const location = useLocation();
   const navigation = useNavigation();
+  useScrollToTop(location.pathname);
   if (error instanceof Problem && (error.status === 401 || error.status === 403)) {
     return <Navigate to={`/login?next=${encodeURIComponent(location.pathname + location.search)}`} replace />;
   }
@@ -63,6 +65,14 @@ export function Shell() {
       <Shortcuts />
     </div>
   );
+}
+
+/** A page that a link opens starts at its top. A tab or filter of the same page keeps the position, and so does Back. */
+function useScrollToTop(pathname: string): void {
+  const arrivedBy = useNavigationType();
+  useLayoutEffect(() => {
+    if (arrivedBy !== "POP") window.scrollTo(0, 0);
+  }, [pathname]);
 }
 
 /** Subscribes only after login, because the stream requires a session. */

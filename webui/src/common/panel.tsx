@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 
 import classes from "./panel.module.css";
+import { usePageTitle } from "./use-page-title.ts";
 
 type Props = { title?: ReactNode; aside?: ReactNode; children: ReactNode; flush?: boolean; className?: string };
 
@@ -19,7 +20,9 @@ export function Panel({ title, aside, children, flush = false, className }: Prop
   );
 }
 
-export function PageHeader({ title, aside, children }: { title: ReactNode; aside?: ReactNode; children?: ReactNode }) {
+/** The heading of a page, which is also the title of its browser tab. */
+export function PageHeader({ title, aside, children }: { title: string; aside?: ReactNode; children?: ReactNode }) {
+  usePageTitle(title);
   return (
     <div className={classes.page}>
       <div>

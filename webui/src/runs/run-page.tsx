@@ -12,6 +12,7 @@ import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
+import { usePageTitle } from "../common/use-page-title.ts";
 import { Alerts } from "./alerts.tsx";
 import { isBooting, showsPhase } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
@@ -56,6 +57,7 @@ export function RunPage() {
 function Header({ run }: { run: Run }) {
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
   const clonePath = `/runs/new?from=${run.id}`;
+  usePageTitle(`${run.name}, ${run.status.toLowerCase()}`);
   return (
     <header className={classes.header}>
       <div className={classes.titles}>

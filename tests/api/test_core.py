@@ -28,10 +28,18 @@ MAY_BE_REFUSED = {
     "POST /playgrounds": "the base model or checkpoint must exist",
     "POST /reward-tests": "dataset, model and reward must exist",
     "POST /runs/{run_id}/runtime": "fields of the run's spec, checked with it as a whole",
+    "POST /runs/{run_id}/clone": "the merged spec is checked as a whole",
     "POST /runs": "the spec is checked as a whole: docs/reference/run-spec.md",
+    "POST /run-templates": "of two fields that exclude each other a template has one",
+    "POST /run-templates/{template_id}/versions": "likewise",
     "POST /sweeps": "plan and spec are checked as a whole",
     "POST /uploads/fetch": "the host must be there",
     "POST /webhooks": "the host must be there and have a public address",
+}
+# Bodies that break the schema and are taken all the same.
+MAY_BE_TAKEN = {
+    "POST /runs/validate": "the answer says what is wrong with the spec",
+    "POST /runs/plan": "likewise",
 }
 
 
@@ -44,7 +52,7 @@ def test_the_document_is_true_of_what_every_operation_answers(world: World) -> N
     assert refused == {}, (
         f"{sorted(refused)}: these fit the document: make the document or the check say the same"
     )
-    taken = {name: found.notes[f"accepted {name}"] for name in found.accepted}
+    taken = {name: found.notes[f"accepted {name}"] for name in set(found.accepted) - set(MAY_BE_TAKEN)}
     assert taken == {}, f"{sorted(taken)}: these break the document"
     assert found.operations > 200 and found.requests > 350
     assert len(found.answered[2]) > found.operations / 3, "too few handlers were reached"

@@ -64,6 +64,8 @@ FROM_CONTRACTS = {
     "LintFinding": "oolong.contracts.run_spec.LintFinding",
 }
 FIELD_NAMES = {"LineageEdge.from": "source"}
+OPEN_OBJECT = {"type": "object", "additionalProperties": {}}
+DOCUMENTS = ("RunSpec", "RunSpecPart", "SweepPlan")  # plain mappings: people change them and send them again
 NOT_READ = ("/api/v1/agent/", "/api/v1/session/")  # of nodes and of the dashboard
 LIST_FIELDS = frozenset({"data", "next_cursor", "has_more"})
 KEPT = frozenset(
@@ -155,14 +157,16 @@ def _lenient(schema: Any, enumerations: set[str]) -> Any:
         return [_lenient(part, enumerations) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("$ref") == REF + "RunSpec":  # a document: people change it with what they read
-        return {"type": "object", "additionalProperties": {}}
+    if schema.get("$ref", "").removeprefix(REF) in DOCUMENTS:
+        return OPEN_OBJECT
     if schema.get("$ref") == REF + "NullEnum":
         return {"type": "null"}
     if "enum" in schema or schema.get("$ref", "").removeprefix(REF) in enumerations:
         return {"type": "string"}
     for union in ("allOf", "anyOf", "oneOf"):
         parts = [_lenient(part, enumerations) for part in schema.get(union, ())]
+        if parts == [OPEN_OBJECT]:
+            return OPEN_OBJECT
         if parts and all(part.get("type") in ("string", "null") for part in parts):
             default = {"default": schema["default"]} if "default" in schema else {}
             return {"type": sorted({part["type"] for part in parts}, reverse=True), **default}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,6 +21,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema_run_spec import RunSpecPartField, fields_of_spec
 from control_plane.core.infra import clock
 from control_plane.runs.serializers import RunDetailSerializer
 
@@ -43,9 +44,14 @@ class AliasChangeSerializer(StrictSerializer):
     )  # fmt: skip
 
 
+@extend_schema_field(fields_of_spec([f"/{name}" for name in promotion_gates.SECTIONS], required=["dataset"]))
+class GateSpecField(serializers.DictField):
+    """The sections of a RunSpec that a gate sets."""
+
+
 class GateChangeSerializer(StrictSerializer):
     alias = ALIAS
-    spec = serializers.DictField(
+    spec = GateSpecField(
         help_text="spec of the eval run: dataset, and optionally reward, workflow, evaluation, rollout, budget, "
         "placement, "
         "seed. Its names are pinned now; the model is the checkpoint to promote"
@@ -58,7 +64,7 @@ class GateChangeSerializer(StrictSerializer):
 
 class GateSerializer(serializers.Serializer[Any]):
     alias = serializers.CharField()
-    spec = serializers.DictField()
+    spec = RunSpecPartField()
     assertions = serializers.ListField(child=serializers.CharField())
     updated_by = serializers.CharField()
     updated_at = serializers.DateTimeField()

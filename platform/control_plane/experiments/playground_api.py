@@ -15,6 +15,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.schema_run_spec import RewardSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import playgrounds
 from control_plane.runs.serializers import RunModelSerializer
@@ -37,7 +38,7 @@ class PlaygroundRequestSerializer(StrictSerializer):
         min_value=30, max_value=LONGEST_IDLE_SECONDS, required=False, default=600,
         help_text="the playground closes after so long without a request",
     )  # fmt: skip
-    reward = serializers.DictField(
+    reward = RewardSectionField(
         required=False, allow_null=True, default=None,
         help_text="as in a RunSpec; enables scoring of replies (POST …/playground/score)",
     )  # fmt: skip

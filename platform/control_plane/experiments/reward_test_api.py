@@ -16,6 +16,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.schema_run_spec import RewardSectionField, RewardTestSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import reward_tests
 from control_plane.runs.serializers import DatasetRefSerializer
@@ -46,7 +47,7 @@ class StoredSampleSerializer(StrictSerializer):
 class RewardTestRequestSerializer(StrictSerializer):
     dataset = serializers.CharField(max_length=300, help_text="dataset version: id, name@3 or name@latest")
     split = serializers.CharField(max_length=120, required=False, default="train")
-    reward = serializers.DictField(help_text="as in a RunSpec: name or function, and options")
+    reward = RewardSectionField(help_text="as in a RunSpec: name or function, and options")
     model = serializers.CharField(
         max_length=300, required=False,
         help_text="base model: renders the prompts and generates the samples",
@@ -57,7 +58,7 @@ class RewardTestRequestSerializer(StrictSerializer):
         "get the "
         "same reward",
     )  # fmt: skip
-    reward_test = serializers.DictField(
+    reward_test = RewardTestSectionField(
         required=False, default=dict,
         help_text="rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate",
     )  # fmt: skip

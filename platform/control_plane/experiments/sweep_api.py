@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,17 +13,24 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, paginate_together, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
+from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import sweeps
+from control_plane.experiments.sweep_plan import SweepPlan
 from control_plane.experiments.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
 
 STATUSES = [str(status) for status in sweeps.SweepStatus]
 
 
+@extend_schema_field(SweepPlan)
+class SweepPlanField(serializers.DictField):
+    """The plan of a sweep."""
+
+
 class SweepFormSerializer(StrictSerializer):
     name = serializers.CharField(max_length=80)
-    spec = serializers.DictField(help_text="a RunSpec; each trial sets its own values into it")
-    plan = serializers.DictField(
+    spec = RunSpecPartField(help_text="a RunSpec; each trial sets its name and its own values into it")
+    plan = SweepPlanField(
         help_text="method grid or random, parameters [{pointer, values | low, high, scale, integer}], samples, seed, "
         "objective {metric, goal}, stop {at_step, worse_than, target}; see the how-to of sweeps"
     )
@@ -51,8 +58,8 @@ class SweepSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=STATUSES)
     message = serializers.CharField()
-    spec = serializers.DictField()
-    plan = serializers.DictField()
+    spec = RunSpecPartField()
+    plan = SweepPlanField()
     max_parallel = serializers.IntegerField()
     trials = serializers.IntegerField()
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="trials by state")

@@ -13,6 +13,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import templates
 from control_plane.experiments.templates import template_as_json
@@ -21,17 +22,17 @@ from control_plane.experiments.templates import template_as_json
 class TemplateFormSerializer(StrictSerializer):
     name = name_field(r"^[a-z0-9][a-z0-9-]*$", "small letters, digits and -", max_length=61)
     description = serializers.CharField(max_length=2000, required=False, allow_blank=True)
-    spec = serializers.DictField(help_text="a part of a RunSpec")
+    spec = RunSpecPartField(help_text="a part of a RunSpec; a run that names the template adds the rest")
     for_team = serializers.BooleanField(required=False, help_text="for every project of the team")
 
 
 class TemplateVersionFormSerializer(StrictSerializer):
-    spec = serializers.DictField(help_text="a part of a RunSpec")
+    spec = RunSpecPartField(help_text="a part of a RunSpec; a run that names the template adds the rest")
 
 
 class TemplateVersionSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField()
-    spec = serializers.DictField()
+    spec = RunSpecPartField()
     created_at = serializers.DateTimeField()
 
 
@@ -41,7 +42,7 @@ class TemplateSerializer(serializers.Serializer[Any]):
     ref = serializers.CharField(help_text="name@3: its newest version")
     description = serializers.CharField()
     of_team = serializers.BooleanField()
-    spec = serializers.DictField(help_text="of the newest version")
+    spec = RunSpecPartField(help_text="of the newest version")
     versions = TemplateVersionSerializer(many=True)
     created_by = serializers.CharField()
     created_at = serializers.DateTimeField()

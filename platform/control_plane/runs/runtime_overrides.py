@@ -21,15 +21,8 @@ from control_plane.runs.models import Run
 from control_plane.runs.selectors import live_attempt
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec, read_spec
-from oolong.contracts.runtime_overrides import RuntimeOverrides
+from oolong.contracts.runtime_overrides import CHANGEABLE, RuntimeOverrides
 
-# Pointer in the spec → field of RuntimeOverrides that jobs apply between two steps.
-CHANGEABLE = {
-    "/staleness/max": "max_staleness",
-    "/rollout/max_concurrent_groups": "max_concurrent_groups",
-    "/trainer/learning_rate": "learning_rate",
-    "/rollout/engines": "engines",
-}
 _CHANGEABLE_STATUSES = (
     RunStatus.QUEUED, RunStatus.STARTING, RunStatus.RUNNING, RunStatus.RECOVERING, RunStatus.PAUSING, RunStatus.PAUSED,
 )  # fmt: skip

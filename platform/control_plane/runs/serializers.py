@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.api.schema import MODEL_KINDS, RUN_KINDS, RUN_STATUSES, FieldErrorSerializer
-from control_plane.core.api.schema_run_spec import REFERENCE, RunSpecField
+from control_plane.core.api.schema_run_spec import (
+    REFERENCE,
+    RunSpecField,
+    RunSpecPartField,
+    RunSpecPatchField,
+    fields_of_spec,
+)
 from control_plane.core.stream import event_stream
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
@@ -23,6 +30,7 @@ from control_plane.runs.selectors import newest_stored_checkpoints
 from control_plane.runs.staleness import staleness_of
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.rollout import version_of_task
+from oolong.contracts.runtime_overrides import CHANGEABLE
 
 CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
     f"{name} ({meaning})" for name, meaning in CONDITIONS.items()
@@ -30,12 +38,17 @@ CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
 
 
 class SpecSerializer(StrictSerializer):
-    spec = serializers.DictField(
+    spec = RunSpecPatchField(
         help_text="a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference"
     )
     template = serializers.CharField(
         required=False, help_text="name@2, or name: a template or preset that spec is merged over (RFC 7396)"
     )
+
+    @classmethod
+    def rules(cls) -> dict[str, Any]:
+        whole = {"properties": {"spec": REFERENCE}}
+        return {**super().rules(), "anyOf": [{"required": ["template"]}, whole]}
 
 
 class CreateRunSerializer(SpecSerializer):
@@ -46,11 +59,6 @@ class CreateRunSerializer(SpecSerializer):
         required=False, max_length=200,
         help_text="what a pipeline wants once: the same key and spec answer 200 with the run that is there",
     )  # fmt: skip
-
-    @classmethod
-    def rules(cls) -> dict[str, Any]:
-        whole = {"properties": {"spec": REFERENCE}}
-        return {**super().rules(), "anyOf": [{"required": ["template"]}, whole]}
 
 
 class ProgressSerializer(ResponseSerializer):
@@ -182,7 +190,7 @@ class RunPatchSerializer(StrictSerializer):
 
 
 class CloneSerializer(StrictSerializer):
-    changes = serializers.DictField(
+    changes = RunSpecPatchField(
         required=False, help_text="merged into the spec (RFC 7396): null puts a field's default back"
     )
     checkpoint = serializers.CharField(
@@ -190,8 +198,13 @@ class CloneSerializer(StrictSerializer):
     )
 
 
+@extend_schema_field(fields_of_spec(CHANGEABLE))
+class RuntimeChangesField(serializers.DictField):
+    """Fields of a RunSpec that can change while a run is active."""
+
+
 class ChangeSerializer(StrictSerializer):
-    changes = serializers.DictField(
+    changes = RuntimeChangesField(
         required=False,
         help_text="part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate",
     )
@@ -316,7 +329,7 @@ class PresetSerializer(ResponseSerializer):
     title = serializers.CharField()
     description = serializers.CharField()
     paper = serializers.CharField(help_text="link to where its numbers come from, or empty")
-    spec = serializers.DictField()
+    spec = RunSpecPartField()
     fault = serializers.CharField(help_text="why its file cannot be used, with the file's name; else empty")
 
 

@@ -11,6 +11,13 @@ from pathlib import Path
 import msgspec
 
 LIVE_FILE = "live.json"
+# Pointer in the spec → field of RuntimeOverrides that jobs apply between two steps.
+CHANGEABLE = {
+    "/staleness/max": "max_staleness",
+    "/rollout/max_concurrent_groups": "max_concurrent_groups",
+    "/trainer/learning_rate": "learning_rate",
+    "/rollout/engines": "engines",
+}
 
 
 class RuntimeOverrides(msgspec.Struct, frozen=True, kw_only=True):

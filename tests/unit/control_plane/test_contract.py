@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from oolong.client import calls
 from oolong.client.calls import Call
 from oolong.contracts.run_spec import RunSpec, read_spec
+from oolong.presets import built_in_presets
 from tests.tools import cli_page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -162,6 +163,90 @@ def test_the_spec_of_a_run_is_shown_as_it_is_described(schema: dict[str, Any]) -
     form = {"$ref": "#/components/schemas/RunSpec", "components": schema["components"]}
     shown = RunSpec.model_validate(SPEC).model_dump(mode="json")
     assert [*Draft202012Validator(form).iter_errors(shown)] == []
+
+
+PLAN = {"parameters": [{"pointer": "/seed", "values": [1, 2]}]}
+
+
+@pytest.mark.parametrize(
+    ("component", "body", "fits"),
+    [
+        # A template has any part of a spec; what it has is valid.
+        ("TemplateVersionFormRequest", {"spec": {}}, True),
+        ("TemplateVersionFormRequest", {"spec": {"dataset": {"split": "eval"}, "seed": 7}}, True),
+        ("TemplateVersionFormRequest", {"spec": {"stalenes": {"max": 0}}}, False),
+        ("TemplateVersionFormRequest", {"spec": {"staleness": {"max": None}}}, False),
+        ("TemplateVersionFormRequest", {"spec": {"secrets": [{"name": "HF_TOKEN"}]}}, False),
+        # A sweep's trials have their own names and may set what its spec leaves out.
+        ("SweepFormRequest", {"name": "seeds", "spec": {"model": {}}, "plan": PLAN}, True),
+        ("SweepFormRequest", {"name": "seeds", "spec": {"trainer": {"rank": 1}}, "plan": PLAN}, False),
+        ("SweepFormRequest", {"name": "seeds", "spec": {}, "plan": {"parameters": []}}, False),
+        # A gate has the sections of an evaluation and a dataset.
+        ("GateChangeRequest", {"alias": "prod", "spec": {"dataset": {"version": "a@1"}}, "assertions": ["a"]}, True),
+        ("GateChangeRequest", {"alias": "prod", "spec": {"seed": 1}, "assertions": ["a"]}, False),
+        (
+            "GateChangeRequest",
+            {"alias": "prod", "spec": {"dataset": {"version": "a@1"}, "trainer": {}}, "assertions": ["a"]},
+            False,
+        ),
+        # A patch: null restores a default, at any depth.
+        ("CloneRequest", {"changes": {"staleness": {"max": None}, "reward": None, "seed": 2}}, True),
+        ("CloneRequest", {"changes": {"algorithm": {"kl": {"coefficient": None}}}}, True),
+        ("CloneRequest", {"changes": {"staleness": {"max": -1}}}, False),
+        ("CloneRequest", {"changes": {"algorithm": {"kl": {"coefficent": 0.1}}}}, False),
+        # Four fields of a running run.
+        ("ChangeRequest", {"changes": {"staleness": {"max": 2}, "rollout": {"engines": 2}}}, True),
+        ("ChangeRequest", {"changes": {"staleness": {"max": None}}}, False),
+        ("ChangeRequest", {"changes": {"staleness": {"on_straggler": "drop"}}}, False),
+        ("SpecRequest", {"spec": SPEC}, True),
+        ("SpecRequest", {"spec": {"staleness": {"max": None}}, "template": "grpo"}, True),
+        ("SpecRequest", {"spec": {"staleness": {"max": -1}}, "template": "grpo"}, False),
+        ("SpecRequest", {"spec": {"name": "a run"}}, False),
+        ("PlaygroundRequestRequest", {"models": [{"base_model": "tiny"}], "reward": {"name": "exact_match"}}, True),
+        ("PlaygroundRequestRequest", {"models": [{"base_model": "tiny"}], "reward": {"nam": "exact_match"}}, False),
+        ("RewardTestRequestRequest", {"dataset": "a@1", "model": "tiny", "reward": {"scale": 2.0}}, True),
+        ("RewardTestRequestRequest", {"dataset": "a@1", "model": "tiny", "reward": {"scale": "big"}}, False),
+        (
+            "RewardTestRequestRequest",
+            {"dataset": "a@1", "model": "tiny", "reward": {}, "reward_test": {"rows": 0}},
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_every_part_of_a_spec_is_described_field_by_field(
+    schema: dict[str, Any], component: str, body: Any, fits: bool
+) -> None:
+    form = {"$ref": f"#/components/schemas/{component}", "components": schema["components"]}
+    assert Draft202012Validator(form).is_valid(body) == fits
+
+
+def test_no_spec_in_the_document_is_an_open_object(schema: dict[str, Any]) -> None:
+    found = {
+        f"{component}.{name}": _resolved(schema, properties[name])
+        for component, described in schema["components"]["schemas"].items()
+        if not component.startswith(("RunSpec", "Agent")) and (properties := described.get("properties", {}))
+        for name in ("spec", "plan", "changes", "resolved", "reward_test")
+        if name in properties
+    }
+    assert {"Sweep.plan", "Template.spec", "Gate.spec", "Preset.spec", "Validation.resolved"} <= set(found)
+    assert [name for name, described in found.items() if "properties" not in described] == []
+
+
+def test_every_preset_fits_its_description(schema: dict[str, Any]) -> None:
+    form = {"$ref": "#/components/schemas/RunSpecPart", "components": schema["components"]}
+    for preset in built_in_presets():
+        assert [*Draft202012Validator(form).iter_errors(preset.spec)] == [], preset.name
+
+
+def test_every_example_of_a_request_fits_its_description(schema: dict[str, Any]) -> None:
+    tried = 0
+    for name, operation in operations(schema):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        if "example" in content:
+            form = {**content["schema"], "components": schema["components"]}
+            assert [*Draft202012Validator(form).iter_errors(content["example"])] == [], name
+            tried += 1
+    assert tried > 40
 
 
 def test_every_list_is_paged_by_cursor(schema: dict[str, Any]) -> None:

@@ -4302,7 +4302,20 @@ export interface components {
         ChangeRequest: {
             /** @description part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate */
             changes?: {
-                [key: string]: unknown;
+                staleness?: {
+                    /** @description max staleness (eta): 0 synchronous, 1 one-step overlap */
+                    max?: number;
+                };
+                rollout?: {
+                    /** @description groups in flight at once, over all engines */
+                    max_concurrent_groups?: number;
+                    /** @description number of engines (slots used for generation) */
+                    engines?: number;
+                };
+                trainer?: {
+                    /** @description AdamW learning rate, constant after the warm-up */
+                    learning_rate?: number;
+                };
             };
             /** @description take a checkpoint after the next train step */
             checkpoint?: boolean;
@@ -4394,9 +4407,7 @@ export interface components {
         };
         CloneRequest: {
             /** @description merged into the spec (RFC 7396): null puts a field's default back */
-            changes?: {
-                [key: string]: unknown;
-            };
+            changes?: components["schemas"]["RunSpecPatch"];
             /** @description fork: the id of a stored checkpoint, or latest; its weights are the start */
             checkpoint?: string;
         };
@@ -4420,9 +4431,7 @@ export interface components {
         };
         CreateRunRequest: {
             /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPatch"];
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
             /** @description keep it without submitting; what it names may not be there yet */
@@ -4813,9 +4822,7 @@ export interface components {
         };
         Gate: {
             alias: string;
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPart"];
             assertions: string[];
             updated_by: string;
             /** Format: date-time */
@@ -4825,7 +4832,15 @@ export interface components {
             alias: string;
             /** @description spec of the eval run: dataset, and optionally reward, workflow, evaluation, rollout, budget, placement, seed. Its names are pinned now; the model is the checkpoint to promote */
             spec: {
-                [key: string]: unknown;
+                dataset: components["schemas"]["RunSpecDatasetSection"];
+                reward?: components["schemas"]["RunSpecRewardSection"];
+                workflow?: components["schemas"]["RunSpecWorkflowSection"];
+                evaluation?: components["schemas"]["RunSpecEvaluationSection"] | null;
+                rollout?: components["schemas"]["RunSpecRolloutSection"];
+                budget?: components["schemas"]["RunSpecBudgetSection"];
+                placement?: components["schemas"]["RunSpecPlacementSection"];
+                /** @description order of the prompts and of a batch's groups, and the trainer's random numbers. Completions repeat only with rollout.repeatable_sampling */
+                seed?: number;
             };
             /** @description all must hold: eval/accuracy >= 0.8, eval/accuracy_low > 0.7, eval/pass_at_4 >= 0.9 */
             assertions: string[];
@@ -4852,6 +4867,8 @@ export interface components {
         };
         /** @enum {string} */
         GateVerdictVerdictEnum: "passed" | "failed" | "missing" | "pending";
+        /** @enum {string} */
+        GoalEnum: "max" | "min";
         Health: {
             /** @description ok, or what is wrong */
             db: string;
@@ -5267,6 +5284,8 @@ export interface components {
             role: string;
             content: string;
         };
+        /** @enum {string} */
+        MethodEnum: "grid" | "random";
         Metric: {
             name: string;
             unit: string;
@@ -5449,6 +5468,16 @@ export interface components {
         /** @enum {string} */
         NodeStatus: "READY" | "UNRESPONSIVE" | "CORDONED" | "DRAINING" | "DRAINED" | "LOST" | "REVOKED";
         NullEnum: null;
+        /** Objective */
+        Objective: {
+            /** Metric */
+            metric: string;
+            /**
+             * Goal
+             * @default max
+             */
+            goal: components["schemas"]["GoalEnum"];
+        };
         OidcButton: {
             /** @description what the button says */
             name: string;
@@ -5463,6 +5492,39 @@ export interface components {
          */
         OutboxReply: {
             offset: number;
+        };
+        /**
+         * Parameter
+         * @description A field of the spec that varies: listed values, or a range for random points.
+         */
+        Parameter: {
+            /** Pointer */
+            pointer: string;
+            /**
+             * Values
+             * @default null
+             */
+            values: unknown[] | null;
+            /**
+             * Low
+             * @default null
+             */
+            low: number | null;
+            /**
+             * High
+             * @default null
+             */
+            high: number | null;
+            /**
+             * Scale
+             * @default linear
+             */
+            scale: components["schemas"]["ScaleEnum"];
+            /**
+             * Integer
+             * @default false
+             */
+            integer: boolean;
         };
         Parent: {
             id: string;
@@ -5568,9 +5630,7 @@ export interface components {
              */
             idle_seconds: number;
             /** @description as in a RunSpec; enables scoring of replies (POST …/playground/score) */
-            reward?: {
-                [key: string]: unknown;
-            } | null;
+            reward?: components["schemas"]["RunSpecRewardSection"] | null;
             /**
              * @description of the engine's KV cache
              * @default 32768
@@ -5664,9 +5724,7 @@ export interface components {
             description: string;
             /** @description link to where its numbers come from, or empty */
             paper: string;
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPart"];
             /** @description why its file cannot be used, with the file's name; else empty */
             fault: string;
         };
@@ -5854,17 +5912,13 @@ export interface components {
             /** @default train */
             split: string;
             /** @description as in a RunSpec: name or function, and options */
-            reward: {
-                [key: string]: unknown;
-            };
+            reward: components["schemas"]["RunSpecRewardSection"];
             /** @description base model: renders the prompts and generates the samples */
             model?: string;
             /** @description instead of a base model: ID, alias, run_…@20 or name@latest. Samples of an untrained model all get the same reward */
             checkpoint?: string;
             /** @description rows, samples, temperature, max_new_tokens, probes, success_score, max_error_rate */
-            reward_test?: {
-                [key: string]: unknown;
-            };
+            reward_test?: components["schemas"]["RunSpecRewardTestSection"];
             /** @description more completions to score */
             stored?: components["schemas"]["StoredSampleRequest"][];
         } & (unknown | unknown);
@@ -6050,6 +6104,8 @@ export interface components {
             };
             shared?: boolean;
         };
+        /** @enum {string} */
+        ScaleEnum: "linear" | "log";
         Secret: {
             name: string;
             hosts: string[];
@@ -6188,11 +6244,11 @@ export interface components {
         SourceKind: "reward" | "workflow" | "loss";
         SpecRequest: {
             /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPatch"];
             /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
             template?: string;
+        } | unknown | {
+            spec?: components["schemas"]["RunSpec"];
         };
         SplitRequest: {
             /** @description {"train": 0.9, "eval": 0.1} */
@@ -6238,6 +6294,28 @@ export interface components {
         StateSnapshots: {
             data: components["schemas"]["StateSnapshot"][];
         };
+        /**
+         * StopRule
+         * @description From train step `at_step` on, stop runs whose objective is worse than `worse_than`; start no more runs once one
+         *     has reached `target`.
+         */
+        StopRule: {
+            /**
+             * At Step
+             * @default null
+             */
+            at_step: number | null;
+            /**
+             * Worse Than
+             * @default null
+             */
+            worse_than: number | null;
+            /**
+             * Target
+             * @default null
+             */
+            target: number | null;
+        };
         StoredFile: {
             name: string;
             bytes: number;
@@ -6271,12 +6349,8 @@ export interface components {
             name: string;
             status: components["schemas"]["SweepStatus"];
             message: string;
-            spec: {
-                [key: string]: unknown;
-            };
-            plan: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPart"];
+            plan: components["schemas"]["SweepPlan"];
             max_parallel: number;
             trials: number;
             /** @description trials by state */
@@ -6292,14 +6366,10 @@ export interface components {
         };
         SweepFormRequest: {
             name: string;
-            /** @description a RunSpec; each trial sets its own values into it */
-            spec: {
-                [key: string]: unknown;
-            };
+            /** @description a RunSpec; each trial sets its name and its own values into it */
+            spec: components["schemas"]["RunSpecPart"];
             /** @description method grid or random, parameters [{pointer, values | low, high, scale, integer}], samples, seed, objective {metric, goal}, stop {at_step, worse_than, target}; see the how-to of sweeps */
-            plan: {
-                [key: string]: unknown;
-            };
+            plan: components["schemas"]["SweepPlanRequest"];
             /** @default 1 */
             max_parallel: number;
         };
@@ -6307,6 +6377,64 @@ export interface components {
             data: components["schemas"]["Sweep"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** SweepPlan */
+        SweepPlan: {
+            /**
+             * Method
+             * @default grid
+             */
+            method: components["schemas"]["MethodEnum"];
+            /** Parameters */
+            parameters: components["schemas"]["Parameter"][];
+            /**
+             * Samples
+             * @default null
+             */
+            samples: number | null;
+            /**
+             * Seed
+             * @default 1
+             */
+            seed: number;
+            /**
+             * @default {
+             *       "metric": "reward/mean",
+             *       "goal": "max"
+             *     }
+             */
+            objective: components["schemas"]["Objective"];
+            /** @default null */
+            stop: components["schemas"]["StopRule"] | null;
+        };
+        /** SweepPlan */
+        SweepPlanRequest: {
+            /**
+             * Method
+             * @default grid
+             */
+            method: components["schemas"]["MethodEnum"];
+            /** Parameters */
+            parameters: components["schemas"]["Parameter"][];
+            /**
+             * Samples
+             * @default null
+             */
+            samples: number | null;
+            /**
+             * Seed
+             * @default 1
+             */
+            seed: number;
+            /**
+             * @default {
+             *       "metric": "reward/mean",
+             *       "goal": "max"
+             *     }
+             */
+            objective: components["schemas"]["Objective"];
+            /** @default null */
+            stop: components["schemas"]["StopRule"] | null;
         };
         /** @enum {string} */
         SweepStatus: "RUNNING" | "PAUSED" | "FINISHED" | "CANCELLED" | "FAILED";
@@ -6331,9 +6459,7 @@ export interface components {
             description: string;
             of_team: boolean;
             /** @description of the newest version */
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPart"];
             versions: components["schemas"]["TemplateVersion"][];
             created_by: string;
             /** Format: date-time */
@@ -6342,10 +6468,8 @@ export interface components {
         TemplateFormRequest: {
             name: string;
             description?: string;
-            /** @description a part of a RunSpec */
-            spec: {
-                [key: string]: unknown;
-            };
+            /** @description a part of a RunSpec; a run that names the template adds the rest */
+            spec: components["schemas"]["RunSpecPart"];
             /** @description for every project of the team */
             for_team?: boolean;
         };
@@ -6356,17 +6480,13 @@ export interface components {
         };
         TemplateVersion: {
             number: number;
-            spec: {
-                [key: string]: unknown;
-            };
+            spec: components["schemas"]["RunSpecPart"];
             /** Format: date-time */
             created_at: string;
         };
         TemplateVersionFormRequest: {
-            /** @description a part of a RunSpec */
-            spec: {
-                [key: string]: unknown;
-            };
+            /** @description a part of a RunSpec; a run that names the template adds the rest */
+            spec: components["schemas"]["RunSpecPart"];
         };
         Token: {
             id: string;
@@ -7863,6 +7983,438 @@ export interface components {
              */
             session_export: "concatenated" | "individual";
         };
+        RunSpecPart: {
+            /**
+             * @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds)
+             * @enum {string}
+             */
+            kind?: "rl" | "sft" | "eval" | "reward_test" | "playground";
+            /** @description shown in lists */
+            name?: string;
+            model?: components["schemas"]["RunSpecModelSection"];
+            dataset?: components["schemas"]["RunSpecPartDatasetSection"];
+            workflow?: components["schemas"]["RunSpecWorkflowSection"];
+            reward?: components["schemas"]["RunSpecRewardSection"];
+            rollout?: components["schemas"]["RunSpecRolloutSection"];
+            staleness?: components["schemas"]["RunSpecStalenessSection"];
+            trainer?: components["schemas"]["RunSpecTrainerSection"];
+            algorithm?: components["schemas"]["RunSpecAlgorithmSection"];
+            weight_sync?: components["schemas"]["RunSpecWeightSyncSection"];
+            checkpoint?: components["schemas"]["RunSpecCheckpointSection"];
+            evaluation?: components["schemas"]["RunSpecEvaluationSection"] | null;
+            sft?: components["schemas"]["RunSpecSftSection"];
+            reward_test?: components["schemas"]["RunSpecRewardTestSection"] | null;
+            playground?: components["schemas"]["RunSpecPlaygroundSection"] | null;
+            budget?: components["schemas"]["RunSpecBudgetSection"];
+            placement?: components["schemas"]["RunSpecPlacementSection"];
+            secrets?: components["schemas"]["RunSpecSecretSection"][];
+            /** @description order of the prompts and of a batch's groups, and the trainer's random numbers. Completions repeat only with rollout.repeatable_sampling */
+            seed?: number;
+            /** @description free text */
+            notes?: string;
+        };
+        RunSpecPartDatasetSection: {
+            /** @description dataset version: its id, or name@3, name@latest, or name@ and an alias */
+            version?: string;
+            /** @description rows of this split are used */
+            split?: string;
+        };
+        RunSpecPatch: {
+            /** @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds) */
+            kind?: ("rl" | "sft" | "eval" | "reward_test" | "playground") | null;
+            /** @description shown in lists */
+            name?: string | null;
+            model?: components["schemas"]["RunSpecPatchModelSection"] | null;
+            dataset?: components["schemas"]["RunSpecPatchDatasetSection"] | null;
+            workflow?: components["schemas"]["RunSpecPatchWorkflowSection"] | null;
+            reward?: components["schemas"]["RunSpecPatchRewardSection"] | null;
+            rollout?: components["schemas"]["RunSpecPatchRolloutSection"] | null;
+            staleness?: components["schemas"]["RunSpecPatchStalenessSection"] | null;
+            trainer?: components["schemas"]["RunSpecPatchTrainerSection"] | null;
+            algorithm?: components["schemas"]["RunSpecPatchAlgorithmSection"] | null;
+            weight_sync?: components["schemas"]["RunSpecPatchWeightSyncSection"] | null;
+            checkpoint?: components["schemas"]["RunSpecPatchCheckpointSection"] | null;
+            evaluation?: components["schemas"]["RunSpecPatchEvaluationSection"] | null;
+            sft?: components["schemas"]["RunSpecPatchSftSection"] | null;
+            reward_test?: components["schemas"]["RunSpecPatchRewardTestSection"] | null;
+            playground?: components["schemas"]["RunSpecPatchPlaygroundSection"] | null;
+            budget?: components["schemas"]["RunSpecPatchBudgetSection"] | null;
+            placement?: components["schemas"]["RunSpecPatchPlacementSection"] | null;
+            secrets?: components["schemas"]["RunSpecSecretSection"][] | null;
+            /** @description order of the prompts and of a batch's groups, and the trainer's random numbers. Completions repeat only with rollout.repeatable_sampling */
+            seed?: number | null;
+            /** @description free text */
+            notes?: string | null;
+        };
+        RunSpecPatchAdvantageSection: {
+            /** @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0) */
+            estimator?: ("outcome" | "gae") | null;
+            /** @description what is subtracted: from a reward (outcome) or from a token's advantage (gae) */
+            mean?: ("batch" | "group" | "none") | null;
+            /** @description the standard deviation that it is divided by: of the batch, of the group, or nothing. Of rollouts with outcome, of tokens with gae */
+            std?: ("batch" | "group" | "none") | null;
+            /** @description the standard deviation divides by the count n (population) or by n - 1 (sample, as torch.std and with it TRL and verl do): for a group of 8, sample advantages are smaller by 6 percent */
+            std_of?: ("population" | "sample") | null;
+            /** @description added to the standard deviation */
+            epsilon?: number | null;
+            /** @description the mean is of the group's other rollouts (RLOO); needs mean: group */
+            leave_one_out?: boolean | null;
+            /** @description discount per token; gae only */
+            gamma?: number | null;
+            /** @description lambda of gae */
+            gae_lambda?: number | null;
+        };
+        RunSpecPatchAlgorithmSection: {
+            /** @description eq. 5 of arXiv 2505.24298, or another policy loss */
+            objective?: ("decoupled_ppo" | "ppo" | "gspo" | "cispo" | "sapo" | "a3po") | null;
+            /** @description what else the objective may be told: sapo has temperature_positive and temperature_negative, a loss_function its own options */
+            options?: {
+                [key: string]: number;
+            } | null;
+            /** @description an uploaded loss, name@3 or name@latest, instead of the objective's own; only in pools with trainer_code */
+            loss_function?: string | null;
+            /** @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place */
+            proximal?: ("recompute" | "none") | null;
+            /** @description the ratio is clipped at 1 - clip_low */
+            clip_low?: number | null;
+            /** @description and at 1 + clip_high */
+            clip_high?: number | null;
+            /** @description where the advantage is negative the ratio counts as this much at most */
+            dual_clip?: number | null;
+            importance_weight?: components["schemas"]["RunSpecPatchImportanceWeightSection"] | null;
+            advantage?: components["schemas"]["RunSpecPatchAdvantageSection"] | null;
+            /** @description a value model; needs advantage.estimator: gae */
+            critic?: components["schemas"]["RunSpecPatchCriticSection"] | null;
+            /** @description KL to the reference policy; it is loaded only then */
+            kl?: components["schemas"]["RunSpecPatchKlSection"] | null;
+            /** @description this times the mean entropy is added to the objective */
+            entropy_bonus?: number | null;
+            /** @description penalty on nearly overlong completions */
+            overlong?: components["schemas"]["RunSpecPatchOverlongSection"] | null;
+            /** @description completions cut at the length limit leave the loss; their rewards still count in advantages */
+            mask_truncated?: boolean | null;
+            /** @description of a minibatch, over all ranks: mean over loss tokens; mean over sequences of their token means; or sum over (sequences x loss_constant_tokens) */
+            loss_aggregation?: ("token_mean" | "seq_mean" | "constant") | null;
+            /** @description of loss_aggregation: constant; default rollout.max_new_tokens */
+            loss_constant_tokens?: number | null;
+        };
+        RunSpecPatchBudgetSection: {
+            /** @description the run is stopped, with a checkpoint, after this long */
+            max_wall_seconds?: number | null;
+            /** @description attempts that may be lost to the user's own faults */
+            max_attempts?: number | null;
+        };
+        RunSpecPatchCheckpointSection: {
+            /** @description a checkpoint is committed every so many train steps, and at the end */
+            every_steps?: number | null;
+            /** @description committed checkpoints kept on the node */
+            keep_last?: number | null;
+        };
+        RunSpecPatchCriticSection: {
+            /** @description AdamW, constant after trainer.warmup_steps */
+            learning_rate?: number | null;
+            /** @description a value may move this far from the one before the step; none turns it off */
+            clip?: number | null;
+            /** @description gradients are clipped to this norm */
+            max_grad_norm?: number | null;
+            /** @description first train steps in which the critic learns and the policy waits */
+            warmup_steps?: number | null;
+        };
+        RunSpecPatchDatasetSection: {
+            /** @description dataset version: its id, or name@3, name@latest, or name@ and an alias */
+            version?: string | null;
+            /** @description rows of this split are used */
+            split?: string | null;
+        };
+        RunSpecPatchEvaluationSection: {
+            /** @description dataset version; the training one when left out */
+            dataset?: string | null;
+            /** @description rows of this split are scored */
+            split?: string | null;
+            /** @description rows scored, from the first on */
+            prompts?: number | null;
+            /** @description score the initial weights before training */
+            at_start?: boolean | null;
+            /** @description score every so many train steps as well, while the run goes on */
+            every_steps?: number | null;
+            /** @description consent to every_steps with rollout.engines: 1, where generation stands still while it lasts unless a slot of the node is idle for it */
+            allow_blocking?: boolean | null;
+            /** @description score the last version after training */
+            at_end?: boolean | null;
+            /** @description score one greedy completion per prompt */
+            greedy?: boolean | null;
+            /** @description sampled completions per prompt (k of avg@k and pass@k) */
+            samples?: number | null;
+            /** @description of the sampled completions */
+            temperature?: number | null;
+            /** @description completion tokens at most; rollout.max_new_tokens when left out */
+            max_new_tokens?: number | null;
+            /** @description a completion counts as right for pass@k with this score or more */
+            success_score?: number | null;
+            /** @description scores these completions in place of the training reward; scale and bias are not used */
+            reward?: components["schemas"]["RunSpecPatchRewardSection"] | null;
+        };
+        RunSpecPatchFilterSection: {
+            /** @description zero_variance drops groups whose rewards are all equal; success_rate those whose share of successes is not between low and high */
+            kind?: ("none" | "zero_variance" | "success_rate") | null;
+            /** @description success_rate keeps groups over this share */
+            low?: number | null;
+            /** @description and under this one */
+            high?: number | null;
+            /** @description a completion succeeds when the reward function gives it this or more */
+            success_score?: number | null;
+            /** @description so many filtered groups without one that is kept end the run with all_filtered */
+            max_consecutive?: number | null;
+        };
+        RunSpecPatchImportanceWeightSection: {
+            /** @description what happens to a w that is out of bounds. mask: the token leaves the loss and stays in its denominator; truncate: w is lowered to threshold (truncated importance sampling); none: w is used as it is; second_moment: the tokens with the largest (log w)^2 are masked until the batch's mean is at most threshold (M2PO, arXiv 2510.01161) */
+            mode?: ("mask" | "truncate" | "none" | "second_moment") | null;
+            /** @description what w is computed over. token: each token has its own w; sequence: every token has the product over its trajectory's loss tokens; sequence_mean: the geometric mean over them, which does not grow with the length and matches the ratio of objective gspo */
+            level?: ("token" | "sequence" | "sequence_mean") | null;
+            /** @description upper bound of w; with mode none it does nothing, with second_moment it bounds the mean of (log w)^2 */
+            threshold?: number | null;
+            /** @description lower bound of w, mode mask only: with it tokens outside [lower_threshold, threshold] leave the loss (IcePop, arXiv 2510.18855, with 0.5 to 5); none keeps every small w, which fades out by itself */
+            lower_threshold?: number | null;
+        };
+        RunSpecPatchKlSection: {
+            /** @description beta */
+            coefficient?: number | null;
+            /** @description per token, with d = log current/reference: d, d^2/2, or exp(-d) - 1 + d */
+            estimator?: ("k1" | "k2" | "k3") | null;
+            /** @description added to the loss, or subtracted from each token's reward (needs estimator: gae) */
+            apply_to?: ("loss" | "reward") | null;
+            /** @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
+            importance_correction?: boolean | null;
+        };
+        RunSpecPatchModelSection: {
+            /** @description id or name of a registered base model */
+            base_model?: string | null;
+            /** @description a stored checkpoint: its id, an alias, or run@step */
+            checkpoint?: string | null;
+        };
+        RunSpecPatchOverlongSection: {
+            /** @description the penalty starts this far below rollout.max_new_tokens and grows linearly up to the limit */
+            margin_tokens?: number | null;
+            /** @description subtracted from the reward at the limit */
+            penalty?: number | null;
+        };
+        RunSpecPatchPlacementSection: {
+            /** @description pool whose slots are used; one that the team may use */
+            pool?: string | null;
+            /** @description what its slots must be; left out: cuda for trainer.dtype bfloat16, for a model of a billion parameters or more and with min_gpu_memory_gib, otherwise any */
+            device?: ("cpu" | "cuda") | null;
+            /** @description memory that each of its slots must have at least, in GiB: of a GPU, or of its share of one */
+            min_gpu_memory_gib?: number | null;
+            /** @description higher goes first */
+            priority?: number | null;
+        };
+        RunSpecPatchPlaygroundSection: {
+            /** @description without a request for so long, the slot is given back */
+            idle_seconds?: number | null;
+            /** @description replies can be scored by the reward section's function */
+            scores?: boolean | null;
+        };
+        RunSpecPatchRewardSection: {
+            /** @description a built-in reward function */
+            name?: string | null;
+            /** @description an uploaded reward function, name@3 or name@latest, instead of a built-in one */
+            function?: string | null;
+            /** @description options of that function */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description reward given to training = scale * score + bias */
+            scale?: number | null;
+            /** @description added to the scaled score */
+            bias?: number | null;
+            /** @description one scoring call that takes longer is an error, never a reward of 0 */
+            timeout_seconds?: number | null;
+            /** @description the run pauses (reward_error_rate) when more of the completions of five minutes got no score, for an error of the reward function or of the sandbox, and at 5 such errors in a row; 1: they are only counted */
+            max_error_rate?: number | null;
+        };
+        RunSpecPatchRewardTestSection: {
+            /** @description dataset rows, from the first on */
+            rows?: number | null;
+            /** @description completions sampled per row from the model, on a slot; 0 takes no slot */
+            samples?: number | null;
+            /** @description of those samples */
+            temperature?: number | null;
+            /** @description maximum length of a sample */
+            max_new_tokens?: number | null;
+            /** @description reward-hacking probes: canned completions that deserve no reward, tried on every row (leaked_answer: the bare answer) */
+            probes?: ("empty" | "repeated" | "echo" | "leaked_answer" | "all_answers" | "longest")[] | null;
+            /** @description sha256 of uploaded completions, as JSON lines */
+            stored?: string | null;
+            /** @description the result is red when a larger fraction of the calls gives no score */
+            max_error_rate?: number | null;
+            /** @description a completion counts as right with this score or more */
+            success_score?: number | null;
+        };
+        RunSpecPatchRolloutSection: {
+            /** @description number of engines (slots used for generation) */
+            engines?: number | null;
+            /** @description completions sampled per prompt (G) */
+            group_size?: number | null;
+            /** @description groups in flight at once, over all engines */
+            max_concurrent_groups?: number | null;
+            /** @description sampling temperature; the trainer divides logits by the same */
+            temperature?: number | null;
+            /** @description must stay 1 for training rollouts */
+            top_p?: number | null;
+            /** @description must stay -1 (off) for training rollouts */
+            top_k?: number | null;
+            /** @description must stay 0 for training rollouts */
+            min_p?: number | null;
+            /** @description must stay 0 for training rollouts */
+            frequency_penalty?: number | null;
+            /** @description must stay 0 for training rollouts */
+            presence_penalty?: number | null;
+            /** @description must stay 1 for training rollouts */
+            repetition_penalty?: number | null;
+            /** @description must stay empty for training rollouts */
+            logit_bias?: {
+                [key: string]: number;
+            } | null;
+            /** @description tokens of a completion at most; of each turn, where a rollout has several */
+            max_new_tokens?: number | null;
+            /** @description a longer prompt ends the run with config_rejected, naming the row */
+            max_prompt_tokens?: number | null;
+            /** @description running generations are interrupted by a weight update; without it the engine finishes them first, and no trajectory spans versions */
+            interruptible?: boolean | null;
+            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version) */
+            interruption?: ("retract" | "abort") | null;
+            /** @description sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever else the engine does: with one engine and staleness.max 0 also in another run */
+            repeatable_sampling?: boolean | null;
+            filter?: components["schemas"]["RunSpecPatchFilterSection"] | null;
+            /** @description cap on the life of one claim */
+            group_timeout_seconds?: number | null;
+            /** @description requests that an engine decodes at once */
+            engine_max_running_requests?: number | null;
+            /** @description size of an engine's KV cache, in tokens */
+            engine_max_total_tokens?: number | null;
+            /** @description share of a GPU's memory for an engine's weights and KV cache; default is the engine's own, which leaves no room for a trainer on the same GPU */
+            engine_memory_fraction?: number | null;
+        };
+        RunSpecPatchSftSection: {
+            /** @description cap on optimizer steps */
+            steps?: number | null;
+            /** @description demonstrations per optimizer step */
+            batch_size?: number | null;
+            /** @description peak AdamW learning rate */
+            learning_rate?: number | null;
+            /** @description steps of linear warm-up */
+            warmup_steps?: number | null;
+            /** @description linear decay to this share of the peak */
+            final_learning_rate_fraction?: number | null;
+            /** @description AdamW betas */
+            adam_betas?: [
+                number,
+                number
+            ] | null;
+            /** @description AdamW weight decay */
+            weight_decay?: number | null;
+            /** @description gradients are clipped to this norm */
+            max_grad_norm?: number | null;
+            /** @description rows for the greedy accuracy; none turns validation and its stop rule off */
+            validation_split?: string | null;
+            /** @description rows of that split used */
+            validation_rows?: number | null;
+            /** @description steps between two validations */
+            validate_every_steps?: number | null;
+            /** @description first validation */
+            validate_from_step?: number | null;
+            /** @description stop as soon as it is reached */
+            stop_at_greedy_accuracy?: number | null;
+            /** @description below it at the cap, the seed is retried, then the run fails */
+            required_greedy_accuracy?: number | null;
+            /** @description times the warm start is repeated with the next seed */
+            seed_retries?: number | null;
+        };
+        RunSpecPatchStalenessSection: {
+            /** @description max staleness (eta): 0 synchronous, 1 one-step overlap */
+            max?: number | null;
+            /** @description fate of groups older than the bound at take; default wait for max <= 1, else keep */
+            on_straggler?: ("keep" | "drop" | "wait") | null;
+        };
+        RunSpecPatchTrainerSection: {
+            /** @description trainer processes, one slot each */
+            num_ranks?: number | null;
+            /** @description the run ends after this many */
+            total_train_steps?: number | null;
+            /** @description groups in one batch (B) */
+            groups_per_step?: number | null;
+            /** @description optimizer steps per train step */
+            minibatches?: number | null;
+            /** @description token budget of one forward pass of one rank */
+            microbatch_tokens?: number | null;
+            /** @description AdamW learning rate, constant after the warm-up */
+            learning_rate?: number | null;
+            /** @description train steps of linear warm-up */
+            warmup_steps?: number | null;
+            /** @description AdamW betas */
+            adam_betas?: [
+                number,
+                number
+            ] | null;
+            /** @description AdamW epsilon */
+            adam_epsilon?: number | null;
+            /** @description AdamW weight decay */
+            weight_decay?: number | null;
+            /** @description gradients are clipped to this norm */
+            max_grad_norm?: number | null;
+            /** @description type of computing and publishing; master weights and the reduction of gradients stay float32. none: bfloat16 on GPUs, float32 on CPUs */
+            dtype?: ("float32" | "bfloat16") | null;
+            /** @description what a backward pass computes again instead of keeping: nothing, all but matrix products and attention, or whole decoder layers */
+            activation_checkpointing?: ("none" | "selective" | "full") | null;
+            /** @description AdamW's moments live in the host's memory */
+            offload_optimizer?: boolean | null;
+            /** @description free a layer's gathered weights after its forward pass; without, more memory, fewer gathers */
+            reshard_after_forward?: boolean | null;
+            /** @description torch.compile per decoder layer; CUDA and bfloat16 only */
+            compile?: boolean | null;
+        };
+        RunSpecPatchWeightSyncSection: {
+            /** @description how weights reach the engines */
+            transport?: "disk" | null;
+            /** @description the probe is compared for this many first versions */
+            probe_first_versions?: number | null;
+            /** @description then for every k-th version */
+            probe_every?: number | null;
+            /** @description largest |logprob difference| between engine and trainer before the engine is STALE; left out: 0.001 in float32, 0.5 in bfloat16 */
+            probe_tolerance?: number | null;
+        };
+        RunSpecPatchWorkflowSection: {
+            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
+            name?: ("single_turn" | "multi_turn" | "python_tool" | "agent_session") | null;
+            /** @description tokens of a trajectory at most, over all its turns and with what the environment says; default what the model's context holds. rollout.max_new_tokens bounds each turn of the policy */
+            max_trajectory_tokens?: number | null;
+            /** @description an uploaded workflow, name@3 or name@latest, instead of a built-in one */
+            function?: string | null;
+            /** @description options of an uploaded workflow */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description multi_turn: answers at most */
+            max_turns?: number | null;
+            /** @description multi_turn: the last answer's score is multiplied by this once per retry */
+            turn_discount?: number | null;
+            /** @description multi_turn: what the user says after a wrong answer */
+            feedback?: string | null;
+            /** @description multi_turn: an answer of a lower score is wrong */
+            retry_below?: number | null;
+            /** @description python_tool: how the policy asks for it. tool_call: <tool_call> with JSON, of which the chat template tells the policy; fenced: a ```python block, of which the dataset's messages must tell it */
+            tool_format?: ("tool_call" | "fenced") | null;
+            /** @description python_tool: programs at most in one rollout */
+            max_tool_calls?: number | null;
+            /** @description python_tool: what is kept of one output */
+            tool_output_tokens?: number | null;
+            /** @description python_tool and uploaded workflows: time of one program */
+            tool_seconds?: number | null;
+            /** @description agent_session: a session that its agent leaves alone for so long is dropped with its group, and so is a group whose last members find no agent */
+            session_timeout_seconds?: number | null;
+            /** @description agent_session: one trajectory per branch of a conversation, or one per call; each has the session's reward */
+            session_export?: ("concatenated" | "individual") | null;
+        };
     };
     responses: {
         /** @description The body is no JSON, or the address has a NUL character. */
@@ -8063,6 +8615,7 @@ export type GatePage = components['schemas']['GatePage'];
 export type GateRunRequest = components['schemas']['GateRunRequest'];
 export type GateVerdict = components['schemas']['GateVerdict'];
 export type GateVerdictVerdictEnum = components['schemas']['GateVerdictVerdictEnum'];
+export type GoalEnum = components['schemas']['GoalEnum'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type HeartbeatRequestRequest = components['schemas']['HeartbeatRequestRequest'];
@@ -8115,6 +8668,7 @@ export type Member = components['schemas']['Member'];
 export type MemberAddRequest = components['schemas']['MemberAddRequest'];
 export type MemberPage = components['schemas']['MemberPage'];
 export type Message = components['schemas']['Message'];
+export type MethodEnum = components['schemas']['MethodEnum'];
 export type Metric = components['schemas']['Metric'];
 export type MetricDefinitions = components['schemas']['MetricDefinitions'];
 export type MetricName = components['schemas']['MetricName'];
@@ -8136,9 +8690,11 @@ export type Named = components['schemas']['Named'];
 export type Node = components['schemas']['Node'];
 export type NodeStatus = components['schemas']['NodeStatus'];
 export type NullEnum = components['schemas']['NullEnum'];
+export type Objective = components['schemas']['Objective'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type OutboxReply = components['schemas']['OutboxReply'];
+export type Parameter = components['schemas']['Parameter'];
 export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
 export type Plan = components['schemas']['Plan'];
@@ -8195,6 +8751,7 @@ export type RunView = components['schemas']['RunView'];
 export type RunViewPage = components['schemas']['RunViewPage'];
 export type SavedViewFormRequest = components['schemas']['SavedViewFormRequest'];
 export type SavedViewPatchRequest = components['schemas']['SavedViewPatchRequest'];
+export type ScaleEnum = components['schemas']['ScaleEnum'];
 export type Secret = components['schemas']['Secret'];
 export type SecretPage = components['schemas']['SecretPage'];
 export type SecretRequest = components['schemas']['SecretRequest'];
@@ -8217,6 +8774,7 @@ export type SplitRequest = components['schemas']['SplitRequest'];
 export type Staleness = components['schemas']['Staleness'];
 export type StateSnapshot = components['schemas']['StateSnapshot'];
 export type StateSnapshots = components['schemas']['StateSnapshots'];
+export type StopRule = components['schemas']['StopRule'];
 export type StoredFile = components['schemas']['StoredFile'];
 export type StoredSampleRequest = components['schemas']['StoredSampleRequest'];
 export type StratifyEnum = components['schemas']['StratifyEnum'];
@@ -8224,6 +8782,8 @@ export type StreamTicket = components['schemas']['StreamTicket'];
 export type Sweep = components['schemas']['Sweep'];
 export type SweepFormRequest = components['schemas']['SweepFormRequest'];
 export type SweepPage = components['schemas']['SweepPage'];
+export type SweepPlan = components['schemas']['SweepPlan'];
+export type SweepPlanRequest = components['schemas']['SweepPlanRequest'];
 export type SweepStatus = components['schemas']['SweepStatus'];
 export type Team = components['schemas']['Team'];
 export type TeamPage = components['schemas']['TeamPage'];
@@ -8285,6 +8845,31 @@ export type RunSpecStalenessSection = components['schemas']['RunSpecStalenessSec
 export type RunSpecTrainerSection = components['schemas']['RunSpecTrainerSection'];
 export type RunSpecWeightSyncSection = components['schemas']['RunSpecWeightSyncSection'];
 export type RunSpecWorkflowSection = components['schemas']['RunSpecWorkflowSection'];
+export type RunSpecPart = components['schemas']['RunSpecPart'];
+export type RunSpecPartDatasetSection = components['schemas']['RunSpecPartDatasetSection'];
+export type RunSpecPatch = components['schemas']['RunSpecPatch'];
+export type RunSpecPatchAdvantageSection = components['schemas']['RunSpecPatchAdvantageSection'];
+export type RunSpecPatchAlgorithmSection = components['schemas']['RunSpecPatchAlgorithmSection'];
+export type RunSpecPatchBudgetSection = components['schemas']['RunSpecPatchBudgetSection'];
+export type RunSpecPatchCheckpointSection = components['schemas']['RunSpecPatchCheckpointSection'];
+export type RunSpecPatchCriticSection = components['schemas']['RunSpecPatchCriticSection'];
+export type RunSpecPatchDatasetSection = components['schemas']['RunSpecPatchDatasetSection'];
+export type RunSpecPatchEvaluationSection = components['schemas']['RunSpecPatchEvaluationSection'];
+export type RunSpecPatchFilterSection = components['schemas']['RunSpecPatchFilterSection'];
+export type RunSpecPatchImportanceWeightSection = components['schemas']['RunSpecPatchImportanceWeightSection'];
+export type RunSpecPatchKlSection = components['schemas']['RunSpecPatchKlSection'];
+export type RunSpecPatchModelSection = components['schemas']['RunSpecPatchModelSection'];
+export type RunSpecPatchOverlongSection = components['schemas']['RunSpecPatchOverlongSection'];
+export type RunSpecPatchPlacementSection = components['schemas']['RunSpecPatchPlacementSection'];
+export type RunSpecPatchPlaygroundSection = components['schemas']['RunSpecPatchPlaygroundSection'];
+export type RunSpecPatchRewardSection = components['schemas']['RunSpecPatchRewardSection'];
+export type RunSpecPatchRewardTestSection = components['schemas']['RunSpecPatchRewardTestSection'];
+export type RunSpecPatchRolloutSection = components['schemas']['RunSpecPatchRolloutSection'];
+export type RunSpecPatchSftSection = components['schemas']['RunSpecPatchSftSection'];
+export type RunSpecPatchStalenessSection = components['schemas']['RunSpecPatchStalenessSection'];
+export type RunSpecPatchTrainerSection = components['schemas']['RunSpecPatchTrainerSection'];
+export type RunSpecPatchWeightSyncSection = components['schemas']['RunSpecPatchWeightSyncSection'];
+export type RunSpecPatchWorkflowSection = components['schemas']['RunSpecPatchWorkflowSection'];
 export type ResponseMalformedRequest = components['responses']['MalformedRequest'];
 export type ResponseNotAuthenticated = components['responses']['NotAuthenticated'];
 export type ResponseNotPermitted = components['responses']['NotPermitted'];
@@ -8693,11 +9278,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 21321,
-                     *             "engine-0": 21322,
-                     *             "controller": 21320
+                     *             "reward": 27061,
+                     *             "engine-0": 27062,
+                     *             "controller": 27060
                      *           },
-                     *           "token": "v-ccvGxbCkG2rn7Uj2Zs9F3HTwfAFLr0ObAzu2cIyqg",
+                     *           "token": "aWMlbB0eDm32WXl5BY4N4ofg1gMuxqJ2zM6Jx7dpvMI",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -9985,7 +10570,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "3435cdb4",
+                     *             "after": "98465101",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -11960,7 +12545,7 @@ export interface operations {
                      *       "alias": "prod",
                      *       "checkpoint": "ckpt_01jy0000000000000000000019",
                      *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 as the gate of 'prod' says",
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 with the spec of the gate of 'prod'",
                      *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000019",
                      *       "run": null,
                      *       "checks": []
@@ -12260,7 +12845,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -12446,7 +13031,7 @@ export interface operations {
                      *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
                      *           "keep_reasons": [
-                     *             "the live run run_01jy0000000000000000000016 would go on from it",
+                     *             "the active run run_01jy0000000000000000000016 would resume from it",
                      *             "alias prod"
                      *           ]
                      *         }
@@ -12507,7 +13092,7 @@ export interface operations {
                      *           "id": "ckpt_01jy0000000000000000000019",
                      *           "bytes": 12,
                      *           "keep_reasons": [
-                     *             "the live run run_01jy0000000000000000000016 would go on from it",
+                     *             "the active run run_01jy0000000000000000000016 would resume from it",
                      *             "alias prod",
                      *             "last 5 of its run"
                      *           ]
@@ -13024,8 +13609,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyaGM3ZmZuM3Bic2tmanh4ZTRjNnJzIiwxNzk1Mzg1MjczLCJ1c3JfMDFtODJoYzJzYWhhcjhkYnY1Z2duZWZyYzUiLCJ0b2tfMDFtODJoYzJzdmU2Y24xeXBjYWc5bXI5ZXAiXQ:1xVEmv:LFXyO3FVfAx_1JaRb4SYQiV54oP51azYNUozbDQK4V8",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgyaGM3ZmZuM3Bic2tmanh4ZTRjNnJzIiwxNzk1Mzg1MjczLCJ1c3JfMDFtODJoYzJzYWhhcjhkYnY1Z2duZWZyYzUiLCJ0b2tfMDFtODJoYzJzdmU2Y24xeXBjYWc5bXI5ZXAiXQ:1xVEmv:LFXyO3FVfAx_1JaRb4SYQiV54oP51azYNUozbDQK4V8/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzY2cyNWE0ZmZoMmRxc2FxZ2I5bnNkIiwxNzk1NDEzNzA1LCJ1c3JfMDFtODNjZzBjY3k1MTd0Y2UwdmFmdmMyc2ciLCJ0b2tfMDFtODNjZzBjaDA2OGt0Y3o2dzJqNWIyMjEiXQ:1xVMBV:lYGlabHVByWsiFVJI7EVLXu60rhMA4mMKnMPQTnR69A",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzY2cyNWE0ZmZoMmRxc2FxZ2I5bnNkIiwxNzk1NDEzNzA1LCJ1c3JfMDFtODNjZzBjY3k1MTd0Y2UwdmFmdmMyc2ciLCJ0b2tfMDFtODNjZzBjaDA2OGt0Y3o2dzJqNWIyMjEiXQ:1xVMBV:lYGlabHVByWsiFVJI7EVLXu60rhMA4mMKnMPQTnR69A/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13138,8 +13723,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "502bfb748b93ea9096b0a174b967cfc3ece33f2cbd8ce0f29c56182a4670c5bf",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=502bfb748b93ea9096b0a174b967cfc3ece33f2cbd8ce0f29c56182a4670c5bf"
+                     *       "sha256": "9021f4cb5d60b3c8ce10b2c0fa99fa76510c66cfb06bc6c616616391f42c0610",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=9021f4cb5d60b3c8ce10b2c0fa99fa76510c66cfb06bc6c616616391f42c0610"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -13252,12 +13837,13 @@ export interface operations {
                      *           "format": "jsonl",
                      *           "compression": "",
                      *           "config": "",
+                     *           "files": [],
                      *           "mapping": null,
+                     *           "isolation": "",
                      *           "bytes": 781,
                      *           "bytes_seen": 0,
                      *           "rows_seen": 0,
-                     *           "isolation": "",
-                     *           "files": [],
+                     *           "delimiter": "",
                      *           "rows": 0,
                      *           "faults": 0,
                      *           "faults_by_code": {},
@@ -13272,7 +13858,6 @@ export interface operations {
                      *           "first_conflicts": [],
                      *           "leaks": {},
                      *           "prompt_characters": {},
-                     *           "delimiter": "",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
                      *         },
@@ -13285,20 +13870,21 @@ export interface operations {
                      *           "format": "jsonl",
                      *           "compression": "",
                      *           "config": "",
+                     *           "files": [],
                      *           "mapping": {
-                     *             "system": "",
-                     *             "template": "{prompt}",
-                     *             "split_column": null,
-                     *             "answer_column": "a",
-                     *             "default_split": "train",
                      *             "prompt_column": "q",
-                     *             "completion_column": null
+                     *             "answer_column": "a",
+                     *             "completion_column": null,
+                     *             "split_column": null,
+                     *             "default_split": "train",
+                     *             "template": "{prompt}",
+                     *             "system": ""
                      *           },
+                     *           "isolation": "process",
                      *           "bytes": 781,
                      *           "bytes_seen": 781,
                      *           "rows_seen": 32,
-                     *           "isolation": "process",
-                     *           "files": [],
+                     *           "delimiter": "",
                      *           "rows": 32,
                      *           "faults": 0,
                      *           "faults_by_code": {},
@@ -13400,224 +13986,224 @@ export interface operations {
                      *           ],
                      *           "rendered": [
                      *             {
-                     *               "split": "train",
-                     *               "answer": "1",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "0+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "1",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "2",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "1+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "2",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "3",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "2+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "3",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "4",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "3+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "4",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "5",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "4+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "5",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "6",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "5+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "6",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "7",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "6+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "7",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "8",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "7+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "8",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "9",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "8+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "9",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "10",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "9+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "10",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "11",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "10+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "11",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "12",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "11+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "12",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "13",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "12+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "13",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "14",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "13+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "14",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "15",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "14+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "15",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "16",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "15+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "16",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "17",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "16+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "17",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "18",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "17+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "18",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "19",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "18+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "19",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             },
                      *             {
-                     *               "split": "train",
-                     *               "answer": "20",
                      *               "messages": [
                      *                 {
                      *                   "role": "user",
                      *                   "content": "19+1"
                      *                 }
                      *               ],
-                     *               "completion": null
+                     *               "answer": "20",
+                     *               "completion": null,
+                     *               "split": "train"
                      *             }
                      *           ],
                      *           "splits": {
@@ -13632,7 +14218,6 @@ export interface operations {
                      *             "min": 3,
                      *             "mean": 3.6875
                      *           },
-                     *           "delimiter": "",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": "2026-01-01T12:00:00Z"
                      *         }
@@ -13700,6 +14285,7 @@ export interface operations {
                      *       "format": "jsonl",
                      *       "compression": "",
                      *       "config": "",
+                     *       "files": [],
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
@@ -13709,11 +14295,11 @@ export interface operations {
                      *         "template": "{prompt}",
                      *         "system": ""
                      *       },
+                     *       "isolation": "",
                      *       "bytes": 781,
                      *       "bytes_seen": 0,
                      *       "rows_seen": 0,
-                     *       "isolation": "",
-                     *       "files": [],
+                     *       "delimiter": "",
                      *       "rows": 0,
                      *       "faults": 0,
                      *       "faults_by_code": {},
@@ -13728,7 +14314,6 @@ export interface operations {
                      *       "first_conflicts": [],
                      *       "leaks": {},
                      *       "prompt_characters": {},
-                     *       "delimiter": "",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
@@ -13788,12 +14373,13 @@ export interface operations {
                      *       "format": "jsonl",
                      *       "compression": "",
                      *       "config": "",
+                     *       "files": [],
                      *       "mapping": null,
+                     *       "isolation": "",
                      *       "bytes": 781,
                      *       "bytes_seen": 0,
                      *       "rows_seen": 0,
-                     *       "isolation": "",
-                     *       "files": [],
+                     *       "delimiter": "",
                      *       "rows": 0,
                      *       "faults": 0,
                      *       "faults_by_code": {},
@@ -13808,7 +14394,6 @@ export interface operations {
                      *       "first_conflicts": [],
                      *       "leaks": {},
                      *       "prompt_characters": {},
-                     *       "delimiter": "",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
                      *     }
@@ -13902,13 +14487,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": null,
                      *       "created_at": "2026-01-01T12:00:00Z"
@@ -14522,13 +15107,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": {
                      *         "from": "sums@1",
@@ -14568,13 +15153,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": {
                      *         "from": "sums@1",
@@ -14824,13 +15409,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": null,
                      *       "created_at": "2026-01-01T12:00:00Z"
@@ -14901,13 +15486,13 @@ export interface operations {
                      *               },
                      *               "with_completion": {},
                      *               "mapping": {
-                     *                 "system": "",
-                     *                 "template": "{prompt}",
-                     *                 "split_column": null,
-                     *                 "answer_column": "a",
-                     *                 "default_split": "train",
                      *                 "prompt_column": "q",
-                     *                 "completion_column": null
+                     *                 "answer_column": "a",
+                     *                 "completion_column": null,
+                     *                 "split_column": null,
+                     *                 "default_split": "train",
+                     *                 "template": "{prompt}",
+                     *                 "system": ""
                      *               },
                      *               "derived": null,
                      *               "created_at": "2026-01-01T12:00:00Z"
@@ -14929,13 +15514,13 @@ export interface operations {
                      *             },
                      *             "with_completion": {},
                      *             "mapping": {
-                     *               "system": "",
-                     *               "template": "{prompt}",
-                     *               "split_column": null,
-                     *               "answer_column": "a",
-                     *               "default_split": "train",
                      *               "prompt_column": "q",
-                     *               "completion_column": null
+                     *               "answer_column": "a",
+                     *               "completion_column": null,
+                     *               "split_column": null,
+                     *               "default_split": "train",
+                     *               "template": "{prompt}",
+                     *               "system": ""
                      *             },
                      *             "derived": null,
                      *             "created_at": "2026-01-01T12:00:00Z"
@@ -15071,13 +15656,13 @@ export interface operations {
                      *           },
                      *           "with_completion": {},
                      *           "mapping": {
-                     *             "system": "",
-                     *             "template": "{prompt}",
-                     *             "split_column": null,
-                     *             "answer_column": "a",
-                     *             "default_split": "train",
                      *             "prompt_column": "q",
-                     *             "completion_column": null
+                     *             "answer_column": "a",
+                     *             "completion_column": null,
+                     *             "split_column": null,
+                     *             "default_split": "train",
+                     *             "template": "{prompt}",
+                     *             "system": ""
                      *           },
                      *           "derived": null,
                      *           "created_at": "2026-01-01T12:00:00Z"
@@ -15099,13 +15684,13 @@ export interface operations {
                      *         },
                      *         "with_completion": {},
                      *         "mapping": {
-                     *           "system": "",
-                     *           "template": "{prompt}",
-                     *           "split_column": null,
-                     *           "answer_column": "a",
-                     *           "default_split": "train",
                      *           "prompt_column": "q",
-                     *           "completion_column": null
+                     *           "answer_column": "a",
+                     *           "completion_column": null,
+                     *           "split_column": null,
+                     *           "default_split": "train",
+                     *           "template": "{prompt}",
+                     *           "system": ""
                      *         },
                      *         "derived": null,
                      *         "created_at": "2026-01-01T12:00:00Z"
@@ -15347,13 +15932,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": null,
                      *       "created_at": "2026-01-01T12:00:00Z"
@@ -15384,13 +15969,13 @@ export interface operations {
                      *       },
                      *       "with_completion": {},
                      *       "mapping": {
-                     *         "system": "",
-                     *         "template": "{prompt}",
-                     *         "split_column": null,
-                     *         "answer_column": "a",
-                     *         "default_split": "train",
                      *         "prompt_column": "q",
-                     *         "completion_column": null
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
                      *       },
                      *       "derived": null,
                      *       "created_at": "2026-01-01T12:00:00Z"
@@ -15759,7 +16344,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:45403. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41969. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17328,11 +17913,11 @@ export interface operations {
                      *           "hub_model": "a/b",
                      *           "revision": "main",
                      *           "commit": "",
+                     *           "state": "RUNNING",
                      *           "message": "",
                      *           "node_id": "node_01jy0000000000000000000001",
                      *           "bytes_done": 0,
                      *           "bytes_total": 0,
-                     *           "state": "RUNNING",
                      *           "model": null,
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "ended_at": null
@@ -17398,11 +17983,11 @@ export interface operations {
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
+                     *       "state": "RUNNING",
                      *       "message": "",
                      *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
-                     *       "state": "RUNNING",
                      *       "model": null,
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
@@ -17424,11 +18009,11 @@ export interface operations {
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
+                     *       "state": "RUNNING",
                      *       "message": "",
                      *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
-                     *       "state": "RUNNING",
                      *       "model": null,
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
@@ -17482,11 +18067,11 @@ export interface operations {
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
+                     *       "state": "RUNNING",
                      *       "message": "",
                      *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
-                     *       "state": "RUNNING",
                      *       "model": null,
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": null
@@ -17536,11 +18121,11 @@ export interface operations {
                      *       "hub_model": "a/b",
                      *       "revision": "main",
                      *       "commit": "",
+                     *       "state": "CANCELLED",
                      *       "message": "cancelled",
                      *       "node_id": "node_01jy0000000000000000000001",
                      *       "bytes_done": 0,
                      *       "bytes_total": 0,
-                     *       "state": "CANCELLED",
                      *       "model": null,
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "ended_at": "2026-01-01T12:00:00Z"
@@ -17594,13 +18179,13 @@ export interface operations {
                      *         {
                      *           "id": "bm_01jy0000000000000000000005",
                      *           "name": "tiny",
-                     *           "source": "path",
                      *           "number": 1,
                      *           "ref": "tiny@1",
                      *           "state": "READY",
                      *           "message": "",
                      *           "errors": [],
                      *           "same_as": null,
+                     *           "source": "path",
                      *           "origin": "",
                      *           "path": "/models/tiny",
                      *           "family": "",
@@ -17672,13 +18257,13 @@ export interface operations {
                      * @example {
                      *       "id": "bm_01jy0000000000000000000110",
                      *       "name": "small",
-                     *       "source": "path",
                      *       "number": null,
                      *       "ref": "",
                      *       "state": "VALIDATING",
                      *       "message": "",
                      *       "errors": [],
                      *       "same_as": null,
+                     *       "source": "path",
                      *       "origin": "",
                      *       "path": "/models/small",
                      *       "family": "",
@@ -17707,13 +18292,13 @@ export interface operations {
                      * @example {
                      *       "id": "bm_01jy0000000000000000000110",
                      *       "name": "small",
-                     *       "source": "path",
                      *       "number": null,
                      *       "ref": "",
                      *       "state": "VALIDATING",
                      *       "message": "",
                      *       "errors": [],
                      *       "same_as": null,
+                     *       "source": "path",
                      *       "origin": "",
                      *       "path": "/models/small",
                      *       "family": "",
@@ -17779,13 +18364,13 @@ export interface operations {
                      * @example {
                      *       "id": "bm_01jy0000000000000000000005",
                      *       "name": "tiny",
-                     *       "source": "path",
                      *       "number": 1,
                      *       "ref": "tiny@1",
                      *       "state": "READY",
                      *       "message": "",
                      *       "errors": [],
                      *       "same_as": null,
+                     *       "source": "path",
                      *       "origin": "",
                      *       "path": "/models/tiny",
                      *       "family": "",
@@ -17880,13 +18465,13 @@ export interface operations {
                      * @example {
                      *       "id": "bm_01jy0000000000000000000005",
                      *       "name": "tiny",
-                     *       "source": "path",
                      *       "number": 1,
                      *       "ref": "tiny@1",
                      *       "state": "READY",
                      *       "message": "",
                      *       "errors": [],
                      *       "same_as": null,
+                     *       "source": "path",
                      *       "origin": "",
                      *       "path": "/models/tiny",
                      *       "family": "",
@@ -18009,6 +18594,9 @@ export interface operations {
                  *           "base_model": "tiny"
                  *         }
                  *       ],
+                 *       "reward": {
+                 *         "name": "exact_match"
+                 *       },
                  *       "idle_seconds": 600
                  *     }
                  */
@@ -18543,7 +19131,7 @@ export interface operations {
                      *             "name": "secret plan"
                      *           },
                      *           "runs": 1,
-                     *           "slot_seconds": 26.452,
+                     *           "slot_seconds": 9.913,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
@@ -18551,7 +19139,7 @@ export interface operations {
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 22.452
+                     *             "other": 5.913
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -18563,7 +19151,7 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 26.452,
+                     *         "slot_seconds": 9.913,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
@@ -18571,7 +19159,7 @@ export interface operations {
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 22.452
+                     *           "other": 5.913
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -20844,6 +21432,15 @@ export interface operations {
                  *       "name": "small-grpo",
                  *       "description": "A short run for trying things out.",
                  *       "spec": {
+                 *         "staleness": {
+                 *           "max": 2
+                 *         },
+                 *         "rollout": {
+                 *           "group_size": 8
+                 *         },
+                 *         "trainer": {
+                 *           "groups_per_step": 16
+                 *         },
                  *         "seed": 7
                  *       }
                  *     }
@@ -20865,13 +21462,31 @@ export interface operations {
                      *       "description": "A short run for trying things out.",
                      *       "of_team": false,
                      *       "spec": {
-                     *         "seed": 7
+                     *         "seed": 7,
+                     *         "rollout": {
+                     *           "group_size": 8
+                     *         },
+                     *         "trainer": {
+                     *           "groups_per_step": 16
+                     *         },
+                     *         "staleness": {
+                     *           "max": 2
+                     *         }
                      *       },
                      *       "versions": [
                      *         {
                      *           "number": 1,
                      *           "spec": {
-                     *             "seed": 7
+                     *             "seed": 7,
+                     *             "rollout": {
+                     *               "group_size": 8
+                     *             },
+                     *             "trainer": {
+                     *               "groups_per_step": 16
+                     *             },
+                     *             "staleness": {
+                     *               "max": 2
+                     *             }
                      *           },
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         }
@@ -22102,7 +22717,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -22401,7 +23016,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -22740,7 +23355,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -23121,7 +23736,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -23344,7 +23959,7 @@ export interface operations {
                      *       "status": "STOPPING",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "cancelled_by_user",
-                     *       "reason_message": "alice cancelled it",
+                     *       "reason_message": "alice canceled it",
                      *       "advice": "The run ended without a final checkpoint. A retry continues from the newest earlier one, if there is one.",
                      *       "fault": "none",
                      *       "conditions": [],
@@ -23570,7 +24185,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -23918,7 +24533,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -24122,7 +24737,7 @@ export interface operations {
                      *       "status": "STOPPED",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "forced_by_operator",
-                     *       "reason_message": "alice ended it at once; 2 slots stay leased until node has ended its jobs",
+                     *       "reason_message": "alice force-stopped it; 2 slots stay leased until node has ended its jobs",
                      *       "advice": "The run ended immediately. Its slots become free when its node reports that its jobs are gone.",
                      *       "fault": "none",
                      *       "conditions": [],
@@ -24348,7 +24963,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -24938,7 +25553,7 @@ export interface operations {
                      *       "status": "PAUSING",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "paused_by_user",
-                     *       "reason_message": "pause was asked for",
+                     *       "reason_message": "pause was requested",
                      *       "advice": "Resume the run. It continues from its last checkpoint.",
                      *       "fault": "none",
                      *       "conditions": [],
@@ -25164,7 +25779,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -25497,7 +26112,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -25830,7 +26445,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -26179,7 +26794,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -26381,7 +26996,7 @@ export interface operations {
                      *       "status": "STOPPING",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "stopped_by_user",
-                     *       "reason_message": "stop was asked for",
+                     *       "reason_message": "stop was requested",
                      *       "advice": "To continue, start a new run from its last checkpoint.",
                      *       "fault": "none",
                      *       "conditions": [],
@@ -26607,7 +27222,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "done",
                      *             "started_at": "2026-01-01T12:00:00Z",
                      *             "ended_at": "2026-01-01T12:00:00Z",
@@ -26940,7 +27555,7 @@ export interface operations {
                      *           },
                      *           {
                      *             "name": "node",
-                     *             "title": "Node takes the run",
+                     *             "title": "Node accepts the run",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -27418,7 +28033,7 @@ export interface operations {
                      *         "slots_needed": 2,
                      *         "placement": {
                      *           "starts_now": false,
-                     *           "blocked_reason": "no node has joined the pool",
+                     *           "blocked_reason": "the pool has no nodes",
                      *           "queue_position": 1
                      *         },
                      *         "groups": 6400,
@@ -28001,7 +28616,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "3435cdb4",
+                     *           "fingerprint": "98465101",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -28067,7 +28682,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "a3b1dd84",
+                     *       "fingerprint": "45e7bea3",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28088,7 +28703,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "a3b1dd84",
+                     *       "fingerprint": "45e7bea3",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28427,7 +29042,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_ZR5jm5",
+                     *       "prefix": "ool_bDET0u",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -28613,7 +29228,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "yk1yTQj6OBX9ggeHHsXKnScQYxU0LU6etS5yiw5RVeZwlStP8PPe3I68774tuuTx"
+                     *       "csrf_token": "fHfzqjeEbgZeRYQJasQUk3w6Nsci4H8rDzQqDrGjQTtehcGif40w0tT3paib7HEG"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -29159,7 +29774,7 @@ export interface operations {
                      *       "id": "swp_01jy0000000000000000000013",
                      *       "name": "red sweep",
                      *       "status": "CANCELLED",
-                     *       "message": "cancelled by alice",
+                     *       "message": "canceled by alice",
                      *       "spec": {
                      *         "kind": "rl",
                      *         "name": "secret plan",
@@ -29945,7 +30560,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_rgcB8r",
+                     *           "prefix": "ool_yJVjsV",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -29958,7 +30573,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_18ImW4",
+                     *           "prefix": "ool_DUIShP",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -29971,7 +30586,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_cAZrv-",
+                     *           "prefix": "ool_Eyj50X",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -29984,7 +30599,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_fQSob0",
+                     *           "prefix": "ool_g-TmFO",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -29997,7 +30612,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_KnDI-V",
+                     *           "prefix": "ool_DSGOLS",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -30010,7 +30625,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_ddZKK2",
+                     *           "prefix": "ool_oqAsPk",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -30023,7 +30638,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_syP1va",
+                     *           "prefix": "ool_QgS1FB",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -30036,7 +30651,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_KzSKjJ",
+                     *           "prefix": "ool_JduXJi",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -30049,7 +30664,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_7klTRu",
+                     *           "prefix": "ool_ifOXJi",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -30062,7 +30677,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_AiG1vG",
+                     *           "prefix": "ool_2d_XKL",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -30075,7 +30690,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_9b06Wj",
+                     *           "prefix": "ool_v0qK7f",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -30088,7 +30703,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_JIG9qn",
+                     *           "prefix": "ool_s-nfNz",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -30101,7 +30716,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_yuSZ7y",
+                     *           "prefix": "ool_2Ijw69",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -30114,7 +30729,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_KnOBsc",
+                     *           "prefix": "ool_Itow6Y",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -30127,7 +30742,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_OvbmoR",
+                     *           "prefix": "ool_Qgj7-U",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -30140,7 +30755,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_vfgVXC",
+                     *           "prefix": "ool_ulxScD",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -30153,7 +30768,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_nEiz1h",
+                     *           "prefix": "ool_zOD45Z",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -30166,7 +30781,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_iwfTOj",
+                     *           "prefix": "ool_GuK8_d",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -30179,7 +30794,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_1DbmVP",
+                     *           "prefix": "ool_2h_Pnn",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -30192,7 +30807,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_yXe8nm",
+                     *           "prefix": "ool_8R7-tB",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -30205,7 +30820,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_6LTN4L",
+                     *           "prefix": "ool_zJXL4i",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -30218,7 +30833,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_-3Orim",
+                     *           "prefix": "ool_fCYO7C",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -30231,7 +30846,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_qf28_d",
+                     *           "prefix": "ool_ScnXzR",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -30244,7 +30859,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_MTClAb",
+                     *           "prefix": "ool_HCB117",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -30257,7 +30872,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_0EckBY",
+                     *           "prefix": "ool_jKtkLQ",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -30270,7 +30885,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_4FOaX7",
+                     *           "prefix": "ool_Q0uFQX",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -30283,7 +30898,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_N2QIol",
+                     *           "prefix": "ool_llIeKs",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -30296,7 +30911,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_EPuOL0",
+                     *           "prefix": "ool_XaQ1_t",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -30309,7 +30924,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_BjC4L1",
+                     *           "prefix": "ool_Le0b9P",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -30322,7 +30937,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_5Rn3ih",
+                     *           "prefix": "ool_ny84Gd",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -30393,7 +31008,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_U1DV5U",
+                     *       "prefix": "ool_72o5sE",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -30506,7 +31121,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_5qMegu",
+                     *       "prefix": "ool_pcnvtx",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -31162,7 +31777,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_O79/WxPHTei3rUmvs1ynKUfAoycUoIpp8rJo96W4ZQ4="
+                     *       "secret": "whsec_…+/A3rGaVmUVNg="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -31448,7 +32063,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_O79/WxPHTei3rUmvs1ynKUfAoycUoIpp8rJo96W4ZQ4="
+                     *       "secret": "whsec_…+/A3rGaVmUVNg="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

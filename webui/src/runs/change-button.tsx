@@ -45,9 +45,9 @@ function ChangeForm({ run, done }: { run: Run; done: () => void }) {
   const client = useQueryClient();
 
   const changes = {
-    ...(staleness !== "" && staleness !== current.staleness ? { staleness: { max: staleness } } : {}),
-    ...(concurrency !== "" && concurrency !== current.concurrency ? { rollout: { max_concurrent_groups: concurrency } } : {}),
-    ...(rate !== "" && rate !== current.rate ? { trainer: { learning_rate: rate } } : {}),
+    ...(staleness !== "" && staleness !== current.staleness ? { staleness: { max: Number(staleness) } } : {}),
+    ...(concurrency !== "" && concurrency !== current.concurrency ? { rollout: { max_concurrent_groups: Number(concurrency) } } : {}),
+    ...(rate !== "" && rate !== current.rate ? { trainer: { learning_rate: Number(rate) } } : {}),
   };
   const isUnchanged = Object.keys(changes).length === 0 && !checkpoint && !evaluate;
   const change = useMutation({

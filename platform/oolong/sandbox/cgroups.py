@@ -125,7 +125,7 @@ class CgroupFactory:
         )
 
     def remaining(self) -> list[Path]:
-        """CgroupFactory of this object that are still there."""
+        """Groups of this object that are still there."""
         return [
             folder
             for base in dict.fromkeys(self._bases.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db import transaction
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -106,16 +107,19 @@ class ChangesView(ApiView):
     def post(self, request: Request, run_id: str) -> Response:
         """Change a running run.
 
-        Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
+        Sets fields that may change at run time, or asks for a checkpoint or an evaluation now. Name, notes, tags
+        and priority may change with them: all is done, or nothing.
         """
-        caller = caller_of(request)
+        caller, now = caller_of(request), clock.now()
         run = selectors.run_for(caller, run_id)
         fields = body_of(ChangeSerializer, request)
-        run = runtime_overrides.apply_overrides(
-            run.pk, changes=fields.get("changes", {}),
-            checkpoint=fields.get("checkpoint", False), evaluate=fields.get("evaluate", False), by=caller,
-            now=clock.now(),
-        )  # fmt: skip
+        overrides = {"changes": {}, "checkpoint": False, "evaluate": False}
+        overrides = {name: fields.pop(name, default) for name, default in overrides.items()}
+        with transaction.atomic():
+            if fields:
+                run = submission.update_run(run.pk, fields, by=caller, now=now)
+            if any(overrides.values()) or not fields:
+                run = runtime_overrides.apply_overrides(run.pk, **overrides, by=caller, now=now)
         return Response(RunDetailSerializer.render(run), status=202)
 
 

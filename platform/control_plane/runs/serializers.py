@@ -170,8 +170,7 @@ class RunSerializer(ResponseSerializer):
         return {"id": parent.pk, "name": parent.name, "relation": run.relation} if parent else None
 
 
-class RunPatchSerializer(StrictSerializer):
-    spec = RunSpecField(required=False, help_text="of a draft: replaces its spec")
+class RunFieldsSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120, required=False)
     notes = serializers.CharField(max_length=20_000, required=False, allow_blank=True)
     tags = serializers.ListField(
@@ -189,6 +188,10 @@ class RunPatchSerializer(StrictSerializer):
     )
 
 
+class RunPatchSerializer(RunFieldsSerializer):
+    spec = RunSpecField(required=False, help_text="of a draft: replaces its spec")
+
+
 class CloneSerializer(StrictSerializer):
     changes = RunSpecPatchField(
         required=False, help_text="merged into the spec (RFC 7396): null puts a field's default back"
@@ -203,7 +206,7 @@ class RuntimeChangesField(serializers.DictField):
     """Fields of a RunSpec that can change while a run is active."""
 
 
-class ChangeSerializer(StrictSerializer):
+class ChangeSerializer(RunFieldsSerializer):
     changes = RuntimeChangesField(
         required=False,
         help_text="part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate",

@@ -119,10 +119,12 @@ def set_run(
         )
     changes = read_changes(change or [])
     with Client() as client:
-        if fields:
+        if at_runtime:  # in one request, so that a refusal leaves nothing half done
+            changed = client.runs.change(
+                run, changes=changes, checkpoint=checkpoint, evaluate=evaluate, **fields
+            )
+        else:
             changed = client.runs.update(run, **fields)
-        if at_runtime:
-            changed = client.runs.change(run, changes=changes, checkpoint=checkpoint, evaluate=evaluate)
         _show(changed, json=json)
 
 

@@ -59,9 +59,9 @@ def test_set_sends_what_is_given_and_needs_something(api: ScriptedApi, oolong: O
     assert oolong("run", "set", "run_1").returncode == 2
     api.script["POST runs/run_1/runtime"] = Answer(run("RUNNING"))
     assert oolong("run", "set", "run_1", "--set", "staleness.max=2", "--notes", "wider").returncode == 0
-    assert api.paths()[1:] == ["PATCH runs/run_1", "POST runs/run_1/runtime"]
-    sent = {"changes": {"staleness": {"max": 2}}, "checkpoint": False, "evaluate": False}
-    assert json.loads(api.asked[2].body) == sent
+    assert api.paths()[1:] == ["POST runs/run_1/runtime"], "one request: nothing stays half done"
+    sent = {"changes": {"staleness": {"max": 2}}, "checkpoint": False, "evaluate": False, "notes": "wider"}
+    assert json.loads(api.asked[1].body) == sent
 
 
 def test_metrics_lists_the_names_of_what_was_measured(api: ScriptedApi, oolong: Oolong) -> None:

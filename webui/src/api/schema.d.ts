@@ -2787,7 +2787,7 @@ export interface paths {
         put?: never;
         /**
          * Change a running run
-         * @description Sets fields that may change at run time, or asks for a checkpoint or an evaluation now.
+         * @description Sets fields that may change at run time, or asks for a checkpoint or an evaluation now. Name, notes, tags and priority may change with them: all is done, or nothing.
          *
          *     Costs 2 units of the rate limit.
          */
@@ -4300,6 +4300,11 @@ export interface components {
             has_more: boolean;
         };
         ChangeRequest: {
+            name?: string;
+            notes?: string;
+            tags?: string[];
+            /** @description of a run that waits or is paused; higher goes first */
+            priority?: number;
             /** @description part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate */
             changes?: {
                 staleness?: {
@@ -6060,13 +6065,13 @@ export interface components {
             has_more: boolean;
         };
         RunPatchRequest: {
-            /** @description of a draft: replaces its spec */
-            spec?: components["schemas"]["RunSpec"];
             name?: string;
             notes?: string;
             tags?: string[];
             /** @description of a run that waits or is paused; higher goes first */
             priority?: number;
+            /** @description of a draft: replaces its spec */
+            spec?: components["schemas"]["RunSpec"];
         };
         /** @enum {string} */
         RunStatus: "DRAFT" | "QUEUED" | "STARTING" | "RUNNING" | "RECOVERING" | "PAUSING" | "PAUSED" | "STOPPING" | "FINALIZING" | "SUCCEEDED" | "STOPPED" | "FAILED";

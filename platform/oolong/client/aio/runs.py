@@ -105,9 +105,15 @@ class AsyncRuns:
         changes: Mapping[str, Any] | None = None,
         checkpoint: bool = False,
         evaluate: bool = False,
+        **fields: Any,
     ) -> models.Run:
-        """Change max staleness, concurrency, learning rate or engines of a run that goes on, or ask it to act now."""
-        call = calls.runs.change(run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate)
+        """Change max staleness, concurrency, learning rate or engines of an active run, or ask it to act now.
+
+        `fields` are those of `update`. Everything changes, or nothing.
+        """
+        call = calls.runs.change(
+            run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate, fields=fields
+        )
         return await self._connection.send(call)
 
     async def update(self, run_id: str, **fields: Any) -> models.Run:

@@ -89,8 +89,10 @@ def clone(run_id: str, changes: Mapping[str, Any], checkpoint: str | None) -> Ca
     return call.post("runs/{}/clone", Run, run_id, body=body)
 
 
-def change(run_id: str, changes: Mapping[str, Any], *, checkpoint: bool, evaluate: bool) -> Call[Run]:
-    body = {"changes": dict(changes), "checkpoint": checkpoint, "evaluate": evaluate}
+def change(
+    run_id: str, changes: Mapping[str, Any], *, checkpoint: bool, evaluate: bool, fields: Mapping[str, Any]
+) -> Call[Run]:
+    body = {"changes": dict(changes), "checkpoint": checkpoint, "evaluate": evaluate, **fields}
     return call.post("runs/{}/runtime", Run, run_id, body=body)
 
 

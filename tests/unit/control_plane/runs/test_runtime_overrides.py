@@ -38,6 +38,23 @@ def test_changes_reach_the_node_folded_into_one_state(alice: Any, node: Any, sta
     ]
 
 
+def test_name_and_settings_change_together_or_not_at_all(alice: Any, node: Any, start: Any) -> None:
+    run = start(node())
+    refused = change(alice, run, name="wider", tags=["a"], changes={"staleness": {"max": -1}})
+    assert refused.status_code == 422
+    assert (
+        change(alice, run, name="wider", priority=600, changes={"staleness": {"max": 2}}).status_code == 409
+    )
+    shown = alice.get(f"/runs/{run['id']}").json()
+    assert (shown["name"], shown["tags"], shown["live"]) == (run["name"], run["tags"], run["live"])
+    assert not {"edited", "change_asked"} & {event["kind"] for event in alice.events(run["id"])}
+    changed = change(alice, run, name="wider", tags=["a"], changes={"staleness": {"max": 2}})
+    assert changed.status_code == 202
+    shown = changed.json()
+    assert (shown["name"], shown["tags"], shown["live"]["max_staleness"]) == ("wider", ["a"], 2)
+    assert change(alice, run, notes="alone").json()["notes"] == "alone"
+
+
 @pytest.mark.parametrize(
     ("body", "pointer", "says"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -19,6 +17,7 @@ from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.schema_run_spec import RunSpecPartField, fields_of_spec
@@ -62,21 +61,21 @@ class GateChangeSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-class GateSerializer(serializers.Serializer[Any]):
+class GateSerializer(ResponseSerializer):
     alias = serializers.CharField()
     spec = RunSpecPartField()
     assertions = serializers.ListField(child=serializers.CharField())
-    updated_by = serializers.CharField()
+    updated_by = serializers.CharField(source="updated_by.username")
     updated_at = serializers.DateTimeField()
 
 
-class CheckSerializer(serializers.Serializer[Any]):
+class CheckSerializer(ResponseSerializer):
     assertion = serializers.CharField()
     value = serializers.FloatField(allow_null=True, help_text="null: not measured by the run")
     holds = serializers.BooleanField()
 
 
-class GateResultSerializer(serializers.Serializer[Any]):
+class GateResultSerializer(ResponseSerializer):
     alias = serializers.CharField()
     checkpoint = serializers.CharField()
     verdict = serializers.ChoiceField(choices=list(promotion_gates.RESULTS))
@@ -159,7 +158,7 @@ class GatesView(ApiView):
         """
         found = selectors.alias_gates(caller_of(request))
         return Response(
-            paginate(found, read_page(request), promotion_gates.gate_as_json, key="alias", newest_first=False)
+            paginate(found, read_page(request), GateSerializer.render, key="alias", newest_first=False)
         )
 
     @extend_schema(
@@ -175,7 +174,7 @@ class GatesView(ApiView):
         """
         fields = body_of(GateChangeSerializer, request)
         gate = promotion_gates.set_gate(caller_of(request), now=clock.now(), **fields)
-        return Response(promotion_gates.gate_as_json(gate), status=201)
+        return Response(GateSerializer.render(gate), status=201)
 
 
 class GateView(ApiView):
@@ -187,7 +186,7 @@ class GateView(ApiView):
 
         The eval run and the assertions of the gate.
         """
-        return Response(promotion_gates.gate_as_json(selectors.alias_gate_for(caller_of(request), alias)))
+        return Response(GateSerializer.render(selectors.alias_gate_for(caller_of(request), alias)))
 
     @extend_schema(operation_id="delete_checkpoint_gate", responses={204: None})
     @conditional
@@ -218,7 +217,7 @@ class GateResultView(ApiView):
         caller = caller_of(request)
         gate = selectors.alias_gate_for(caller, alias)
         checkpoint = _checkpoint(caller, request.query_params.get("checkpoint", ""))
-        return Response(promotion_gates.evaluate(gate, checkpoint).as_json())
+        return Response(GateResultSerializer.render(promotion_gates.evaluate(gate, checkpoint)))
 
 
 class GateRunsView(ApiView):

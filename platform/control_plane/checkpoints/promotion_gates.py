@@ -14,7 +14,6 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.checkpoints import registry
 from control_plane.checkpoints.models import AliasGate, Checkpoint
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-from control_plane.core.infra.clock import rfc3339
 from control_plane.runs.evaluation import evaluation_metrics, same_evaluation, unknown_metric_message
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import resolve_spec
@@ -42,9 +41,6 @@ class GateResult:
     command: str = ""  # what to run next
     run: str | None = None
     checks: tuple[Check, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def set_gate(
@@ -102,15 +98,8 @@ def enforce(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
     code = "gate_failed" if result.verdict == FAILED else "gate_missing"
     raise conflict(
         code, f"{gate.alias!r} is protected by a gate: {result.why}; run: {result.command}",
-        verdict=result.as_json(), command=result.command,
+        verdict=asdict(result), command=result.command,
     )  # fmt: skip
-
-
-def gate_as_json(gate: AliasGate) -> dict[str, Any]:
-    return {
-        "alias": gate.alias, "spec": gate.spec, "assertions": gate.assertions,
-        "updated_by": gate.updated_by.username, "updated_at": rfc3339(gate.updated_at),
-    }  # fmt: skip
 
 
 def _newest_run(gate: AliasGate, checkpoint: Checkpoint) -> Run | None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from django.db import models
 
 from control_plane.accounts.models import Project, Team, User
 from control_plane.assets.models import DatasetVersion
 from control_plane.core.infra import ids
+from control_plane.experiments.sweep_plan import SweepPlan
 from control_plane.runs.models import Run
+from oolong.contracts.lifecycle import RunStatus
+
+TRIAL_STATES = ("waiting", "running", "succeeded", "stopped", "failed", "skipped")
 
 
 class RewardTest(models.Model):
@@ -90,6 +96,22 @@ class RunTemplate(models.Model):
             )
         ]
 
+    @property
+    def of_team(self) -> bool:
+        return self.project_id is None
+
+    @property
+    def ordered_versions(self) -> list[RunTemplateVersion]:
+        return sorted(self.versions.all(), key=lambda version: version.number)
+
+    @property
+    def newest(self) -> RunTemplateVersion:
+        return self.ordered_versions[-1]
+
+    @property
+    def ref(self) -> str:
+        return f"{self.name}@{self.newest.number}"
+
 
 class RunTemplateVersion(models.Model):
     template = models.ForeignKey(RunTemplate, on_delete=models.CASCADE, related_name="versions")
@@ -120,6 +142,10 @@ class Sweep(models.Model):
     class Meta:
         indexes = [models.Index(fields=["status"])]
 
+    @cached_property
+    def parsed_plan(self) -> SweepPlan:
+        return SweepPlan.model_validate(self.plan)
+
 
 class SweepTrial(models.Model):
     sweep = models.ForeignKey(Sweep, on_delete=models.CASCADE, related_name="trials")
@@ -131,3 +157,21 @@ class SweepTrial(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["sweep", "number"], name="trial_number_in_sweep")]
+
+    @property
+    def state(self) -> str:
+        """One of TRIAL_STATES."""
+        if self.run is None:
+            return "skipped" if self.skipped else "waiting"
+        if not self.run.has_ended:
+            return "running"
+        ends = {RunStatus.SUCCEEDED: "succeeded", RunStatus.FAILED: "failed"}
+        return ends.get(RunStatus(self.run.status), "stopped")
+
+    @property
+    def objective(self) -> float | None:
+        """The newest value of the sweep's objective in the trial's run."""
+        if self.run is None:
+            return None
+        value = self.run.metrics.get(self.sweep.parsed_plan.objective.metric)
+        return float(value) if isinstance(value, int | float) else None

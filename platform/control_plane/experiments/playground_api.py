@@ -13,12 +13,17 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.api.schema_run_spec import RewardSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import playgrounds
-from control_plane.runs.serializers import RunModelSerializer
+from control_plane.experiments.models import Playground
+from control_plane.runs.attempt_status import WORKING
+from control_plane.runs.models import Run
+from control_plane.runs.serializers import RunModelSerializer, model_of
+from oolong.contracts.lifecycle import RunStatus
 
 LONGEST_IDLE_SECONDS = 3600
 
@@ -51,8 +56,8 @@ class PlaygroundRequestSerializer(StrictSerializer):
     )
 
 
-class PlaygroundSideSerializer(serializers.Serializer[Any]):
-    run = serializers.CharField(help_text="of kind playground")
+class PlaygroundSideSerializer(ResponseSerializer):
+    run = serializers.CharField(source="id", help_text="of kind playground")
     model = RunModelSerializer()
     status = serializers.ChoiceField(choices=RUN_STATUSES)
     ready = serializers.BooleanField(help_text="it accepts requests")
@@ -61,13 +66,32 @@ class PlaygroundSideSerializer(serializers.Serializer[Any]):
     reason_message = serializers.CharField()
     base_url = serializers.CharField(help_text="for OpenAI clients, with your token as api_key")
 
+    def resolve_model(self, run: Run) -> dict[str, Any]:
+        return model_of(run)
 
-class PlaygroundSerializer(serializers.Serializer[Any]):
+    def resolve_ready(self, run: Run) -> bool:
+        return run.status == RunStatus.RUNNING and (run.progress or {}).get("phase") == "chat"
+
+    def resolve_pending_reason(self, run: Run) -> str:
+        starting = run.status in WORKING and not self.resolve_ready(run)
+        return run.pending_reason or ("the engine is starting" if starting else "")
+
+    def resolve_base_url(self, run: Run) -> str:
+        return f"/api/v1/runs/{run.pk}/playground"
+
+
+class PlaygroundSerializer(ResponseSerializer):
     id = serializers.CharField()
     open = serializers.BooleanField(help_text="at least one side has not ended")
     sides = PlaygroundSideSerializer(many=True)
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
+
+    def resolve_open(self, playground: Playground) -> bool:
+        return any(not run.has_ended for run in self.resolve_sides(playground))
+
+    def resolve_sides(self, playground: Playground) -> list[Run]:
+        return [side.run for side in sorted(playground.sides.all(), key=lambda side: side.index)]
 
 
 class PlaygroundsView(ApiView):
@@ -82,7 +106,7 @@ class PlaygroundsView(ApiView):
         Open and closed playgrounds, newest first.
         """
         found = playgrounds.playgrounds(caller_of(request))
-        return Response(paginate(found, read_page(request), playgrounds.playground_as_json))
+        return Response(paginate(found, read_page(request), PlaygroundSerializer.render))
 
     @extend_schema(
         operation_id="open_playground",
@@ -100,7 +124,7 @@ class PlaygroundsView(ApiView):
         fields = body_of(PlaygroundRequestSerializer, request)
         opened = playgrounds.open_playground(caller, now=clock.now(), **fields)
         return Response(
-            playgrounds.playground_as_json(playgrounds.playground_for(caller, opened.pk)), status=201
+            PlaygroundSerializer.render(playgrounds.playground_for(caller, opened.pk)), status=201
         )
 
 
@@ -114,7 +138,7 @@ class PlaygroundView(ApiView):
         Its state, models and the addresses to chat with them.
         """
         found = playgrounds.playground_for(caller_of(request), playground_id)
-        return Response(playgrounds.playground_as_json(found))
+        return Response(PlaygroundSerializer.render(found))
 
     @extend_schema(
         operation_id="close_playground", responses={204: None},

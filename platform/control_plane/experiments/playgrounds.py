@@ -13,13 +13,9 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.storage import store
 from control_plane.assets.storage.blob_columns import EMPTY_LINE
 from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
-from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import Playground, PlaygroundSide
-from control_plane.runs.models import Run
-from control_plane.runs.serializers import model_of
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 from control_plane.runs.submission import queue_resolved, stop_run
-from oolong.contracts.lifecycle import RunStatus
 
 LOWEST_PRIORITY = 0
 
@@ -84,36 +80,6 @@ def playgrounds(caller: Caller) -> QuerySet[Playground]:
 
 def playground_for(caller: Caller, playground_id: str) -> Playground:
     return or_not_found(playgrounds(caller).filter(pk=playground_id).first(), "playground", playground_id)
-
-
-def playground_as_json(playground: Playground) -> dict[str, Any]:
-    sides = sorted(playground.sides.all(), key=lambda side: side.index)
-    return {
-        "id": playground.pk,
-        "open": any(not side.run.has_ended for side in sides),
-        "sides": [_side_as_json(side.run) for side in sides],
-        "created_by": playground.created_by.username,
-        "created_at": rfc3339(playground.created_at),
-    }
-
-
-def _side_as_json(run: Run) -> dict[str, Any]:
-    phase = (run.progress or {}).get("phase")
-    return {
-        "run": run.pk,
-        "model": model_of(run),
-        "status": str(run.status),
-        "ready": run.status == RunStatus.RUNNING and phase == "chat",
-        "pending_reason": run.pending_reason
-        or ("the engine is starting" if _is_starting(run, phase) else ""),
-        "reason": str(run.reason),
-        "reason_message": run.reason_message,
-        "base_url": f"/api/v1/runs/{run.pk}/playground",
-    }
-
-
-def _is_starting(run: Run, phase: str | None) -> bool:
-    return run.status == RunStatus.STARTING or (run.status == RunStatus.RUNNING and phase != "chat")
 
 
 def _spec(

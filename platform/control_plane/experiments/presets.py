@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from oolong.presets import Preset, PresetUnusable, built_in_presets, read_preset
 
@@ -13,10 +12,6 @@ from oolong.presets import Preset, PresetUnusable, built_in_presets, read_preset
 @cache
 def _built_in() -> tuple[Preset, ...]:
     return tuple(built_in_presets())
-
-
-def preset_as_json(preset: Preset) -> dict[str, Any]:
-    return {**preset.model_dump(exclude={"order", "sized_for"}), "description": preset.explained, "fault": ""}
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -14,11 +12,14 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.api.schema_run_spec import RewardSectionField, RewardTestSectionField
 from control_plane.core.infra import clock
 from control_plane.experiments import reward_tests
+from control_plane.experiments.models import RewardTest
+from control_plane.runs.reward_test_policy import is_complete
 from control_plane.runs.serializers import DatasetRefSerializer
 
 VERDICTS = ["green", "amber", "red"]
@@ -70,24 +71,27 @@ class RewardTestRequestSerializer(StrictSerializer):
     one_of = ("model", "checkpoint")
 
 
-class RewardTestSerializer(serializers.Serializer[Any]):
+class RewardTestSerializer(ResponseSerializer):
     id = serializers.CharField()
-    run = serializers.CharField(help_text="run of kind reward_test")
-    status = serializers.ChoiceField(choices=RUN_STATUSES)
-    reason = serializers.CharField()
-    reason_message = serializers.CharField()
-    pending_reason = serializers.CharField()
+    run = serializers.CharField(source="run_id", help_text="run of kind reward_test")
+    status = serializers.ChoiceField(source="run.status", choices=RUN_STATUSES)
+    reason = serializers.CharField(source="run.reason")
+    reason_message = serializers.CharField(source="run.reason_message")
+    pending_reason = serializers.CharField(source="run.pending_reason")
     reward = serializers.CharField()
     reward_key = serializers.CharField(help_text="SHA-256 of the source or name, and the options")
-    dataset = DatasetRefSerializer()
+    dataset = DatasetRefSerializer(source="dataset_version")
     verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty until the test ends")
     complete = serializers.BooleanField(
         help_text="all probes, on the default rows and bounds: required where a project accepts only tested rewards"
     )
     report = serializers.DictField(allow_null=True)
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
-    ended_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(source="run.ended_at", allow_null=True)
+
+    def resolve_complete(self, test: RewardTest) -> bool:
+        return is_complete(test)
 
 
 class RewardTestsView(ApiView):
@@ -112,7 +116,7 @@ class RewardTestsView(ApiView):
             found = found.filter(reward=reward)
         if verdict := choice(request, "verdict", VERDICTS):
             found = found.filter(verdict=verdict)
-        return Response(paginate(found, read_page(request), reward_tests.test_as_json))
+        return Response(paginate(found, read_page(request), RewardTestSerializer.render))
 
     @extend_schema(
         operation_id="create_reward_test",
@@ -131,7 +135,7 @@ class RewardTestsView(ApiView):
         if "stored" in fields["reward_test"]:
             raise serializers.ValidationError({"reward_test": {"stored": "send the completions as `stored`"}})
         test = reward_tests.create_test(caller, now=clock.now(), **fields)
-        return Response(reward_tests.test_as_json(test), status=201)
+        return Response(RewardTestSerializer.render(test), status=201)
 
 
 class RewardTestView(ApiView):
@@ -143,4 +147,6 @@ class RewardTestView(ApiView):
 
         Its status, scores and findings.
         """
-        return Response(reward_tests.test_as_json(reward_tests.test_for(caller_of(request), reward_test_id)))
+        return Response(
+            RewardTestSerializer.render(reward_tests.test_for(caller_of(request), reward_test_id))
+        )

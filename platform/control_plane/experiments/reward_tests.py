@@ -14,10 +14,8 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.models import FunctionVersion
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, or_not_found, unprocessable
-from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import RewardTest
 from control_plane.runs.reward_fingerprint import reward_fingerprint
-from control_plane.runs.reward_test_policy import is_complete
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 from control_plane.runs.submission import queue_resolved
 from oolong.contracts.user_code import SourceKind
@@ -83,27 +81,6 @@ def tests(caller: Caller) -> QuerySet[RewardTest]:
 
 def test_for(caller: Caller, test_id: str) -> RewardTest:
     return or_not_found(tests(caller).filter(pk=test_id).first(), "reward test", test_id)
-
-
-def test_as_json(test: RewardTest) -> dict[str, Any]:
-    run = test.run
-    return {
-        "id": test.pk,
-        "run": run.pk,
-        "status": str(run.status),
-        "reason": str(run.reason),
-        "reason_message": run.reason_message,
-        "pending_reason": run.pending_reason,
-        "reward": test.reward,
-        "reward_key": test.reward_key,
-        "dataset": {"id": test.dataset_version_id, "ref": test.dataset_version.ref},
-        "verdict": test.verdict,
-        "complete": is_complete(test),
-        "report": test.report,
-        "created_by": test.created_by.username,
-        "created_at": rfc3339(test.created_at),
-        "ended_at": rfc3339(run.ended_at),
-    }
 
 
 def _function(resolved: Resolved) -> FunctionVersion | None:

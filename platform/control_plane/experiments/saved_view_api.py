@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,11 +9,11 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.experiments import saved_views
-from control_plane.experiments.saved_views import view_as_json
 
 
 class SavedViewFormSerializer(StrictSerializer):
@@ -36,12 +34,12 @@ class SavedViewPatchSerializer(StrictSerializer):
     not_empty = True
 
 
-class RunViewSerializer(serializers.Serializer[Any]):
+class RunViewSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     query = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
     shared = serializers.BooleanField()
-    owner = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 
@@ -57,7 +55,9 @@ class SavedViewsView(ApiView):
 
         Saved queries of the run list: yours, and those that others share.
         """
-        return Response(paginate(saved_views.views(caller_of(request)), read_page(request), view_as_json))
+        return Response(
+            paginate(saved_views.views(caller_of(request)), read_page(request), RunViewSerializer.render)
+        )
 
     @extend_schema(
         operation_id="create_saved_view", request=SavedViewFormSerializer, responses={201: RunViewSerializer}
@@ -70,7 +70,7 @@ class SavedViewsView(ApiView):
         """
         fields = body_of(SavedViewFormSerializer, request)
         view = saved_views.create_view(caller_of(request), **fields, now=clock.now())
-        return Response(view_as_json(view), status=201)
+        return Response(RunViewSerializer.render(view), status=201)
 
 
 class SavedViewView(ApiView):
@@ -82,7 +82,7 @@ class SavedViewView(ApiView):
 
         Its name and query.
         """
-        return Response(view_as_json(saved_views.view_for(caller_of(request), view_id)))
+        return Response(RunViewSerializer.render(saved_views.view_for(caller_of(request), view_id)))
 
     @extend_schema(
         operation_id="update_saved_view", request=SavedViewPatchSerializer, responses=RunViewSerializer
@@ -95,7 +95,7 @@ class SavedViewView(ApiView):
         saved_views.view_for(caller_of(request), view_id)
         fields = body_of(SavedViewPatchSerializer, request)
         view = saved_views.update_view(caller_of(request), view_id, fields, now=clock.now())
-        return Response(view_as_json(view))
+        return Response(RunViewSerializer.render(view))
 
     @extend_schema(operation_id="delete_saved_view", responses={204: OpenApiResponse(description="deleted")})
     def delete(self, request: Request, view_id: str) -> Response:

@@ -11,7 +11,6 @@ from django.db.models import Q, QuerySet
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
-from control_plane.core.infra.clock import rfc3339
 from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.experiments.models import SavedView
 from control_plane.runs.search import parse_search
@@ -64,13 +63,6 @@ def update_view(caller: Caller, view_id: str, fields: Mapping[str, Any], *, now:
 
 def delete_view(caller: Caller, view_id: str) -> None:
     _own(caller, view_id).delete()
-
-
-def view_as_json(view: SavedView) -> dict[str, Any]:
-    return {
-        "id": view.pk, "name": view.name, "query": view.query, "shared": view.shared, "owner": view.owner.username,
-        "created_at": rfc3339(view.created_at), "updated_at": rfc3339(view.updated_at),
-    }  # fmt: skip
 
 
 def _own(caller: Caller, view_id: str) -> SavedView:

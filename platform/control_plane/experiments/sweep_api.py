@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import Prefetch, prefetch_related_objects
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,13 +14,14 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, paginate_together, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
 from control_plane.core.api.schema import PAGE_PARAMETERS, RUN_STATUSES, page_of
 from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import sweeps
-from control_plane.experiments.sweep_plan import SweepPlan
-from control_plane.experiments.sweep_show import STATES, sweep_as_json, sweeps_as_json, trial_as_json
+from control_plane.experiments.models import TRIAL_STATES, Sweep, SweepTrial
+from control_plane.experiments.sweep_plan import SweepPlan, best_index
 
 STATUSES = [str(status) for status in sweeps.SweepStatus]
 
@@ -37,23 +41,29 @@ class SweepFormSerializer(StrictSerializer):
     max_parallel = serializers.IntegerField(min_value=1, max_value=50, default=1)
 
 
-class TrialRunSerializer(serializers.Serializer[Any]):
+class TrialRunSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=RUN_STATUSES)
 
 
-class TrialSerializer(serializers.Serializer[Any]):
+class TrialSerializer(ResponseSerializer):
     number = serializers.IntegerField()
     values = serializers.DictField(help_text="JSON pointer → value")
     run = TrialRunSerializer(allow_null=True)
-    state = serializers.ChoiceField(choices=STATES)
+    state = serializers.ChoiceField(choices=TRIAL_STATES)
     skipped = serializers.CharField(help_text="why it never became a run")
     train_step = serializers.IntegerField()
     objective = serializers.FloatField(allow_null=True, help_text="its newest value")
 
+    def resolve_values(self, trial: SweepTrial) -> dict[str, Any]:
+        return trial.sweep.parsed_plan.in_order(trial.values)
 
-class SweepSerializer(serializers.Serializer[Any]):
+    def resolve_train_step(self, trial: SweepTrial) -> int:
+        return trial.run.train_step if trial.run is not None else 0
+
+
+class SweepSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     status = serializers.ChoiceField(choices=STATUSES)
@@ -64,9 +74,26 @@ class SweepSerializer(serializers.Serializer[Any]):
     trials = serializers.IntegerField()
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="trials by state")
     best = TrialSerializer(allow_null=True)
-    created_by = serializers.CharField()
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        trials = SweepTrial.objects.select_related("run").order_by("number")
+        prefetch_related_objects(rows, Prefetch("trials", trials))
+
+    def resolve_trials(self, sweep: Sweep) -> int:
+        return len(sweep.trials.all())
+
+    def resolve_counts(self, sweep: Sweep) -> dict[str, int]:
+        counts = Counter(trial.state for trial in sweep.trials.all())
+        return {state: counts[state] for state in TRIAL_STATES}
+
+    def resolve_best(self, sweep: Sweep) -> SweepTrial | None:
+        trials = sweep.trials.all()
+        best = best_index(sweep.parsed_plan.objective, [trial.objective for trial in trials])
+        return trials[best] if best is not None else None
 
 
 class SweepsView(ApiView):
@@ -79,7 +106,7 @@ class SweepsView(ApiView):
         Sweeps of the project, newest first.
         """
         found = sweeps.sweeps(caller_of(request))
-        return Response(paginate_together(found, read_page(request), sweeps_as_json))
+        return Response(paginate_together(found, read_page(request), SweepSerializer.render_all))
 
     @extend_schema(operation_id="create_sweep", request=SweepFormSerializer, responses={201: SweepSerializer})
     @idempotent
@@ -90,7 +117,7 @@ class SweepsView(ApiView):
         """
         fields = body_of(SweepFormSerializer, request)
         sweep = sweeps.create_sweep(caller_of(request), **fields, now=clock.now())
-        return Response(sweep_as_json(sweep), status=201)
+        return Response(SweepSerializer.render(sweep), status=201)
 
 
 class SweepView(ApiView):
@@ -102,7 +129,7 @@ class SweepView(ApiView):
 
         Its plan, progress and best trial.
         """
-        return Response(sweep_as_json(sweeps.sweep_for(caller_of(request), sweep_id)))
+        return Response(SweepSerializer.render(sweeps.sweep_for(caller_of(request), sweep_id)))
 
 
 class TrialsView(ApiView):
@@ -117,12 +144,11 @@ class TrialsView(ApiView):
         The point, run and objective of each trial.
         """
         sweep = sweeps.sweep_for(caller_of(request), sweep_id)
-        plan = sweeps.plan_of(sweep)
         rows = sweep.trials.select_related("run")
         page = paginate(
             rows,
             read_page(request),
-            lambda trial: trial_as_json(plan, trial),
+            TrialSerializer.render,
             key="number",
             newest_first=False,
         )
@@ -142,7 +168,7 @@ class PauseSweepView(ApiView):
         """
         caller = caller_of(request)
         sweeps.pause_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
-        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)
 
 
 class ResumeSweepView(ApiView):
@@ -158,7 +184,7 @@ class ResumeSweepView(ApiView):
         """
         caller = caller_of(request)
         sweeps.resume_sweep(sweeps.sweep_for(caller, sweep_id).pk, now=clock.now())
-        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)
 
 
 class CancelSweepView(ApiView):
@@ -174,4 +200,4 @@ class CancelSweepView(ApiView):
         """
         caller = caller_of(request)
         sweeps.cancel_sweep(sweeps.sweep_for(caller, sweep_id).pk, by=caller, now=clock.now())
-        return Response(sweep_as_json(sweeps.sweep_for(caller, sweep_id)), status=202)
+        return Response(SweepSerializer.render(sweeps.sweep_for(caller, sweep_id)), status=202)

@@ -58,10 +58,6 @@ def sweep_for(caller: Caller, sweep_id: str) -> Sweep:
     return or_not_found(sweeps(caller).filter(pk=sweep_id).first(), "sweep", sweep_id)
 
 
-def plan_of(sweep: Sweep) -> SweepPlan:
-    return SweepPlan.model_validate(sweep.plan)
-
-
 def create_sweep(
     caller: Caller,
     *,
@@ -126,7 +122,7 @@ def reconcile_sweeps(*, now: datetime) -> None:
 
 
 def _reconcile(sweep: Sweep, *, now: datetime) -> None:
-    plan = plan_of(sweep)
+    plan = sweep.parsed_plan
     trials = list(sweep.trials.select_related("run").order_by("number"))
     active = [trial for trial in trials if trial.run is not None and trial.run.status not in ENDED]
     match SweepStatus(sweep.status):
@@ -149,11 +145,11 @@ def _continue(
         run = _run_of(trial)
         if trial.rests and run.status == RunStatus.PAUSED:
             _apply_unless_conflict(partial(_resume, trial=trial, now=now), trial)
-        why = stop_reason(plan, train_step=run.train_step, value=value_of(plan, trial))
+        why = stop_reason(plan, train_step=run.train_step, value=trial.objective)
         if why and run.status in (RunStatus.RUNNING, RunStatus.RECOVERING):
             _apply_unless_conflict(partial(_stop, why=why, now=now), trial)
     waiting = [trial for trial in trials if trial.run is None and not trial.skipped]
-    if waiting and target_reached(plan, [value_of(plan, trial) for trial in trials]):
+    if waiting and target_reached(plan, [trial.objective for trial in trials]):
         _skip_remaining(sweep, "the target was reached")
         waiting = []
     capacity = max(0, sweep.max_parallel - len(active))
@@ -225,7 +221,7 @@ def _start_trial(sweep: Sweep, trial: SweepTrial, *, now: datetime) -> bool:
             _skip_remaining(locked, message)
             _transition(locked, SweepStatus.FAILED, now=now, message=message)
             return False
-        name = trial_name(sweep.name, plan_of(sweep).in_order(trial.values))
+        name = trial_name(sweep.name, sweep.parsed_plan.in_order(trial.values))
         document = {**set_values(sweep.spec, trial.values), "name": name}
         try:
             with transaction.atomic():
@@ -239,12 +235,6 @@ def _start_trial(sweep: Sweep, trial: SweepTrial, *, now: datetime) -> bool:
         record_event(run, "sweep", message, at=now, sweep=sweep.pk, values=trial.values)
         SweepTrial.objects.filter(pk=trial.pk).update(run=run)
     return True
-
-
-def value_of(plan: SweepPlan, trial: SweepTrial) -> float | None:
-    """The newest value of the objective in a trial's run."""
-    value = trial.run.metrics.get(plan.objective.metric) if trial.run is not None else None
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _skip_remaining(sweep: Sweep, why: str) -> None:

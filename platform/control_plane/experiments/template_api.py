@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import prefetch_related_objects
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,12 +13,12 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.schema_run_spec import RunSpecPartField
 from control_plane.core.infra import clock
 from control_plane.experiments import templates
-from control_plane.experiments.templates import template_as_json
 
 
 class TemplateFormSerializer(StrictSerializer):
@@ -30,22 +32,26 @@ class TemplateVersionFormSerializer(StrictSerializer):
     spec = RunSpecPartField(help_text="a part of a RunSpec; a run that names the template adds the rest")
 
 
-class TemplateVersionSerializer(serializers.Serializer[Any]):
+class TemplateVersionSerializer(ResponseSerializer):
     number = serializers.IntegerField()
     spec = RunSpecPartField()
     created_at = serializers.DateTimeField()
 
 
-class TemplateSerializer(serializers.Serializer[Any]):
+class TemplateSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     ref = serializers.CharField(help_text="name@3: its newest version")
     description = serializers.CharField()
     of_team = serializers.BooleanField()
-    spec = RunSpecPartField(help_text="of the newest version")
-    versions = TemplateVersionSerializer(many=True)
-    created_by = serializers.CharField()
+    spec = RunSpecPartField(source="newest.spec", help_text="of the newest version")
+    versions = TemplateVersionSerializer(source="ordered_versions", many=True)
+    created_by = serializers.CharField(source="created_by.username")
     created_at = serializers.DateTimeField()
+
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        prefetch_related_objects(rows, "versions")
 
 
 class TemplatesView(ApiView):
@@ -60,7 +66,7 @@ class TemplatesView(ApiView):
         Templates of the project and the team.
         """
         return Response(
-            paginate(templates.templates(caller_of(request)), read_page(request), template_as_json)
+            paginate(templates.templates(caller_of(request)), read_page(request), TemplateSerializer.render)
         )
 
     @extend_schema(
@@ -76,7 +82,7 @@ class TemplatesView(ApiView):
         """
         fields = body_of(TemplateFormSerializer, request)
         template = templates.create_template(caller_of(request), **fields, now=clock.now())
-        return Response(template_as_json(template), status=201)
+        return Response(TemplateSerializer.render(template), status=201)
 
 
 class TemplateView(ApiView):
@@ -88,7 +94,7 @@ class TemplateView(ApiView):
 
         The template with its versions.
         """
-        return Response(template_as_json(templates.template_for(caller_of(request), template_id)))
+        return Response(TemplateSerializer.render(templates.template_for(caller_of(request), template_id)))
 
     @extend_schema(
         operation_id="delete_run_template", responses={204: OpenApiResponse(description="it is gone")}
@@ -120,4 +126,4 @@ class TemplateVersionsView(ApiView):
         found = templates.template_for(caller, template_id)
         fields = body_of(TemplateVersionFormSerializer, request)
         templates.add_version(caller, found.pk, fields["spec"], now=clock.now())
-        return Response(template_as_json(templates.template_for(caller, template_id)), status=201)
+        return Response(TemplateSerializer.render(templates.template_for(caller, template_id)), status=201)

@@ -17,7 +17,6 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
-from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.models import RunTemplate, RunTemplateVersion
 from control_plane.experiments.presets import presets
 from control_plane.runs.cloning import merge_patch
@@ -70,7 +69,7 @@ def add_version(caller: Caller, template_id: str, spec: Mapping[str, Any], *, no
     _require_valid(spec)
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().get(pk=template_id)
-        _require_team_admin(caller, template.project_id is None)
+        _require_team_admin(caller, template.of_team)
         newest = template.versions.order_by("-number").first()
         _add(caller, template, newest.number + 1 if newest else 1, spec, now=now)
     return template
@@ -80,7 +79,7 @@ def delete_template(caller: Caller, template_id: str, *, now: datetime) -> None:
     """Delete a template. Runs created from it keep their specs."""
     with transaction.atomic():
         template = RunTemplate.objects.select_for_update().get(pk=template_id)
-        _require_team_admin(caller, template.project_id is None)
+        _require_team_admin(caller, template.of_team)
         _record("delete", caller, template, now=now)
         template.delete()
 
@@ -122,7 +121,7 @@ def find_template_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
     name, at, number = reference.partition("@")
     if at and not (number.isdecimal() and len(number) < 10):
         return None
-    for template in sorted(templates(caller).filter(name=name), key=lambda found: found.project_id is None):
+    for template in sorted(templates(caller).filter(name=name), key=lambda found: found.of_team):
         versions = {version.number: version for version in template.versions.all()}
         version = versions.get(int(number)) if at else versions[max(versions)]
         return dict(version.spec) if version is not None else None
@@ -133,24 +132,6 @@ def find_template_spec(caller: Caller, reference: str) -> dict[str, Any] | None:
         message = f"the preset {name!r} cannot be used: {known.errors[name]}"
         raise unprocessable("invalid", message, [FieldError("/template", "preset_unusable", message)])
     return next((dict(preset.spec) for preset in known.usable if preset.name == name), None)
-
-
-def template_as_json(template: RunTemplate) -> dict[str, Any]:
-    versions = sorted(template.versions.all(), key=lambda version: version.number)
-    return {
-        "id": template.pk,
-        "name": template.name,
-        "ref": f"{template.name}@{versions[-1].number}",
-        "description": template.description,
-        "of_team": template.project_id is None,
-        "spec": versions[-1].spec,
-        "versions": [
-            {"number": version.number, "spec": version.spec, "created_at": rfc3339(version.created_at)}
-            for version in versions
-        ],
-        "created_by": template.created_by.username,
-        "created_at": rfc3339(template.created_at),
-    }
 
 
 def _add(

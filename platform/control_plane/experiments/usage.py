@@ -94,7 +94,7 @@ def usage(caller: Caller, query: UsageQuery) -> Iterator[dict[str, Any]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         for row in cursor.fetchall():
-            yield _as_json(row)
+            yield _usage_row(row)
 
 
 def total(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def total(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _as_json(row: tuple[Any, ...]) -> dict[str, Any]:
+def _usage_row(row: tuple[Any, ...]) -> dict[str, Any]:
     team, team_name, project, project_name, run, run_name, runs, *sums = row
     slots, gpus, *told = map(float, sums[:7])
     phases = (*told, max(0.0, slots - sum(told)))

@@ -18,6 +18,7 @@ from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.query_params import csv_safe, invalid_parameter, read_moment
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 from control_plane.experiments.usage import PHASES, By, UsageQuery, total, usage
@@ -27,7 +28,7 @@ MAX_ROWS = 1000  # in a JSON response; CSV has all
 CHOICES = {"by": ("run", "project", "team"), "device": ("cuda", "cpu"), "format": ("json", "csv")}
 
 
-class PhaseSecondsSerializer(serializers.Serializer[Any]):
+class PhaseSecondsSerializer(ResponseSerializer):
     generate = serializers.FloatField(help_text="engines with requests")
     train = serializers.FloatField(help_text="trainers preparing, scoring and updating")
     wait = serializers.FloatField(help_text="engines without requests, trainers without a batch")
@@ -36,7 +37,7 @@ class PhaseSecondsSerializer(serializers.Serializer[Any]):
     other = serializers.FloatField(help_text="start, checkpoints, end, and jobs without measurements")
 
 
-class TokenUsageSerializer(serializers.Serializer[Any]):
+class TokenUsageSerializer(ResponseSerializer):
     """Totals of the runs, independent of the window."""
 
     generated = serializers.IntegerField(allow_null=True)
@@ -44,7 +45,7 @@ class TokenUsageSerializer(serializers.Serializer[Any]):
     wasted = serializers.IntegerField(allow_null=True, help_text="dropped, or lost to recoveries")
 
 
-class UsageTotalSerializer(serializers.Serializer[Any]):
+class UsageTotalSerializer(ResponseSerializer):
     runs = serializers.IntegerField()
     slot_seconds = serializers.FloatField(help_text="slots of all devices")
     gpu_seconds = serializers.FloatField(help_text="GPU slots only")
@@ -60,7 +61,7 @@ class UsageRowSerializer(UsageTotalSerializer):
     run = NamedSerializer(allow_null=True, help_text="null: not by=run, or runs of other projects")
 
 
-class UsageSerializer(serializers.Serializer[Any]):
+class UsageSerializer(ResponseSerializer):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     by = serializers.ChoiceField(choices=CHOICES["by"])
@@ -96,16 +97,10 @@ class UsageView(ApiView):
             response = HttpResponse(_csv(rows), content_type="text/csv; charset=utf-8")
             response["Content-Disposition"] = 'attachment; filename="usage.csv"'
             return response
-        return Response(
-            {
-                "since": rfc3339(query.since),
-                "until": rfc3339(query.until),
-                "by": query.by,
-                "data": rows[:MAX_ROWS],
-                "left_out": max(0, len(rows) - MAX_ROWS),
-                "total": total(rows),
-            }
-        )
+        answer = {
+            **vars(query), "data": rows[:MAX_ROWS], "left_out": max(0, len(rows) - MAX_ROWS), "total": total(rows),
+        }  # fmt: skip
+        return Response(UsageSerializer.render(answer))
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """`format` selects JSON or CSV here, not a DRF renderer."""

@@ -26,7 +26,7 @@ from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
 from control_plane.experiments import saved_views, templates
-from control_plane.experiments.presets import preset_as_json, presets
+from control_plane.experiments.presets import presets
 from control_plane.fleet.access import first_pool, pool_for
 from control_plane.runs import drafts, search, selectors, submission
 from control_plane.runs.estimate import estimate
@@ -45,7 +45,7 @@ from control_plane.runs.serializers import (
     SpecSerializer,
     ValidationSerializer,
 )
-from control_plane.runs.spec_resolution import Resolved, resolve_spec
+from control_plane.runs.spec_resolution import resolve_spec
 
 
 class ValidateView(ApiView):
@@ -57,7 +57,11 @@ class ValidateView(ApiView):
 
         Every error with a pointer to its field, and advice. Nothing is created.
         """
-        return Response(_validation(resolve_spec(caller_of(request), _spec_of(request, SpecSerializer))))
+        return Response(
+            ValidationSerializer.render(
+                vars(resolve_spec(caller_of(request), _spec_of(request, SpecSerializer)))
+            )
+        )
 
 
 class PlanView(ApiView):
@@ -71,8 +75,8 @@ class PlanView(ApiView):
         """
         caller = caller_of(request)
         resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
-        plan = None if resolved.errors else estimate(caller, resolved, now=clock.now()).as_json()
-        return Response({**_validation(resolved), "plan": plan})
+        plan = None if resolved.errors else estimate(caller, resolved, now=clock.now())
+        return Response(PlanSerializer.render({**vars(resolved), "plan": plan}))
 
 
 class PresetsView(ApiView):
@@ -86,11 +90,10 @@ class PresetsView(ApiView):
         """
         found = presets(settings.ENVIRONMENT.data_dir)
         broken = [
-            {"name": name, "title": name, "description": "", "paper": "", "spec": {}, "fault": fault}
+            {"name": name, "title": name, "explained": "", "paper": "", "spec": {}, "fault": fault}
             for name, fault in found.errors.items()
         ]
-        usable = [preset_as_json(preset) for preset in found.usable]
-        return Response(whole_page([*usable, *broken]))
+        return Response(whole_page(PresetSerializer.render_all([*found.usable, *broken])))
 
 
 class RunsView(ApiView):
@@ -267,15 +270,6 @@ def _wants_draft(request: Request) -> bool:
         message = f"draft={wanted!r}: true or false"
         raise unprocessable("invalid", message, [FieldError("/draft", "invalid", message)])
     return wanted
-
-
-def _validation(resolved: Resolved) -> dict[str, Any]:
-    return {
-        "valid": not resolved.errors,
-        "errors": [error.as_json() for error in resolved.errors],
-        "warnings": [finding.model_dump() for finding in resolved.warnings],
-        "resolved": resolved.document,
-    }
 
 
 def _dedupe_key(request: Request) -> str:

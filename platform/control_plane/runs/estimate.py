@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -29,13 +29,7 @@ class Estimate:
     placement: dict[str, Any]
     tokens: dict[str, int | None]
     time: dict[str, Any]
-    groups: int | None = field(default=None)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "jobs": self.jobs, "slots_needed": self.slots, "placement": self.placement, "groups": self.groups,
-            "tokens": self.tokens, "time": self.time,
-        }  # fmt: skip
+    groups: int | None
 
 
 def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -285,7 +285,12 @@ class ValidationSerializer(ResponseSerializer):
     warnings = LintFindingSerializer(
         many=True, help_text="odd, and allowed; the rules are in the lint reference"
     )
-    resolved = RunSpecField(allow_null=True, help_text="the spec with every default filled in")
+    resolved = RunSpecField(
+        source="document", allow_null=True, help_text="the spec with every default filled in"
+    )
+
+    def resolve_valid(self, resolved: Mapping[str, Any]) -> bool:
+        return not resolved["errors"]
 
 
 class PlannedJobSerializer(ResponseSerializer):
@@ -316,7 +321,7 @@ class PlannedTimeSerializer(ResponseSerializer):
 
 class DryRunSerializer(ResponseSerializer):
     jobs = PlannedJobSerializer(many=True)
-    slots_needed = serializers.IntegerField()
+    slots_needed = serializers.IntegerField(source="slots")
     placement = PlannedPlaceSerializer()
     groups = serializers.IntegerField(allow_null=True, help_text="groups that are trained on")
     tokens = PlannedTokensSerializer()
@@ -330,10 +335,13 @@ class PlanSerializer(ValidationSerializer):
 class PresetSerializer(ResponseSerializer):
     name = serializers.CharField()
     title = serializers.CharField()
-    description = serializers.CharField()
+    description = serializers.CharField(source="explained")
     paper = serializers.CharField(help_text="link to where its numbers come from, or empty")
     spec = RunSpecPartField()
     fault = serializers.CharField(help_text="why its file cannot be used, with the file's name; else empty")
+
+    def resolve_fault(self, preset: Any) -> str:
+        return preset["fault"] if isinstance(preset, dict) else ""
 
 
 class EventSerializer(ResponseSerializer):

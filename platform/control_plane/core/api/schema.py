@@ -18,6 +18,7 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 
 from control_plane.core.api import schema_messages  # noqa: F401  # drf-spectacular finds it once it is imported
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
 from control_plane.core.security.rate_limits import request_cost
 from oolong.contracts.lifecycle import RunStatus
@@ -37,7 +38,7 @@ NODE_STATUSES = ["READY", "UNRESPONSIVE", "CORDONED", "DRAINING", "DRAINED", "LO
 LONGEST_IDEMPOTENCY_KEY = 255
 
 
-class FieldErrorSerializer(serializers.Serializer[Any]):
+class FieldErrorSerializer(ResponseSerializer):
     pointer = serializers.CharField(help_text="JSON pointer to the field")
     code = serializers.CharField()
     message = serializers.CharField()

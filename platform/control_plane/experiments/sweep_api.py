@@ -26,7 +26,7 @@ from control_plane.experiments.sweep_plan import SweepPlan, best_index
 STATUSES = [str(status) for status in sweeps.SweepStatus]
 
 
-@extend_schema_field(SweepPlan)
+@extend_schema_field(SweepPlan)  # type: ignore[arg-type]  # drf-spectacular takes pydantic models too
 class SweepPlanField(serializers.DictField):
     """The plan of a sweep."""
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from oolong.cli.hidden_input import read_hidden
 from oolong.cli.members import RoleName
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
@@ -68,7 +69,10 @@ def accept(
     link: Annotated[str, typer.Argument(help="the invitation's link")],
     new_user: Annotated[
         str | None,
-        typer.Option(help="make a user of this name; without it you join as who you are logged in"),
+        typer.Option(
+            help="make a user of this name, whose password is asked for or read as a line of stdin; without it you "
+            "join as who you are logged in"
+        ),
     ] = None,
     url: Annotated[
         str | None, typer.Option(help="of the control plane, when the link does not say it")
@@ -87,7 +91,7 @@ def accept(
         if not named:
             raise TyperException("the link does not say where the control plane is; give --url")
         place = checked_url(named)
-        password = typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
+        password = read_hidden("new password", confirm=True)
         joined = join(place, secret, username=new_user, password=password, token_name=token_name)
         path = write_settings(ClientSettings(place, joined.token or ""))
         notes.print(f"logged in as {joined.username}; kept in {path}", markup=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from oolong.cli.hidden_input import read_hidden
 from oolong.cli.output import JsonOption, notes, show_json, show_table
 from oolong.client import Client, NotConfigured
 from oolong.client.settings import (
@@ -27,17 +29,21 @@ app.add_typer(profiles, name="profile")
 def login(
     url: Annotated[str, typer.Option(help="URL of the control plane")],
     token: Annotated[
-        str | None, typer.Option(help="API token; asked for when left out; - reads standard input")
+        str | None,
+        typer.Option(
+            help="API token; when left out it is asked for, or read from standard input, as - always is"
+        ),
     ] = None,
     profile: Annotated[str, typer.Option(help="keep it under this name")] = DEFAULT_PROFILE,
 ) -> None:
     """Check a token and remember it, with the URL, in ~/.config/oolong/config.toml (readable by you only)."""
     url = checked_url(url)
     if token is None:
-        notes.print(f"Make a token at {url}/settings/tokens and paste it here.", markup=False)
-        token = typer.prompt("API token", hide_input=True, err=True)
+        if sys.stdin.isatty():
+            notes.print(f"Make a token at {url}/settings/tokens and paste it here.", markup=False)
+        token = read_hidden("API token")
     elif token == "-":
-        token = typer.get_text_stream("stdin").readline().strip()
+        token = sys.stdin.readline().strip()
     with Client(url, token) as client:
         me = client.me()
     path = write_settings(client.settings, profile=profile)

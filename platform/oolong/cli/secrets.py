@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oolong.cli.hidden_input import read_hidden
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
 from oolong.contracts.lifecycle import JobKind
@@ -30,10 +31,7 @@ def set_secret(
     json: JsonOption = False,
 ) -> None:
     """Keep a value, instead of the one before. It is asked for, or read from stdin; never an argument."""
-    if sys.stdin.isatty():
-        value = typer.prompt("Value", hide_input=True, err=True)
-    else:
-        value = sys.stdin.read().removesuffix("\n")
+    value = read_hidden("value") if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with Client() as client:
         secret = client.secrets.set(name, value, hosts=host or [], jobs=job or [])
     if json:

@@ -139,15 +139,38 @@ def test_a_new_user_accepts_an_invitation_without_a_token_and_is_logged_in(
 ) -> None:
     api.script["POST invitations/accept"] = Answer(ACCEPTED)
     link = f"{api.url}/invite#inv_secret\n"
-    joined = oolong(
-        "invite", "accept", link, "--new-user", "erin", token=None, stdin="correct horse\ncorrect horse\n"
-    )
+    joined = oolong("invite", "accept", link, "--new-user", "erin", token=None, stdin="correct horse\n")
     assert joined.returncode == 0, joined.stderr
-    assert "joined core/default as editor" in joined.stderr
+    logged_in, joined_line = joined.stderr.splitlines()
+    assert logged_in.startswith("logged in as erin"), "nothing asks, and nothing warns of echo, on a pipe"
+    assert joined_line == "joined core/default as editor"
     asked = api.asked[-1]
     assert "Authorization" not in asked.headers
-    assert json.loads(asked.body)["secret"] == "inv_secret"
+    sent = json.loads(asked.body)
+    assert (sent["secret"], sent["password"]) == ("inv_secret", "correct horse")
     assert oolong("whoami", token=None).returncode == 0
+
+
+def test_a_token_on_a_pipe_is_read_without_a_question(api: ScriptedApi, oolong: Oolong, me: None) -> None:
+    done = oolong("login", "--url", api.url, token=None, stdin=f"{TOKEN}\n")
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("logged in as"), done.stderr
+    assert oolong("whoami", token=None).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("login", "--url", "http://127.0.0.1:9"), "API token"),
+        (("invite", "accept", "http://127.0.0.1:9/invite#inv_a", "--new-user", "erin"), "new password"),
+    ],
+)
+def test_without_a_terminal_and_input_a_question_is_refused_with_the_way_out(
+    oolong: Oolong, words: tuple[str, ...], wanted: str
+) -> None:
+    done = oolong(*words, token=None, stdin="")
+    assert done.returncode == 2
+    assert f"no terminal to ask for the {wanted}" in done.stderr and "as one line" in done.stderr
 
 
 @pytest.mark.parametrize("around", ["{}\n", " {}\t", "{}\r\n"])

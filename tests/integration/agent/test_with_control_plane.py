@@ -449,7 +449,7 @@ def test_a_node_is_revoked_its_agent_ends_and_the_run_goes_on_on_another(
     assert west.agent is not None
     assert west.agent.wait(60) == 3, pool.said()
     west.agent = None
-    assert "was revoked by those who manage its pool" in west.log.read_text()
+    assert "a pool admin revoked the credential of node" in west.log.read_text()
     assert processes.marked(job.id) == [], "nothing of the run is left on the node"
     assert not west.data.node.exists()
 

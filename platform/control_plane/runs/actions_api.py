@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import transaction
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
@@ -113,7 +115,7 @@ class ChangesView(ApiView):
         caller, now = caller_of(request), clock.now()
         run = selectors.run_for(caller, run_id)
         fields = body_of(ChangeSerializer, request)
-        overrides = {"changes": {}, "checkpoint": False, "evaluate": False}
+        overrides: dict[str, Any] = {"changes": {}, "checkpoint": False, "evaluate": False}
         overrides = {name: fields.pop(name, default) for name, default in overrides.items()}
         with transaction.atomic():
             if fields:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import msgspec
 from rest_framework import serializers
+from rest_framework.fields import get_attribute
 from rest_framework.renderers import JSONRenderer
 
 from control_plane.core.infra.clock import rfc3339
@@ -55,9 +56,26 @@ class ResponseSerializer(serializers.Serializer[Any]):
     @cached_property
     def _readers(self) -> list[tuple[str, serializers.Field[Any, Any, Any, Any], Callable[[Any], Any]]]:
         return [
-            (name, field, getattr(self, f"resolve_{name}", field.get_attribute))
+            (name, field, getattr(self, f"resolve_{name}", _reader(field)))
             for name, field in self.fields.items()
         ]
+
+
+def _reader(field: serializers.Field[Any, Any, Any, Any]) -> Callable[[Any], Any]:
+    """Reads what the field's source names; AttributeError or KeyError if a row has no such thing.
+
+    The framework returns None for that when the field may be null, so a misspelled source would go unnoticed.
+    """
+    return partial(_nullable_attribute, field) if field.allow_null else field.get_attribute
+
+
+def _nullable_attribute(field: serializers.Field[Any, Any, Any, Any], row: Any) -> Any:
+    value = row
+    for name in field.source_attrs:
+        if value is None:
+            return None  # `owner.username` of a row without an owner
+        value = get_attribute(value, [name])
+    return value
 
 
 def _value(field: serializers.Field[Any, Any, Any, Any], attribute: Any) -> Any:

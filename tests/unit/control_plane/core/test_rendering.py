@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rest_framework import serializers
 
 from control_plane.core.api.rendering import ResponseSerializer
@@ -50,6 +51,27 @@ def test_times_have_milliseconds_even_at_a_whole_second() -> None:
         "2026-01-02T03:04:05.678Z",
     )
     assert ThingSerializer.render(thing())["ended_at"] is None
+
+
+class MisspelledSerializer(ResponseSerializer):
+    ended_at = serializers.DateTimeField(source="endet_at", allow_null=True)
+
+
+class ThroughNullSerializer(ResponseSerializer):
+    owner = serializers.CharField(source="owner.username", allow_null=True)
+
+
+def test_a_source_that_no_row_has_is_a_fault_even_if_the_field_may_be_null() -> None:
+    with pytest.raises(AttributeError, match="endet_at"):
+        MisspelledSerializer.render(thing())
+    with pytest.raises(KeyError, match="endet_at"):
+        MisspelledSerializer.render({"ended_at": None})
+    with pytest.raises(AttributeError, match="username"):
+        ThroughNullSerializer.render(thing(owner=SimpleNamespace(id="usr_1")))
+
+
+def test_a_source_through_null_is_null_only_where_the_field_may_be() -> None:
+    assert ThroughNullSerializer.render(thing(owner=None)) == {"owner": None}
 
 
 def test_nested_resources_render_from_rows_and_mappings() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from itertools import product
 from typing import Any
 
 import pytest
 
+from control_plane import runs
 from control_plane.core.infra import clock
 from control_plane.runs.attempt_status import (
     FREE_ATTEMPTS,
@@ -69,6 +72,15 @@ def test_a_move_from_a_status_that_somebody_changed_does_nothing(alice: Any) -> 
     Run.objects.filter(pk=run.pk).update(status=RunStatus.STOPPED)
     assert not transition_run(run, RunStatus.STARTING, now=clock.now())
     assert Run.objects.get(pk=run.pk).status == RunStatus.STOPPED
+
+
+def test_the_page_of_the_state_machine_has_every_move_and_names_who_makes_it() -> None:
+    moves = set()
+    for line in (runs.__doc__ or "").splitlines():
+        if found := re.fullmatch(r" {4}([A-Z, ]+) → ([A-Z, ]+?) {2,}(\w+)\.(\w+): .+", line):
+            moves |= set(product(found[1].split(", "), found[2].split(", ")))
+            assert hasattr(import_module(f"control_plane.runs.{found[3]}"), found[4]), line
+    assert moves == {(before, after) for before in RunStatus for after in RUN_TRANSITIONS[before]}
 
 
 def test_an_ended_run_never_moves() -> None:

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
+from control_plane.accounts.models import Project
 from control_plane.checkpoints import registry, selectors
 from control_plane.checkpoints.provenance import lineage, model_card, reasons_to_keep
 from control_plane.checkpoints.retention import Policy, RetentionDecision
@@ -143,7 +144,7 @@ class RetentionView(ApiView):
 
         Which checkpoints of the project are kept, and whether the others are deleted automatically.
         """
-        return Response(registry.settings_as_json(*registry.policy_of(caller_of(request).project)))
+        return Response(_retention(caller_of(request).project))
 
     @extend_schema(
         operation_id="set_checkpoint_retention", request=RetentionSerializer, responses=RetentionSerializer
@@ -159,7 +160,12 @@ class RetentionView(ApiView):
         given = dict(fields)
         automatic = given.pop("automatic")
         registry.set_policy(caller, _policy(given), automatic=automatic, now=clock.now())
-        return Response(registry.settings_as_json(*registry.policy_of(caller.project)))
+        return Response(_retention(caller.project))
+
+
+def _retention(project: Project) -> dict[str, Any]:
+    policy, automatic = registry.policy_of(project)
+    return {**asdict(policy), "automatic": automatic}
 
 
 class RetentionPlanView(ApiView):

@@ -265,7 +265,3 @@ def _need_admin(caller: Caller, name: str, what: str = "moving it") -> None:
             "missing_scope",
             f"the alias {name!r} is protected; {what} needs the scope checkpoints:admin",
         )
-
-
-def settings_as_json(policy: Policy, automatic: bool) -> dict[str, Any]:
-    return {**asdict(policy), "automatic": automatic}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import Prefetch, prefetch_related_objects
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,14 +13,16 @@ from control_plane.accounts.identity.api import NamedSerializer
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import no_body
 from control_plane.core.api.schema import NODE_STATUSES
-from control_plane.fleet import selectors, services
+from control_plane.fleet import services
 from control_plane.fleet.access import managed_node
-from control_plane.fleet.models import SchedulingState
+from control_plane.fleet.models import Node, SchedulingState, Slot
+from oolong.contracts.agent import JobIsolation
 
 
-class NodeSerializer(serializers.Serializer[Any]):
+class NodeSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField()
     pool = serializers.CharField(help_text="empty for a revoked node")
@@ -28,18 +32,33 @@ class NodeSerializer(serializers.Serializer[Any]):
     cpu_count = serializers.IntegerField()
     memory_bytes = serializers.IntegerField()
     disk_free_bytes = serializers.IntegerField()
+    model_roots = serializers.ListField(
+        child=serializers.CharField(), help_text="directories of models that it offers"
+    )
+    job_isolation = serializers.ChoiceField(choices=[str(kind) for kind in JobIsolation])
+    job_isolation_reason = serializers.CharField(help_text="why jobs are not isolated; empty when they are")
     slots = serializers.IntegerField(help_text="number of slots")
     enrolled_at = serializers.DateTimeField()
     last_seen_at = serializers.DateTimeField()
 
+    @classmethod
+    def prefetch(cls, rows: Sequence[Any]) -> None:
+        prefetch_related_objects(rows, Prefetch("slots", Slot.objects.filter(present=True)))
 
-class HolderSerializer(serializers.Serializer[Any]):
+    def resolve_pool(self, node: Node) -> str:
+        return node.pool_id or ""
+
+    def resolve_slots(self, node: Node) -> int:
+        return len(node.slots.all())
+
+
+class HolderSerializer(ResponseSerializer):
     run_id = serializers.CharField(help_text="empty for another team's run")
     run_name = serializers.CharField()
     job = serializers.CharField()
 
 
-class SlotSerializer(serializers.Serializer[Any]):
+class SlotSerializer(ResponseSerializer):
     id = serializers.CharField()
     name = serializers.CharField(help_text="cpu-0, or the GPU's UUID")
     node = NamedSerializer()
@@ -50,6 +69,12 @@ class SlotSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(help_text="why the slot is unhealthy")
     held_by = HolderSerializer(allow_null=True)
 
+    def resolve_id(self, slot: Slot) -> str:
+        return f"{slot.node_id}:{slot.name}"
+
+    def resolve_state(self, slot: Any) -> str:
+        return "held" if slot.held_by else "free" if slot.healthy else "unhealthy"
+
 
 class _SchedulingStateView(ApiView):
     scopes = {"POST": "pool:admin"}
@@ -57,7 +82,7 @@ class _SchedulingStateView(ApiView):
 
     def set_state(self, request: Request, node_id: str) -> Response:
         node = managed_node(caller_of(request), node_id)
-        return Response(selectors.node_as_json(services.set_scheduling_state(node, self.state)))
+        return Response(NodeSerializer.render(services.set_scheduling_state(node, self.state)))
 
 
 class CordonView(_SchedulingStateView):

@@ -11,16 +11,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.accounts.identity.api import NamedSerializer
-from control_plane.accounts.identity.caller import Caller, caller_of
+from control_plane.accounts.identity.caller import caller_of
 from control_plane.accounts.models import Team, User
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import FieldError, Problem, or_not_found, unprocessable
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import whole_page
+from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, name_field, no_body
 from control_plane.core.api.schema import page_of
 from control_plane.core.infra import clock
-from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet import access, pools, selectors, services
 from control_plane.fleet.models import Pool
 
@@ -29,7 +29,7 @@ POOL_NAME_RULE = "lowercase letters, digits and hyphens, at most 60"
 NO_CONTENT = OpenApiResponse(description="done; no content")
 
 
-class PoolSettingsSerializer(serializers.Serializer[Any]):
+class PoolSettingsSerializer(ResponseSerializer):
     name = serializers.CharField()
     all_teams = serializers.BooleanField(
         help_text="every team may use the pool; otherwise only the teams bound to it"
@@ -53,7 +53,7 @@ class PoolChangeSerializer(StrictSerializer):
     not_empty = True
 
 
-class QuotaSerializer(serializers.Serializer[Any]):
+class QuotaSerializer(ResponseSerializer):
     team = NamedSerializer()
     limit_slots = serializers.IntegerField(allow_null=True, help_text="null: no limit")
     used_slots = serializers.IntegerField()
@@ -73,13 +73,13 @@ class AppointSerializer(StrictSerializer):
     username = serializers.CharField(max_length=120)
 
 
-class PoolAdminSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField(help_text="user ID")
-    username = serializers.CharField()
+class PoolAdminSerializer(ResponseSerializer):
+    id = serializers.CharField(source="user_id", help_text="user ID")
+    username = serializers.CharField(source="user.username")
     appointed_at = serializers.DateTimeField()
 
 
-class JoinTokenSerializer(serializers.Serializer[Any]):
+class JoinTokenSerializer(ResponseSerializer):
     pool = serializers.CharField(help_text="the pool that the node joins")
     token = serializers.CharField(help_text="enrolls one node within 15 minutes; shown only once")
     expires_at = serializers.DateTimeField()
@@ -95,7 +95,7 @@ class PoolsView(ApiView):
         responses=page_of(PoolSettingsSerializer),
     )
     def get(self, request: Request) -> Response:
-        return Response(whole_page(selectors.pools_as_json(caller_of(request))))
+        return Response(whole_page(PoolSettingsSerializer.render_all(selectors.pools(caller_of(request)))))
 
     @extend_schema(
         operation_id="create_pool",
@@ -108,7 +108,7 @@ class PoolsView(ApiView):
     @idempotent
     def post(self, request: Request) -> Response:
         pool = pools.create_pool(**body_of(CreatePoolSerializer, request))
-        return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)), status=201)
+        return Response(_settings(request, pool), status=201)
 
 
 class PoolView(ApiView):
@@ -124,7 +124,7 @@ class PoolView(ApiView):
     def patch(self, request: Request, pool_name: str) -> Response:
         pool = get_pool(pool_name)
         pool = pools.change_pool(pool, **body_of(PoolChangeSerializer, request))
-        return Response(selectors.pool_settings_as_json(pool, may_manage=_manages(request, pool)))
+        return Response(_settings(request, pool))
 
 
 class PoolTeamsView(ApiView):
@@ -137,9 +137,8 @@ class PoolTeamsView(ApiView):
         responses=page_of(QuotaSerializer),
     )
     def get(self, request: Request, pool_name: str) -> Response:
-        return Response(
-            whole_page(selectors.teams_of_pool(access.managed_pool(caller_of(request), pool_name)))
-        )
+        pool = access.managed_pool(caller_of(request), pool_name)
+        return Response(whole_page(QuotaSerializer.render_all(selectors.quotas_of_pool(pool))))
 
     @extend_schema(
         operation_id="bind_pool_team",
@@ -159,7 +158,7 @@ class PoolTeamsView(ApiView):
         if team is None:
             raise _unknown_error("team", named, "see GET /api/v1/teams")
         pools.bind_team(pool, team)
-        return Response(selectors.quotas_as_json(pool, [team])[0])
+        return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
 
 
 class PoolTeamView(ApiView):
@@ -196,7 +195,7 @@ class PoolQuotaView(ApiView):
         limit: int | None = body_of(QuotaChangeSerializer, request)["limit_slots"]
         team = or_not_found(access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
         pools.set_quota(pool, team, limit_slots=limit)
-        return Response(selectors.quotas_as_json(pool, [team])[0])
+        return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
 
 
 class PoolAdminsView(ApiView):
@@ -210,7 +209,7 @@ class PoolAdminsView(ApiView):
     )
     def get(self, request: Request, pool_name: str) -> Response:
         pool = access.managed_pool(caller_of(request), pool_name)
-        return Response(whole_page([_admin_as_json(row) for row in selectors.admins_of_pool(pool)]))
+        return Response(whole_page(PoolAdminSerializer.render_all(selectors.admins_of_pool(pool))))
 
     @extend_schema(
         operation_id="appoint_pool_admin",
@@ -227,7 +226,7 @@ class PoolAdminsView(ApiView):
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
             raise _unknown_error("username", username, "add or invite them to a project first")
-        return Response(_admin_as_json(pools.appoint_admin(pool, user)))
+        return Response(PoolAdminSerializer.render(pools.appoint_admin(pool, user)))
 
 
 class PoolAdminView(ApiView):
@@ -266,8 +265,8 @@ class JoinTokensView(ApiView):
         """
         pool = access.managed_pool(caller_of(request), pool_name)
         token, expires_at = services.create_join_token(pool, now=clock.now())
-        shown = {"pool": pool.name, "token": token, "expires_at": rfc3339(expires_at)}
-        return Response(shown, status=201)
+        created = {"pool": pool.name, "token": token, "expires_at": expires_at}
+        return Response(JoinTokenSerializer.render(created), status=201)
 
 
 def get_pool(name: str) -> Pool:
@@ -275,13 +274,9 @@ def get_pool(name: str) -> Pool:
     return or_not_found(Pool.objects.filter(pk=name).first(), "pool", name)
 
 
-def _manages(request: Request, pool: Pool) -> bool:
-    caller: Caller = caller_of(request)
-    return not access.manage_denied_reason(caller, pool)
-
-
-def _admin_as_json(row: Any) -> dict[str, Any]:
-    return {"id": row.user.pk, "username": row.user.username, "appointed_at": rfc3339(row.appointed_at)}
+def _settings(request: Request, pool: Pool) -> dict[str, Any]:
+    may_manage = not access.manage_denied_reason(caller_of(request), pool)
+    return PoolSettingsSerializer.render({**vars(pool), "may_manage": may_manage})
 
 
 def _unknown_error(field: str, value: str, way_out: str) -> Problem:

@@ -10,7 +10,6 @@ from django.db.models import Count, Prefetch
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
-from control_plane.core.infra.clock import rfc3339
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
 from control_plane.fleet.scheduler import NodeSnapshot, SlotSnapshot
@@ -86,100 +85,53 @@ def leased_jobs(node: Node) -> list[str]:
     )
 
 
-def quotas_as_json(pool: Pool, teams: list[Team]) -> list[dict[str, Any]]:
-    """What each of these teams holds of the pool, and may hold at most."""
+def quotas(pool: Pool, teams: Iterable[Team]) -> list[dict[str, Any]]:
+    """What each of these teams holds of the pool, and may hold at most, for QuotaSerializer."""
     limit, used = limits(pool.pk), used_slots(pool.pk)
     return [
-        {
-            "team": {"id": team.pk, "name": team.name},
-            "limit_slots": limit.get(team.pk),
-            "used_slots": used.get(team.pk, 0),
-        }
+        {"team": team, "limit_slots": limit.get(team.pk), "used_slots": used.get(team.pk, 0)}
         for team in teams
     ]
 
 
-def teams_of_pool(pool: Pool) -> list[dict[str, Any]]:
+def quotas_of_pool(pool: Pool) -> list[dict[str, Any]]:
     """Of a pool that is open to all teams, every team of the installation."""
-    return quotas_as_json(pool, list(teams_of(pool.pk).order_by("name", "id")))
+    return quotas(pool, teams_of(pool.pk).order_by("name", "id"))
 
 
 def admins_of_pool(pool: Pool) -> list[PoolAdmin]:
     return list(PoolAdmin.objects.filter(pool=pool).select_related("user").order_by("user__username"))
 
 
-def pools_as_json(caller: Caller) -> list[dict[str, Any]]:
+def pools(caller: Caller) -> list[dict[str, Any]]:
+    """The pools that the caller sees, for PoolSettingsSerializer."""
     managed = set(managed_pools(caller).values_list("pk", flat=True))
-    return [pool_settings_as_json(pool, may_manage=pool.pk in managed) for pool in visible_pools(caller)]
+    return [{**vars(pool), "may_manage": pool.pk in managed} for pool in visible_pools(caller)]
 
 
-def pool_settings_as_json(pool: Pool, *, may_manage: bool) -> dict[str, Any]:
-    return {
-        "name": pool.name,
-        "all_teams": pool.all_teams,
-        "trainer_code": pool.trainer_code,
-        "may_manage": may_manage,
-    }
-
-
-def pool_as_json(caller: Caller, pool: Pool) -> dict[str, Any]:
-    """Slots and nodes, with holders; names of other teams' runs are not shown to this one."""
+def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
+    """The pool without its queue, for PoolSerializer. Names of other teams' runs are not shown to this one."""
     team = caller.project.team
     nodes = list(_nodes_with_slots().filter(pool=pool).order_by("name", "id"))
+    slots = [slot for node in nodes for slot in node.slots.all()]
+    for slot in slots:
+        slot.held_by = _holder(slot.open_leases[0], team) if slot.open_leases else None
     blocked_reason = manage_denied_reason(caller, pool)
     return {
-        **pool_settings_as_json(pool, may_manage=not blocked_reason),
+        **vars(pool),
+        "may_manage": not blocked_reason,
         "blocked_reason": blocked_reason,
-        "pools": list(visible_pools(caller).values_list("name", flat=True)),
-        "nodes": [node_as_json(node) for node in nodes],
-        "slots": [slot_as_json(node, slot, team) for node in nodes for slot in node.slots.all()],
-        "quota": quotas_as_json(pool, [team])[0],
+        "pools": visible_pools(caller).values_list("name", flat=True),
+        "nodes": nodes,
+        "slots": slots,
+        "quota": quotas(pool, [team])[0],
     }
 
 
-def node_as_json(node: Node) -> dict[str, Any]:
-    slots = (
-        list(node.slots.filter(present=True))
-        if not hasattr(node, "_prefetched_objects_cache")
-        else node.slots.all()
-    )
-    return {
-        "id": node.pk,
-        "name": node.name,
-        "pool": node.pool_id or "",
-        "status": node.status,
-        "hostname": node.hostname,
-        "agent_version": node.agent_version,
-        "cpu_count": node.cpu_count,
-        "memory_bytes": node.memory_bytes,
-        "disk_free_bytes": node.disk_free_bytes,
-        "model_roots": node.model_roots,
-        "job_isolation": node.job_isolation,
-        "job_isolation_reason": node.job_isolation_reason,
-        "slots": len(slots),
-        "enrolled_at": rfc3339(node.enrolled_at),
-        "last_seen_at": rfc3339(node.last_seen_at),
-    }
-
-
-def slot_as_json(node: Node, slot: Slot, team: Team) -> dict[str, Any]:
-    lease = slot.open_leases[0] if slot.open_leases else None  # type: ignore[attr-defined]
-    held_by = None
-    if lease is not None and lease.team_id == team.pk:
-        held_by = {"run_id": lease.run, "run_name": lease.run_name, "job": lease.job_name}
-    elif lease is not None:
-        held_by = {"run_id": "", "run_name": "another team's run", "job": lease.job_name.partition(" ")[0]}
-    return {
-        "id": f"{node.pk}:{slot.name}",
-        "name": slot.name,
-        "node": {"id": node.pk, "name": node.name},
-        "device": slot.device,
-        "model": slot.model,
-        "memory_bytes": slot.memory_bytes,
-        "state": "held" if lease else "free" if slot.healthy else "unhealthy",
-        "reason": slot.reason,
-        "held_by": held_by,
-    }
+def _holder(lease: Lease, team: Team) -> dict[str, str]:
+    if lease.team_id == team.pk:
+        return {"run_id": lease.run, "run_name": lease.run_name, "job": lease.job_name}
+    return {"run_id": "", "run_name": "another team's run", "job": lease.job_name.partition(" ")[0]}
 
 
 def _nodes_with_slots() -> Any:

@@ -261,7 +261,7 @@ class PoolView(ApiView):
         caller = caller_of(request)
         name = request.query_params.get("pool", "")
         pool = pool_for(caller, name) if name else first_pool(caller)
-        return Response(selectors.pool(caller, pool))
+        return Response(PoolSerializer.render(selectors.pool(caller, pool)))
 
 
 def _wants_draft(request: Request) -> bool:

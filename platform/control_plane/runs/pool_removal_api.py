@@ -11,7 +11,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.request_parsing import no_body
 from control_plane.core.infra import clock
-from control_plane.fleet import pool_api, selectors
+from control_plane.fleet import pool_api
 from control_plane.fleet.access import managed_node
 from control_plane.fleet.api import NodeSerializer
 from control_plane.runs import pool_removal
@@ -34,7 +34,7 @@ class RevokeView(ApiView):
     @no_body
     def post(self, request: Request, node_id: str) -> Response:
         node = managed_node(caller_of(request), node_id)
-        return Response(selectors.node_as_json(pool_removal.revoke_node(node, now=clock.now())))
+        return Response(NodeSerializer.render(pool_removal.revoke_node(node, now=clock.now())))
 
 
 class PoolView(pool_api.PoolView):

@@ -10,9 +10,8 @@ from django.db.models import QuerySet
 from control_plane.accounts.identity.caller import Caller
 from control_plane.checkpoints.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.core.api.errors import or_not_found
-from control_plane.core.infra.clock import rfc3339
+from control_plane.fleet import selectors as fleet
 from control_plane.fleet.models import Node, Pool
-from control_plane.fleet.selectors import pool_as_json
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.slot_requests import sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
@@ -106,8 +105,8 @@ def queue() -> list[Run]:
 
 
 def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
-    """Slots, nodes, quota and queue of a pool as one team sees them: other teams' runs keep their names to
-    themselves."""
+    """Slots, nodes, quota and queue of a pool as one team sees them, for PoolSerializer. Other teams' runs are
+    nameless."""
     entries = []
     for position, run in enumerate(sort_runs(run for run in queue() if run.pool == pool.pk), start=1):
         own = run.project.team_id == caller.project.team_id
@@ -119,7 +118,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
                 "slots_needed": run.slots_needed,
                 "why": (run.pending_reason or "not looked at yet") if own else "",
                 "position": run.queue_position or position,
-                "submitted_at": rfc3339(run.created_at),
+                "submitted_at": run.created_at,
             }
         )
-    return {**pool_as_json(caller, pool), "queue": entries}
+    return {**fleet.pool(caller, pool), "queue": entries}

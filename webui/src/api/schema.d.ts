@@ -5034,6 +5034,8 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
         };
+        /** @enum {string} */
+        JobIsolationEnum: "uid" | "userns" | "none";
         JobPage: {
             data: components["schemas"]["Job"][];
             next_cursor: string | null;
@@ -5463,6 +5465,11 @@ export interface components {
             cpu_count: number;
             memory_bytes: number;
             disk_free_bytes: number;
+            /** @description directories of models that it offers */
+            model_roots: string[];
+            job_isolation: components["schemas"]["JobIsolationEnum"];
+            /** @description why jobs are not isolated; empty when they are */
+            job_isolation_reason: string;
             /** @description number of slots */
             slots: number;
             /** Format: date-time */
@@ -8638,6 +8645,7 @@ export type InvitationPage = components['schemas']['InvitationPage'];
 export type InvitationStatus = components['schemas']['InvitationStatus'];
 export type Invited = components['schemas']['Invited'];
 export type Job = components['schemas']['Job'];
+export type JobIsolationEnum = components['schemas']['JobIsolationEnum'];
 export type JobPage = components['schemas']['JobPage'];
 export type JobStateEnum = components['schemas']['JobStateEnum'];
 export type JobsEnum = components['schemas']['JobsEnum'];

@@ -595,6 +595,9 @@ class Node(ApiModel):
     cpu_count: int
     memory_bytes: int
     disk_free_bytes: int
+    model_roots: list[str]
+    job_isolation: str
+    job_isolation_reason: str
     slots: int
     enrolled_at: datetime
     last_seen_at: datetime

@@ -20,10 +20,6 @@ def device_of(slot: str) -> str:
     return slot.partition(SHARE_MARK)[0]
 
 
-def is_shared(slot: str) -> bool:
-    return SHARE_MARK in slot
-
-
 def visible_devices(slots: Iterable[str]) -> str:
     """CUDA_VISIBLE_DEVICES of a job that holds these slots: each GPU once, in the order of the slots."""
     return ",".join(dict.fromkeys(device_of(slot) for slot in slots))

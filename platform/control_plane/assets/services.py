@@ -19,7 +19,6 @@ from control_plane.core.api.errors import FieldError, Problem, conflict, unproce
 from control_plane.core.security.safe_http import AddressBlocked, FetchFailed, download
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
-PREVIEW_ROWS = 200
 MAX_FETCHED_BYTES = 1024**3  # what is larger is downloaded by its owner and uploaded in parts
 FETCH_SECONDS = 50.0
 

@@ -82,12 +82,13 @@ def secret(**changes):
     return {"name": "WANDB_KEY", "jobs": ["trainer"], **changes}
 
 
-def test_a_secret_reaches_the_jobs_that_are_named_under_the_name_that_is_given():
+def test_a_secret_is_for_the_jobs_that_are_named_under_the_name_that_is_given():
     named = [secret(), secret(name="HUB", jobs=["reward", "trainer"], variable="HF_TOKEN")]
     spec = RunSpec.model_validate(document(secrets=named))
-    assert spec.secrets_of(JobKind.TRAINER) == {"WANDB_KEY": "WANDB_KEY", "HF_TOKEN": "HUB"}
-    assert spec.secrets_of(JobKind.REWARD) == {"HF_TOKEN": "HUB"}
-    assert spec.secrets_of(JobKind.ROLLOUT) == spec.secrets_of(JobKind.CONTROLLER) == {}
+    assert [(secret.variable_name, secret.name, set(secret.jobs)) for secret in spec.secrets] == [
+        ("WANDB_KEY", "WANDB_KEY", {JobKind.TRAINER}),
+        ("HF_TOKEN", "HUB", {JobKind.REWARD, JobKind.TRAINER}),
+    ]
     assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
     assert spec_errors(document(secrets=[secret(), secret(jobs=["reward"])])) == [], "each job has it once"
 

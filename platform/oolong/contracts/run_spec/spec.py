@@ -201,10 +201,6 @@ class RunSpec(Section):
                 given[place] = secret.name
         return self
 
-    def secrets_of(self, job: JobKind) -> dict[str, str]:
-        """The variables that jobs of this kind are given, each with the name of its secret."""
-        return {secret.variable_name: secret.name for secret in self.secrets if job in secret.jobs}
-
     @property
     def job_kinds(self) -> frozenset[JobKind]:
         """Kinds of jobs that an attempt of it has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -413,13 +414,17 @@ async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_proce
     async with harness as run:
         worker = start(token_seconds=0.001, workflow_source=TWO_TURNS)
         await run.trainer.announce(versions(0), "none")
-        groups = await run.trainer.take(0)
-        boxes = [
-            process
-            for process in psutil.Process(worker.process.pid).children(recursive=True)
-            if lives(process) and process.name() == "bwrap"
-        ]
-        assert boxes, "the workflow was played outside the sandbox"
+        boxes: list[psutil.Process] = []
+
+        def sandbox_runs() -> bool:
+            descendants = psutil.Process(worker.process.pid).children(recursive=True)
+            boxes.extend(process for process in descendants if is_live_sandbox(process))
+            return bool(boxes)
+
+        # Watched from the start: once the last group is done, its sandboxes may end.
+        groups, _ = await asyncio.gather(
+            run.trainer.take(0), until(sandbox_runs, "the workflow runs in the sandbox")
+        )
         for trajectory in [t for group in groups for t in group.trajectories]:
             assert [turn.sampled for turn in trajectory.turns] == [True, False, True]
             start_of_feedback = trajectory.turns[0].tokens
@@ -431,6 +436,13 @@ async def test_an_uploaded_workflow_is_played_in_the_sandbox_and_leaves_no_proce
         assert worker.reason == "completed"
         assert not worker.engines
     await until(lambda: not any(map(lives, boxes)), "the sandboxes have ended with the worker")
+
+
+def is_live_sandbox(process: psutil.Process) -> bool:
+    try:
+        return lives(process) and process.name() == "bwrap"
+    except psutil.NoSuchProcess:
+        return False
 
 
 def lives(process: psutil.Process) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -18,6 +19,7 @@ from oolong.tracing import span
 
 log = logging.getLogger(__name__)
 SLOW_SECONDS = 5.0
+CLIENT_CLOSED_REQUEST = 499  # nginx's code for a client that left before the response; no server error
 _SUBJECTS = re.compile(r"/(run|att|job|node)_[0-9a-z]{26}(?=/|$)")
 _SUBJECT_NAMES = {"run": "run", "att": "attempt", "job": "job", "node": "node"}
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -29,6 +31,13 @@ class _Seen:
     """What is known of a request once it is answered."""
 
     response: HttpResponse | None = None
+    client_left: bool = False
+
+    @property
+    def status(self) -> int:
+        if self.response is not None:
+            return self.response.status_code
+        return CLIENT_CLOSED_REQUEST if self.client_left else 500
 
 
 @contextmanager
@@ -42,9 +51,11 @@ def _observing(request: HttpRequest) -> Iterator[_Seen]:
     ):
         try:
             yield seen
+        except asyncio.CancelledError:
+            seen.client_left = True
+            raise
         finally:
-            seconds = time.perf_counter() - began
-            status = seen.response.status_code if seen.response is not None else 500
+            seconds, status = time.perf_counter() - began, seen.status
             method = request.method if request.method in _METHODS else "other"
             where = route_group(request)
             metrics.REQUESTS.labels(where, method, f"{status // 100}xx").observe(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
 
 from control_plane.accounts.identity.services import create_login_link
+from control_plane.core.infra.request_logging import log_requests
 from oolong.logs import JsonLines, TextLines, about, formatter
 from tests.unit.control_plane.conftest import Person
 
@@ -80,6 +83,21 @@ def test_a_request_names_itself_its_run_and_its_answer(
     line = next(line for line in lines() if line.get("request_id") == "req-of-mine")
     assert answer.status_code == 200
     assert (line["run"], line["status"], line["area"]) == (run["id"], 200, "runs")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "level"),
+    [(asyncio.CancelledError(), 499, "info"), (RuntimeError("out of the blue"), 500, "error")],
+)
+async def test_a_client_that_left_is_no_server_error(
+    lines: Any, failure: BaseException, status: int, level: str
+) -> None:
+    async def fail(request: HttpRequest) -> HttpResponse:
+        raise failure
+
+    with pytest.raises(type(failure)):
+        await log_requests(fail)(RequestFactory().get("/"))
+    assert [(line["status"], line["level"]) for line in lines()] == [(status, level)]
 
 
 def test_no_credential_is_in_a_line(

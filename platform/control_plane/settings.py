@@ -145,6 +145,7 @@ SPECTACULAR_SETTINGS = {
         "NodeStatus": "control_plane.core.api.schema.NODE_STATUSES",
         "Role": "control_plane.core.api.schema.ROLES",
         "SweepStatus": "control_plane.experiments.sweep_api.STATUSES",
+        "Goal": "control_plane.core.api.schema.GOALS",
         "RunKind": "control_plane.core.api.schema.RUN_KINDS",
         "ModelKind": "control_plane.core.api.schema.MODEL_KINDS",
         "CheckpointKind": "control_plane.core.api.schema.CHECKPOINT_KINDS",

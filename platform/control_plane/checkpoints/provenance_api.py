@@ -22,7 +22,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
-from control_plane.core.api.schema import CHECKPOINT_KINDS
+from control_plane.core.api.schema import CHECKPOINT_KINDS, GOALS
 from control_plane.core.infra import clock
 
 
@@ -66,7 +66,7 @@ class PolicySerializer(StrictSerializer):
         default="",
         help_text="keep the best ones of each run by this metric",
     )
-    best_mode = serializers.ChoiceField(choices=["max", "min"], required=False, default="max")
+    best_mode = serializers.ChoiceField(choices=GOALS, required=False, default="max")
     best_count = serializers.IntegerField(min_value=1, max_value=MAX_INTEGER, required=False, default=1)
     every_steps = serializers.IntegerField(
         min_value=1,

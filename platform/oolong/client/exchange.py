@@ -78,6 +78,11 @@ def worth_repeating(response: httpx.Response) -> bool:
     return response.status_code in RETRIED
 
 
+def was_not_tried(response: httpx.Response) -> bool:
+    """The rate limit refused it before anything was done, so even a call without a key can be sent again."""
+    return response.status_code == 429 and problem_code(response) == "rate_limited"
+
+
 def retry_after(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.replace(".", "", 1).isdigit() else None

@@ -62,6 +62,15 @@ def test_a_post_without_a_key_is_never_repeated(api: ScriptedApi, client: Client
     assert len(api.asked) == 1
 
 
+def test_what_the_rate_limit_refused_is_sent_again_without_a_key_too(
+    api: ScriptedApi, client: Client
+) -> None:
+    limited = Answer(problem("rate_limited", "613 of 600 units a minute are used"), 429, {"Retry-After": "0"})
+    api.script["POST strange"] = [limited, Answer({}, 200)]
+    client.send(Call("POST", "strange", None, body={}))
+    assert len(api.asked) == 2
+
+
 def test_a_server_that_is_not_there_is_named() -> None:
     with (
         Client("http://127.0.0.1:9", TOKEN, retries=QUICK) as client,

@@ -4258,8 +4258,6 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time";
-        /** @enum {string} */
-        BestModeEnum: "max" | "min";
         BindTeamRequest: {
             /** @description id or name of a team */
             team: string;
@@ -4873,7 +4871,7 @@ export interface components {
         /** @enum {string} */
         GateVerdictVerdictEnum: "passed" | "failed" | "missing" | "pending";
         /** @enum {string} */
-        GoalEnum: "max" | "min";
+        Goal: "max" | "min";
         Health: {
             /** @description ok, or what is wrong */
             db: string;
@@ -5488,7 +5486,7 @@ export interface components {
              * Goal
              * @default max
              */
-            goal: components["schemas"]["GoalEnum"];
+            goal: components["schemas"]["Goal"];
         };
         OidcButton: {
             /** @description what the button says */
@@ -5673,7 +5671,7 @@ export interface components {
              */
             best_metric: string;
             /** @default max */
-            best_mode: components["schemas"]["BestModeEnum"];
+            best_mode: components["schemas"]["Goal"];
             /** @default 1 */
             best_count: number;
             /** @description keep steps that are a multiple of it */
@@ -5839,7 +5837,7 @@ export interface components {
              */
             best_metric: string;
             /** @default max */
-            best_mode: components["schemas"]["BestModeEnum"];
+            best_mode: components["schemas"]["Goal"];
             /** @default 1 */
             best_count: number;
             /** @description keep steps that are a multiple of it */
@@ -5873,7 +5871,7 @@ export interface components {
              */
             best_metric: string;
             /** @default max */
-            best_mode: components["schemas"]["BestModeEnum"];
+            best_mode: components["schemas"]["Goal"];
             /** @default 1 */
             best_count: number;
             /** @description keep steps that are a multiple of it */
@@ -8562,7 +8560,6 @@ export type AuditEntry = components['schemas']['AuditEntry'];
 export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
 export type AxisEnum = components['schemas']['AxisEnum'];
-export type BestModeEnum = components['schemas']['BestModeEnum'];
 export type BindTeamRequest = components['schemas']['BindTeamRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
 export type Boot = components['schemas']['Boot'];
@@ -8627,7 +8624,7 @@ export type GatePage = components['schemas']['GatePage'];
 export type GateRunRequest = components['schemas']['GateRunRequest'];
 export type GateVerdict = components['schemas']['GateVerdict'];
 export type GateVerdictVerdictEnum = components['schemas']['GateVerdictVerdictEnum'];
-export type GoalEnum = components['schemas']['GoalEnum'];
+export type Goal = components['schemas']['Goal'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
 export type HeartbeatRequestRequest = components['schemas']['HeartbeatRequestRequest'];

@@ -27,6 +27,7 @@ from oolong.contracts.user_code import SourceKind
 # Choices that more than one serializer shows, named once for the schema.
 RUN_STATUSES = [str(status) for status in RunStatus]
 ROLES = ["viewer", "editor", "operator", "admin"]  # accounts.models.Role
+GOALS = ["max", "min"]
 RUN_KINDS = ["rl", "sft", "eval", "reward_test", "playground"]
 CHECKPOINT_KINDS = ["training", "weights"]
 MODEL_KINDS = ["base_model", "checkpoint"]

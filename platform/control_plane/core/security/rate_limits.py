@@ -46,14 +46,21 @@ _COSTS = (
     (re.compile(r"(GET) /api/v1/(stream|runs/[^/]+/metrics)"), 3),
 )  # fmt: skip
 _FREE = re.compile(r"GET /api/v1/health")  # asked by load balancers, many times a second
+# The rollouts of agents: hundreds a second for a run, which its admission gate and engines bound. A credential that is
+# not known yet pays, so that guessing one is never free.
+_ROLLOUT = re.compile(r"\w+ /api/v1/runs/[^/]+/sessions(/.*)?")
 
 _TAKE = """
 local who = ARGV[1] ~= '' and redis.call('GET', 'oolong:rate:who:' .. ARGV[1]) or false
 local name = who or ('address:' .. ARGV[2])
 local kind = string.match(name, '^[^:]+')
 local quota = tonumber(kind == 'address' and ARGV[4] or kind == 'node' and ARGV[5] or ARGV[6])
+local cost = tonumber(who and ARGV[3] or ARGV[8])
+if cost == 0 then
+    return {1, kind, 0, 0, 0}
+end
 local key = 'oolong:rate:used:' .. name
-local used = redis.call('INCRBY', key, ARGV[3])
+local used = redis.call('INCRBY', key, cost)
 local left = redis.call('TTL', key)
 if left < 0 then
     redis.call('EXPIRE', key, ARGV[7])
@@ -89,6 +96,12 @@ class RateLimitResult:
 
 
 def request_cost(method: str, path: str) -> int:
+    """Units for a caller whose credential is known."""
+    return 0 if _ROLLOUT.fullmatch(f"{method} {path}") else unknown_caller_cost(method, path)
+
+
+def unknown_caller_cost(method: str, path: str) -> int:
+    """Units for an address without a credential, or with one that was not let in lately."""
     if path.startswith("/ws/"):
         return SOCKET_COST
     if not path.startswith("/api/"):
@@ -123,9 +136,10 @@ class Limiter:
         self._quotas = quotas
         self._away_until = 0.0
 
-    async def take(self, *, credential: str, address: str, cost: int) -> RateLimitResult | None:
+    async def take(self, *, credential: str, address: str, method: str, path: str) -> RateLimitResult | None:
         """Charge a request; None where nothing is counted. `credential` is a digest, or "" for none."""
-        if not cost or not any((self._quotas.address, self._quotas.node, self._quotas.user)):
+        cost, unknown_cost = request_cost(method, path), unknown_caller_cost(method, path)
+        if not unknown_cost or not any((self._quotas.address, self._quotas.node, self._quotas.user)):
             return None
         if time.monotonic() < self._away_until:
             UNLIMITED.inc()
@@ -133,6 +147,7 @@ class Limiter:
         quotas = self._quotas
         arguments: list[str | int] = [
             credential, address, cost, quotas.address, quotas.node, quotas.user, WINDOW_SECONDS,
+            unknown_cost,
         ]  # fmt: skip
         try:
             answer = cast(list[Any], await self._script(args=arguments))

@@ -17,7 +17,7 @@ from typing import Any
 from control_plane.core.api.errors import CONTENT_TYPE, Problem, problem_document
 from control_plane.core.infra.ids import new_id
 from control_plane.core.security.forwarded import network_of
-from control_plane.core.security.rate_limits import Limiter, request_cost
+from control_plane.core.security.rate_limits import Limiter
 from control_plane.core.security.request_context import Origin
 
 Scope = dict[str, Any]
@@ -86,7 +86,7 @@ class SocketGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = parse_head(scope, self._session_cookie)
         charge = await self._limiter.take(
-            credential=head.credential, address=head.rate_key, cost=request_cost(head.method, head.path)
+            credential=head.credential, address=head.rate_key, method=head.method, path=head.path
         )
         if charge is None or not charge.is_over:
             await self._app(scope, receive, send)
@@ -120,7 +120,7 @@ class RequestGateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = parse_head(scope, self._session_cookie)
         charge = await self._limiter.take(
-            credential=head.credential, address=head.rate_key, cost=request_cost(head.method, head.path)
+            credential=head.credential, address=head.rate_key, method=head.method, path=head.path
         )
         limits = charge.headers() if charge else {}
         if charge and charge.is_over:

@@ -18,6 +18,7 @@ from oolong.client.exchange import (
     new_request,
     read_answer,
     retry_after,
+    was_not_tried,
     worth_repeating,
 )
 from oolong.client.models import Page
@@ -113,7 +114,8 @@ class AsyncConnection:
                 wait = self.retries.wait(failures, None)
             else:
                 failures += 1
-                if not (repeatable and worth_repeating(response)) or failures >= self.retries.tries:
+                again = was_not_tried(response) or (repeatable and worth_repeating(response))
+                if not again or failures >= self.retries.tries:
                     return response
                 wait = self.retries.wait(failures, retry_after(response))
             await sleep(wait)

@@ -191,12 +191,24 @@ async def test_without_valkey_requests_pass_and_it_is_counted_and_logged(
      ("GET", "/healthz", 0), ("GET", "/readyz", 1), ("GET", "/metrics", 5),
      ("GET", "/login/abc", 5), ("HEAD", "/login/oidc/callback", 5),
      ("GET", "/", 0), ("GET", "/login", 0), ("GET", "/assets/index.js", 0), ("GET", "/static/x.css", 0),
-     ("POST", "/x", 2),
+     ("POST", "/x", 2), ("POST", "runs/run_1/sessions/ses_1/v1/chat/completions", 0),
      ("GET", "runs/run_1/logs/search", 20), ("GET", "runs/run_1/logs", 1),
      ("HEAD", "runs/run_1/logs/search", 20), ("HEAD", "health", 0), ("HEAD", "runs", 1)],
 )  # fmt: skip
 def test_what_costs_more_is_charged_more(method: str, path: str, units: int) -> None:
     assert request_cost(method, path if path.startswith("/") else f"/api/v1/{path}") == units
+
+
+async def test_rollouts_of_agents_are_free_once_their_token_is_known(ask: Ask) -> None:
+    token, path = f"good-user-{secrets.token_hex(4)}", "runs/run_1/sessions/ses_1/v1/chat/completions"
+    first, *others = [await ask("POST", path, token=token) for _ in range(20)]
+    assert "RateLimit" in first.headers, "a token that is not known yet is charged to its address"
+    assert {reply.status_code for reply in others} == {200}
+    while (await ask("GET", "me", token=token)).status_code == 200:
+        pass
+    assert (await ask("POST", path, token=token)).status_code == 200, "other requests' budget does not matter"
+    guesses = [await ask("POST", path, token=f"guess-{number}") for number in range(20)]
+    assert guesses[-1].status_code == 429
 
 
 # --- WebSockets --------------------------------------------------------------------------------------------

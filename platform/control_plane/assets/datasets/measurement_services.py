@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -83,12 +84,20 @@ def advance_measurements(*, now: datetime) -> None:
             _start(measurement, here=here, now=now)
 
 
-def _apart(measurement: DatasetMeasurement, *, now: datetime) -> AbstractContextManager[None]:
+@contextmanager
+def _apart(measurement: DatasetMeasurement, *, now: datetime) -> Iterator[None]:
     """What one measurement meets is told in its own row and holds up no other one."""
-    return isolate_errors(
+    with isolate_errors(
         f"measurement {measurement.pk}",
         lambda error: _end(measurement, format_internal_error(error), now=now),
-    )
+    ):
+        try:
+            yield
+        except store.StorageUnavailable as error:
+            log.warning("measurement %s waits: %s", measurement.pk, error)
+            DatasetMeasurement.objects.filter(
+                pk=measurement.pk, state=MeasurementState.RUNNING, pid=0, started_at=now
+            ).update(state=MeasurementState.QUEUED, started_at=None)  # its process was not started
 
 
 def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None:

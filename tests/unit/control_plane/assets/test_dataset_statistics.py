@@ -166,6 +166,21 @@ def test_a_measurement_that_meets_the_unforeseen_says_so(
     assert "ZeroDivisionError" in done(alice, version, clock)["message"]
 
 
+def test_a_measurement_waits_while_the_storage_does_not_answer(
+    alice: Any, version: str, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_answer(sha256: str) -> str:
+        raise store.StorageUnavailable("no answer")
+
+    ask(alice, version)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "presign", no_answer)
+        for _ in range(2):
+            advance_measurements(now=clock.now)
+    assert DatasetMeasurement.objects.get().state == "QUEUED"
+    assert done(alice, version, clock)["state"] == "DONE"
+
+
 @given(st.dictionaries(st.integers(0, 5000), st.integers(1, 9), min_size=1, max_size=30))
 def test_a_percentile_is_the_least_length_that_so_many_rows_do_not_pass(counts: dict[int, int]) -> None:
     every = sorted(length for length, rows in counts.items() for _ in range(rows))

@@ -72,15 +72,13 @@ def new_request(
     return request
 
 
-def worth_repeating(response: httpx.Response) -> bool:
+def worth_repeating(response: httpx.Response, *, repeatable: bool) -> bool:
+    """Whether to send the call again. `repeatable`: a second time does no harm."""
+    if response.status_code == 429 and problem_code(response) == "rate_limited":
+        return True  # refused before anything was done
     if response.status_code == 409:  # another try of the same call is still being worked on
-        return problem_code(response) == "idempotency_in_flight"
-    return response.status_code in RETRIED
-
-
-def was_not_tried(response: httpx.Response) -> bool:
-    """The rate limit refused it before anything was done, so even a call without a key can be sent again."""
-    return response.status_code == 429 and problem_code(response) == "rate_limited"
+        return repeatable and problem_code(response) == "idempotency_in_flight"
+    return repeatable and response.status_code in RETRIED
 
 
 def retry_after(response: httpx.Response) -> float | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from control_plane.accounts.models import Team
 from control_plane.assets.background import processes
 from control_plane.assets.background.archive_extraction.job import JOB_FILE, TAR_FILE, UnfoldJob, read_result
 from control_plane.assets.background.fair_queue import next_job
+from control_plane.assets.background.isolated_step import isolated_step
 from control_plane.assets.base_models.model_services import finalize
 from control_plane.assets.models import CheckState, ModelCheck
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import conflict, not_found, or_not_found
-from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 from oolong.contracts.model_paths import root_of
 from oolong.contracts.model_report import CheckOrder, Fault, ModelReport
 
@@ -42,7 +41,7 @@ def advance_model_checks(*, now: datetime) -> None:
     checks = ModelCheck.objects.select_related("model")
     running = checks.filter(OF_ARCHIVES, state=CheckState.RUNNING)
     for check in running:
-        with _apart(check, now=now):
+        with _step(check, now=now):
             _look_after(check, here=here, now=now)
     _give_away(now=now)
     queued = checks.filter(OF_ARCHIVES, state=CheckState.QUEUED)
@@ -51,22 +50,14 @@ def advance_model_checks(*, now: datetime) -> None:
         if turn is None:
             return
         check = checks.get(pk=turn)
-        with _apart(check, now=now):
+        with _step(check, now=now):
             _start(check, here=here, now=now)
 
 
-@contextmanager
-def _apart(check: ModelCheck, *, now: datetime) -> Iterator[None]:
-    """What one check meets is told in its own model and holds up no other one."""
-    with isolate_errors(
-        f"check {check.pk}", lambda error: _fail(check, "server_error", format_internal_error(error), now=now)
-    ):
-        try:
-            yield
-        except store.StorageUnavailable:  # it is in the log already
-            ModelCheck.objects.filter(pk=check.pk, state=CheckState.RUNNING, pid=0, started_at=now).update(
-                state=CheckState.QUEUED, started_at=None
-            )  # its process was not started
+def _step(check: ModelCheck, *, now: datetime) -> AbstractContextManager[None]:
+    return isolated_step(
+        check, f"check {check.pk}", lambda message: _fail(check, "server_error", message, now=now), now=now
+    )
 
 
 def _start(check: ModelCheck, *, here: str, now: datetime) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.background import processes
 from control_plane.assets.background.dataset_ingest.job import read_progress
 from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
+from control_plane.assets.background.isolated_step import isolated_step
 from control_plane.assets.background.token_statistics.job import JOB_FILE, MeasureJob, read_result
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import (
@@ -28,9 +27,6 @@ from control_plane.assets.models import (
 )
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
-
-log = logging.getLogger(__name__)
 
 MODULE = "control_plane.assets.background.token_statistics"
 AT_ONCE = 1  # processes on this machine
@@ -72,7 +68,7 @@ def advance_measurements(*, now: datetime) -> None:
     here = socket.gethostname()
     running = DatasetMeasurement.objects.filter(state=MeasurementState.RUNNING).select_related("version")
     for measurement in running:
-        with _apart(measurement, now=now):
+        with _step(measurement, now=now):
             _look_after(measurement, here=here, now=now)
     queued = DatasetMeasurement.objects.filter(state=MeasurementState.QUEUED)
     for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
@@ -80,24 +76,17 @@ def advance_measurements(*, now: datetime) -> None:
         if turn is None:
             return
         measurement = DatasetMeasurement.objects.select_related("version", "model").get(pk=turn)
-        with _apart(measurement, now=now):
+        with _step(measurement, now=now):
             _start(measurement, here=here, now=now)
 
 
-@contextmanager
-def _apart(measurement: DatasetMeasurement, *, now: datetime) -> Iterator[None]:
-    """What one measurement meets is told in its own row and holds up no other one."""
-    with isolate_errors(
+def _step(measurement: DatasetMeasurement, *, now: datetime) -> AbstractContextManager[None]:
+    return isolated_step(
+        measurement,
         f"measurement {measurement.pk}",
-        lambda error: _end(measurement, format_internal_error(error), now=now),
-    ):
-        try:
-            yield
-        except store.StorageUnavailable as error:
-            log.warning("measurement %s waits: %s", measurement.pk, error)
-            DatasetMeasurement.objects.filter(
-                pk=measurement.pk, state=MeasurementState.RUNNING, pid=0, started_at=now
-            ).update(state=MeasurementState.QUEUED, started_at=None)  # its process was not started
+        lambda message: _end(measurement, message, now=now),
+        now=now,
+    )
 
 
 def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,11 @@ from control_plane.assets.background.dataset_ingest.job import (
     read_result,
 )
 from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
+from control_plane.assets.background.isolated_step import isolated_step
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-from control_plane.core.infra.isolate_errors import format_internal_error, isolate_errors
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ def advance_validations(*, now: datetime) -> None:
     for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING).select_related(
         "upload"
     ):
-        with _apart(validation, now=now):
+        with _step(validation, now=now):
             _look_after(validation, here=here, now=now)
     running = DatasetValidation.objects.filter(state=ValidationState.RUNNING)
     queued = DatasetValidation.objects.filter(state=ValidationState.QUEUED)
@@ -82,23 +81,17 @@ def advance_validations(*, now: datetime) -> None:
         if turn is None:
             return
         validation = DatasetValidation.objects.select_related("upload").get(pk=turn)
-        with _apart(validation, now=now):
+        with _step(validation, now=now):
             _start(validation, here=here, now=now)
 
 
-@contextmanager
-def _apart(validation: DatasetValidation, *, now: datetime) -> Iterator[None]:
-    """What one validation meets is told in its own row and holds up no other one."""
-    with isolate_errors(
-        f"validation {validation.pk}", lambda error: _fail(validation, format_internal_error(error), now=now)
-    ):
-        try:
-            yield
-        except store.StorageUnavailable as error:
-            log.warning("validation %s waits: %s", validation.pk, error)
-            DatasetValidation.objects.filter(
-                pk=validation.pk, state=ValidationState.RUNNING, pid=0, started_at=now
-            ).update(state=ValidationState.QUEUED, started_at=None)  # its process was not started
+def _step(validation: DatasetValidation, *, now: datetime) -> AbstractContextManager[None]:
+    return isolated_step(
+        validation,
+        f"validation {validation.pk}",
+        lambda message: _fail(validation, message, now=now),
+        now=now,
+    )
 
 
 def create_version_of(

@@ -97,7 +97,11 @@ class RateLimitResult:
 
 def request_cost(method: str, path: str) -> int:
     """Units for a caller whose credential is known."""
-    return 0 if _ROLLOUT.fullmatch(f"{method} {path}") else unknown_caller_cost(method, path)
+    return 0 if _is_rollout(method, path) else unknown_caller_cost(method, path)
+
+
+def _is_rollout(method: str, path: str) -> bool:
+    return _ROLLOUT.fullmatch(f"{method} {path}") is not None
 
 
 def unknown_caller_cost(method: str, path: str) -> int:
@@ -138,7 +142,8 @@ class Limiter:
 
     async def take(self, *, credential: str, address: str, method: str, path: str) -> RateLimitResult | None:
         """Charge a request; None where nothing is counted. `credential` is a digest, or "" for none."""
-        cost, unknown_cost = request_cost(method, path), unknown_caller_cost(method, path)
+        unknown_cost = unknown_caller_cost(method, path)
+        cost = 0 if _is_rollout(method, path) else unknown_cost
         if not unknown_cost or not any((self._quotas.address, self._quotas.node, self._quotas.user)):
             return None
         if time.monotonic() < self._away_until:

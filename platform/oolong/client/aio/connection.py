@@ -18,7 +18,6 @@ from oolong.client.exchange import (
     new_request,
     read_answer,
     retry_after,
-    was_not_tried,
     worth_repeating,
 )
 from oolong.client.models import Page
@@ -114,7 +113,7 @@ class AsyncConnection:
                 wait = self.retries.wait(failures, None)
             else:
                 failures += 1
-                again = was_not_tried(response) or (repeatable and worth_repeating(response))
+                again = worth_repeating(response, repeatable=repeatable)
                 if not again or failures >= self.retries.tries:
                     return response
                 wait = self.retries.wait(failures, retry_after(response))

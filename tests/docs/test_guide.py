@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,12 +43,18 @@ class Stack:
         transcript = ROOT / "var" / "test-results" / "docs" / f"{page}.log"
         transcript.parent.mkdir(parents=True, exist_ok=True)
         with transcript.open("w") as file:
-            done = subprocess.run(
-                ["bash", "-c", text], cwd=self.clone.root,
+            process = subprocess.Popen(
+                ["bash", "-c", text], cwd=self.clone.root, start_new_session=True,
                 env={**self.clone.environment, "PATH": path, "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             )  # fmt: skip
-        return subprocess.CompletedProcess(done.args, done.returncode, transcript.read_text())
+            try:
+                code = process.wait()
+            finally:  # a page cut off by its time limit leaves no command of its own behind
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        return subprocess.CompletedProcess(process.args, code, transcript.read_text())
 
 
 @pytest.fixture(scope="module")

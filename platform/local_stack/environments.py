@@ -23,7 +23,8 @@ Echo = Callable[[str], None]
 READY = ".oolong-ready.json"
 # With less free disk space, pip runs without its cache.
 PIP_CACHE_MIN_FREE_BYTES = 16 * 10**9
-NO_MATCHING_FILE = r"No matching distribution found|Could not find a version"  # pip's messages
+# pip's messages. It reports a conflict instead where its own configuration constrains the missing package too.
+NO_MATCHING_FILE = r"No matching distribution found|Could not find a version|ResolutionImpossible"
 
 
 @dataclass(frozen=True)
@@ -275,8 +276,8 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         NO_MATCHING_FILE,
-        "The package index has no such file for this machine. Check whether pip's configuration names a mirror that "
-        "lacks it: `python3 -m pip config list`.",
+        "The package index has no such file for this machine, or a constraint forbids it. Check whether pip's "
+        "configuration names a mirror that lacks it or a constraints file: `python3 -m pip config list`.",
     ),
     (r"Permission denied", "A folder is not writable for this user. Did another user run setup first?"),
     (

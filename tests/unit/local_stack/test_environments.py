@@ -158,8 +158,9 @@ def test_libraries_of_public_torch_match_the_cuda_list(checkout):
     [
         ("", ["first.txt"]),
         ("ERROR: No matching distribution found for left-pad", ["first.txt", "second.txt", "third.txt"]),
+        ("ERROR: ResolutionImpossible: for help visit", ["first.txt", "second.txt", "third.txt"]),
     ],
-    ids=["offered", "not offered"],
+    ids=["offered", "not offered", "not offered, and constrained by pip's configuration"],
 )
 def test_alternatives_are_installed_if_the_index_lacks_a_build(tmp_path, monkeypatch, said, installed):
     lists = [tmp_path / name for name in ("first.txt", "second.txt", "third.txt")]

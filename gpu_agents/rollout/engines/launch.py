@@ -160,10 +160,12 @@ class EngineProcess:
 
     @property
     def last_lines(self) -> str:
-        """The end of this incarnation's log, formatted for an error message."""
+        """The end of this incarnation's log, formatted for an error message: the last line, then what precedes it."""
         tail = log_tail(self._plan.directory / ENGINE_LOG, offset=self._log_offset)
         tail = tail.replace(self._plan.api_key, "[key]")
-        return f". The end of {ENGINE_LOG}:\n{tail}" if tail else f"; {ENGINE_LOG} has no output of it"
+        if not tail:
+            return f"; {ENGINE_LOG} has no output of it"
+        return f": {tail.splitlines()[-1].strip()}\nThe end of {ENGINE_LOG}:\n{tail}"
 
     async def wait_until_serving(self, client: EngineClient) -> None:
         """Wait until GET /model_info answers. Raises EngineUnavailable on exit or timeout."""

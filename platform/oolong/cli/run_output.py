@@ -17,10 +17,15 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="id of the run (
 def state_of(run: Run) -> str:
     """Status, conditions and what explains them, in one line."""
     if run.pending_reason and not run.ended:
-        return f"{status_of(run)}: {run.pending_reason}"
+        return f"{status_of(run)}: {_first_line(run.pending_reason)}"
     if run.reason_message or run.reason:
-        return f"{status_of(run)}: {run.reason_message or run.reason}"
+        return f"{status_of(run)}: {_first_line(run.reason_message or run.reason)}"
     return status_of(run)
+
+
+def _first_line(message: str) -> str:
+    """A message without the log lines that may follow it."""
+    return message.partition("\n")[0]
 
 
 def status_of(run: Run) -> str:
@@ -42,7 +47,7 @@ def stage_line(stage: BootStage) -> str:
     if seconds is not None:
         parts.append(f"{seconds:.0f} s")
     if stage.detail:
-        parts.append(stage.detail)
+        parts.append(_first_line(stage.detail))
     return "  ".join(parts)
 
 
@@ -66,7 +71,9 @@ def progress_line(run: Run) -> str:
     if run.train_step:
         parts.append(f"step {step_of(run)}")
     elif (stage := active_stage(run)) is not None:
-        parts.append(f"boot: {stage.title.lower()}" + (f" ({stage.detail})" if stage.detail else ""))
+        parts.append(
+            f"boot: {stage.title.lower()}" + (f" ({_first_line(stage.detail)})" if stage.detail else "")
+        )
     elif run.progress is not None and not run.ended:
         parts.append(
             f"{run.progress.phase} {run.progress.done}/{run.progress.total} {run.progress.message}".rstrip()

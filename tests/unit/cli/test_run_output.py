@@ -57,6 +57,16 @@ def test_the_progress_line_names_the_stage_without_a_clock() -> None:
     assert progress_line(waiting) == "QUEUED: 2 slots are needed"
 
 
+def test_a_line_has_the_cause_and_not_the_log_below_it() -> None:
+    message = "rollout-0: the engine ended with status 1: no memory\nThe end of engine.log:\nTraceback"
+    failing = stage("engine", "active", 135, None, f"boot failed, retrying: {message}")
+    found = run(boot=boot(failing), status="RECOVERING", reason_message=message)
+    cause = message.splitlines()[0]
+    assert state_of(found) == f"RECOVERING: {cause}"
+    assert progress_line(found) == f"RECOVERING: {cause}  boot: engine (boot failed, retrying: {cause})"
+    assert boot_lines(found)[0].endswith(f"boot failed, retrying: {cause}")
+
+
 def test_wait_tells_each_stage_once_and_nothing_of_a_boot_that_was_over(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -114,7 +114,11 @@ async def test_the_end_of_the_engines_own_log_is_in_the_reason_of_a_failed_boot(
     """Lines of an earlier incarnation in the same file are left out, and so is the engine's key."""
     (tmp_path / ENGINE_LOG).write_text("an older engine\n")
     script = tmp_path / "python"
-    script.write_text("#!/bin/sh\nseq 1 100\necho key=the-engines-key\necho CUDA out of memory >&2\nexit 3\n")
+    script.write_text(
+        "#!/bin/sh\nseq 1 100\n"
+        "printf '/lib/beta.py:12: UserWarning: in beta\\n  warnings.warn(BETA)\\n'\n"
+        "echo key=the-engines-key\necho CUDA out of memory >&2\nexit 3\n"
+    )
     script.chmod(0o755)
     own = dataclasses.replace(
         plan("cpu", None), node_python=str(script), directory=tmp_path, api_key="the-engines-key"
@@ -128,5 +132,8 @@ async def test_the_end_of_the_engines_own_log_is_in_the_reason_of_a_failed_boot(
     finally:
         await client.close()
     said = str(refused.value)
-    assert "ended with status 3 while it booted" in said and said.endswith("key=[key]\nCUDA out of memory")
+    assert said.startswith(
+        "the engine ended with status 3 while it booted: CUDA out of memory\n"
+    ) and said.endswith("key=[key]\nCUDA out of memory")
     assert "100\n" in said and "an older engine" not in said and "\n50\n" not in said
+    assert "beta" not in said and "warnings.warn" not in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -124,6 +125,8 @@ def _tell(test: RewardTest, *, json: bool) -> None:
         return
     for reason in test.report["reasons"]:
         print(f"  {reason['level']}: {reason['message']}")
+    for line in _summary(test.report):
+        print(f"  {line}")
     show_table(
         ("PROBE", "MEAN", "MAX", "COUNTS AS RIGHT"),
         (
@@ -131,6 +134,19 @@ def _tell(test: RewardTest, *, json: bool) -> None:
             for name, probe in test.report["probes"].items()
         ),
     )
+
+
+def _summary(report: dict[str, Any]) -> Iterator[str]:
+    """What the model's own completions score, and how the function behaves."""
+    scores, variance = report["range"], report["zero_variance_frac"]
+    if scores is not None and scores["model_mean"] is not None:
+        equal = "" if variance is None else f"; on {variance:.0%} of the rows all of them score the same"
+        yield f"the model's completions score {scores['model_mean']:.3g} on average{equal}"
+    determinism, latency = report["determinism"], report["latency_seconds"]
+    if determinism["checked"]:
+        yield f"scored twice, {determinism['differing']} of {determinism['checked']} completions differ"
+    if latency is not None:
+        yield f"a score takes {latency['p50'] * 1000:.3g} ms (p50), {latency['p95'] * 1000:.3g} ms (p95)"
 
 
 def _number(value: float | None) -> str | None:

@@ -1,28 +1,26 @@
-"""Slots that remain idle after the queue is scheduled, allocated to engines and evaluators that join running runs."""
+"""Lends the slots that remain idle after the queue is placed to runs that want more engines or an evaluator."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from control_plane.fleet.placement import PlacedQueue, matching_slots
+from control_plane.fleet.preemption import teams_without_headroom
+from control_plane.fleet.snapshot import Loan, Snapshot
 
-from control_plane.fleet.scheduler import Plan, Request, matching_slots
 
-
-class IdleSlots:
-    """The idle slots of one pool's plan."""
-
-    def __init__(self, plan: Plan, limits: Mapping[str, int | None]) -> None:
-        self._idle = dict(plan.idle)
-        self._used = dict(plan.used)
-        self._limits = limits
-
-    def available(self, node: str, request: Request, limit: int) -> tuple[str, ...]:
-        """Names of up to `limit` idle slots of the node that match the request, within the team's quota."""
-        quota = self._limits.get(request.team)
-        headroom = limit if quota is None else max(0, quota - self._used.get(request.team, 0))
-        matching = matching_slots(self._idle.get(node, ()), request)
-        return tuple(slot.name for slot in matching[: min(limit, headroom)])
-
-    def allocate(self, node: str, team: str, names: Collection[str]) -> None:
-        """Mark these slots of the node as used by the team."""
-        self._idle[node] = tuple(slot for slot in self._idle[node] if slot.name not in names)
-        self._used[team] = self._used.get(team, 0) + len(names)
+def lend_idle_slots(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Loan, ...]:
+    """One loan for each loan request, within the limit of its team. Slots of nodes that are reserved for a queued
+    request are not lent."""
+    without_headroom = teams_without_headroom(placed, snapshot)
+    idle = {node: list(slots) for node, slots in placed.free.items() if node not in placed.reserved}
+    used = dict(placed.used)
+    loans = []
+    for wanted in snapshot.loan_requests:
+        team, limit = wanted.request.team, snapshot.limits.get(wanted.request.team)
+        headroom = wanted.slots if limit is None else max(0, limit - used.get(team, 0))
+        count = 0 if team in without_headroom else min(wanted.slots, headroom)
+        slots = matching_slots(idle.get(wanted.node, ()), wanted.request)[:count]
+        for slot in slots:
+            idle[wanted.node].remove(slot)
+        used[team] = used.get(team, 0) + len(slots)
+        loans.append(Loan(wanted, tuple(slot.name for slot in slots)))
+    return tuple(loans)

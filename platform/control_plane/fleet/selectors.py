@@ -12,7 +12,7 @@ from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
-from control_plane.fleet.scheduler import NodeSnapshot, SlotSnapshot
+from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot
 
 
 def node_of_credential(text: str) -> Node | None:

@@ -4,22 +4,21 @@ At each scheduler tick, a run that wants more engines gets idle slots on its nod
 youngest engines. Workers pull their claims, so other engines do not notice.
 
 An engine that joined a running run did not wait in the queue, so its slot is borrowed: when a queued run needs the
-slot, the engine is preempted (runs.queue_preemption) and joins again when a slot is idle. The engines with which the
+slot, the engine is preempted (runs.slot_borrowers) and joins again when a slot is idle. The engines with which the
 attempt started stay.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.idle_slots import IdleSlots
 from control_plane.fleet.models import Node
+from control_plane.fleet.snapshot import Loan, LoanRequest
 from control_plane.runs.events import publish_run, record_event, set_condition
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
@@ -29,7 +28,6 @@ from control_plane.runs.slot_requests import request_of, sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.run_spec import RunSpec
 
-log = logging.getLogger(__name__)
 ENGINES_WAITING = "ENGINES_WAITING"  # a condition: the run wants more engines than its node has idle slots
 
 
@@ -83,35 +81,24 @@ def reclaim_engine(job: Job, *, now: datetime) -> bool:
     return True
 
 
-def add_engines(idle: IdleSlots, *, pool: str, without_headroom: frozenset[str], now: datetime) -> int:
-    """Lease idle slots to attempts of the pool that want more engines. Teams in `without_headroom` get none, because
-    they would be preempted at once. Returns how many engines joined."""
-    added = 0
+def engine_requests(pool: str) -> list[LoanRequest]:
+    """Attempts of the pool that want more engines, in the order of the queue."""
+    found = []
     for run in _runs_wanting_engines(pool):
         attempt = live_attempt(run)
-        if attempt is None:
-            continue
-        missing = _missing(run, attempt)
-        if missing < 0:
-            with transaction.atomic():
-                _release_excess(run.pk, now=now)
-        if missing <= 0:
-            continue
-        team = run.project.team_id
-        free = (
-            idle.available(attempt.node_id, request_of(run), missing) if team not in without_headroom else ()
-        )
-        try:
-            with transaction.atomic():
-                joined = _join(run.pk, attempt.pk, free, now=now)
-        except IntegrityError:
-            # One of the slots was leased concurrently; the next tick tries again.
-            log.warning("no engine could join run %s", run.pk, exc_info=True)
-            continue
-        if joined:
-            idle.allocate(attempt.node_id, team, free[:joined])
-            added += joined
-    return added
+        if attempt is not None and (missing := _missing(run, attempt)) > 0:
+            found.append(LoanRequest(attempt.pk, "engines", request_of(run), attempt.node_id, missing))
+    return found
+
+
+def release_excess_engines(pool: str, *, now: datetime) -> None:
+    """Stop engines beyond the requested number."""
+    for run in _runs_wanting_engines(pool):
+        with transaction.atomic():
+            locked = lock_run(run.pk)
+            attempt = live_attempt(locked)
+            if attempt is not None and _missing(locked, attempt) < 0:
+                scale_engines(locked, attempt, locked.live["engines"], now=now)
 
 
 def _runs_wanting_engines(pool: str) -> list[Run]:
@@ -125,41 +112,30 @@ def any_run_wants_engines() -> bool:
     return Run.objects.filter(status=RunStatus.RUNNING, live__engines__gt=1).exists()
 
 
-def _release_excess(run_id: str, *, now: datetime) -> None:
-    """Stop engines beyond the requested number."""
-    run = lock_run(run_id)
-    attempt = live_attempt(run)
-    if attempt is not None and _missing(run, attempt) < 0:
-        scale_engines(run, attempt, run.live["engines"], now=now)
-
-
-def _join(run_id: str, attempt_id: str, free: Sequence[str], *, now: datetime) -> int:
+def join_engines(loan: Loan, *, now: datetime) -> int:
     """Add rollout jobs with leases and ports to an active attempt, up to the requested number. Returns how many; 0 when
-    the run or node has changed."""
-    run = lock_run(run_id)
-    attempt = Attempt.objects.select_related("node").get(pk=attempt_id)
-    node = Node.objects.select_for_update().get(pk=attempt.node_id)
-    if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
-        return 0
-    if not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
-        return 0
-    missing = max(0, _missing(run, attempt))
-    slots = free[:missing]
-    short = len(slots) < missing
-    if slots:
-        _create_jobs(run, attempt, node, slots, now=now)
-    message = f"waits for more idle slots on {node.name}, for {run.live['engines']} engines"
-    set_condition(
-        run,
-        ENGINES_WAITING,
-        short,
-        now=now,
-        message=message if short else "all requested engines have joined",
-    )
-    if slots:
-        publish_run(run)
-        fleet.publish_lease_change()
-    return len(slots)
+    the run or node has changed. Raises IntegrityError when a slot was leased concurrently."""
+    with transaction.atomic():
+        run = lock_run(Attempt.objects.values_list("run_id", flat=True).get(pk=loan.request.attempt))
+        attempt = Attempt.objects.select_related("node").get(pk=loan.request.attempt)
+        node = Node.objects.select_for_update().get(pk=attempt.node_id)
+        if run.status != RunStatus.RUNNING or attempt.status == AttemptStatus.ENDED:
+            return 0
+        if not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
+            return 0
+        missing = max(0, _missing(run, attempt))
+        slots = loan.slots[:missing]
+        if slots:
+            _create_jobs(run, attempt, node, slots, now=now)
+        short = len(slots) < missing
+        message = "all requested engines have joined"
+        if short:
+            message = f"waits for more idle slots on {node.name}, for {run.live['engines']} engines"
+        set_condition(run, ENGINES_WAITING, short, now=now, message=message)
+        if slots:
+            publish_run(run)
+            fleet.publish_lease_change()
+        return len(slots)
 
 
 def _create_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *, now: datetime) -> None:

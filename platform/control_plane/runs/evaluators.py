@@ -7,16 +7,15 @@ when its evaluation is over or when a queued run needs its slot.
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.idle_slots import IdleSlots
 from control_plane.fleet.models import Node
+from control_plane.fleet.snapshot import Loan, LoanRequest
 from control_plane.runs.events import publish_run, record_event
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
@@ -26,7 +25,6 @@ from control_plane.runs.slot_requests import request_of, sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 from oolong.contracts.rollout import version_of_task
 
-log = logging.getLogger(__name__)
 MAX_PER_EVALUATION = 3  # evaluators per evaluation, since some may be preempted or crash
 
 
@@ -35,31 +33,39 @@ def any_evaluator_wanted_or_active() -> bool:
     return _attempts_wanting_evaluator().exists() or active_evaluators().exists()
 
 
-def add_evaluators(idle: IdleSlots, *, pool: str, without_headroom: frozenset[str], now: datetime) -> int:
-    """Lease idle slots of the pool to due evaluations, one per run; none for teams in `without_headroom`."""
-    added = 0
+def evaluator_requests(pool: str) -> list[LoanRequest]:
+    """Due evaluations of the pool, one per run, in the order of the queue."""
     due = (
         _attempts_wanting_evaluator()
         .filter(node__pool=pool)
         .select_related("run__project", "run__base_model")
     )
     of_run = {attempt.run_id: attempt for attempt in due}
-    for run in sort_runs(attempt.run for attempt in of_run.values()):
-        attempt, team = of_run[run.pk], run.project.team_id
-        slots = idle.available(attempt.node_id, request_of(run), 1) if team not in without_headroom else ()
-        if not slots:
-            continue
-        try:
-            with transaction.atomic():
-                joined = _join(attempt, slots[0], now=now)
-        except IntegrityError:
-            # The slot was leased concurrently; the next tick tries again.
-            log.warning("no evaluator could join run %s", attempt.run_id, exc_info=True)
-            continue
-        if joined:
-            idle.allocate(attempt.node_id, team, slots)
-            added += 1
-    return added
+    return [
+        LoanRequest(of_run[run.pk].pk, "evaluator", request_of(run), of_run[run.pk].node_id, 1)
+        for run in sort_runs(attempt.run for attempt in of_run.values())
+    ]
+
+
+def join_evaluator(loan: Loan, *, now: datetime) -> bool:
+    """Add an evaluator job with its lease and port. False when the run or node has changed. Raises IntegrityError when
+    the slot was leased concurrently."""
+    (slot,) = loan.slots
+    with transaction.atomic():
+        run = lock_run(Attempt.objects.values_list("run_id", flat=True).get(pk=loan.request.attempt))
+        attempt = _attempts_wanting_evaluator().filter(pk=loan.request.attempt).first()
+        node = Node.objects.select_for_update().get(pk=loan.request.node)
+        if attempt is None or not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
+            return False
+        task = attempt.evaluator_wanted
+        if attempt.jobs.filter(evaluates=task).count() >= MAX_PER_EVALUATION:
+            return False
+        job = _create_job(run, attempt, node, slot, task, now=now)
+        message = f"{job.name} joins on {slot} of {node.name} to evaluate version {version_of_task(task)}"
+        record_event(run, "evaluator", f"{message}, beside the run's engines", at=now, slots=[slot])
+        publish_run(run)
+        fleet.publish_lease_change()
+    return True
 
 
 def release_finished(*, now: datetime) -> int:
@@ -97,24 +103,6 @@ def _attempts_wanting_evaluator() -> QuerySet[Attempt]:
     return Attempt.objects.filter(
         ~Exists(there), run__status=RunStatus.RUNNING, status=AttemptStatus.RUNNING, evaluator_wanted__gt="",
     )  # fmt: skip
-
-
-def _join(candidate: Attempt, slot: str, *, now: datetime) -> bool:
-    """Add an evaluator job with its lease and port. False when the run or node has changed."""
-    run = lock_run(candidate.run_id)
-    attempt = _attempts_wanting_evaluator().filter(pk=candidate.pk).first()
-    node = Node.objects.select_for_update().get(pk=candidate.node_id)
-    if attempt is None or not node.takes_work or not team_may_use(node.pool_id, run.project.team_id):
-        return False
-    task = attempt.evaluator_wanted
-    if attempt.jobs.filter(evaluates=task).count() >= MAX_PER_EVALUATION:
-        return False
-    job = _create_job(run, attempt, node, slot, task, now=now)
-    message = f"{job.name} joins on {slot} of {node.name} to evaluate version {version_of_task(task)}"
-    record_event(run, "evaluator", f"{message}, beside the run's engines", at=now, slots=[slot])
-    publish_run(run)
-    fleet.publish_lease_change()
-    return True
 
 
 def _create_job(run: Run, attempt: Attempt, node: Node, slot: str, task: str, *, now: datetime) -> Job:

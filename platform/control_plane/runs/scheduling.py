@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,18 +16,29 @@ from control_plane.accounts.tokens.token_hashing import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.fleet.idle_slots import IdleSlots
 from control_plane.fleet.models import Node, Pool
-from control_plane.fleet.scheduler import Request, Snapshot, plan
-from control_plane.runs.elastic_engines import add_engines, any_run_wants_engines, spec_of_next_attempt
-from control_plane.runs.evaluators import add_evaluators, any_evaluator_wanted_or_active, release_finished
+from control_plane.fleet.scheduler import plan
+from control_plane.fleet.snapshot import Plan, Request, Snapshot
+from control_plane.runs.elastic_engines import (
+    any_run_wants_engines,
+    engine_requests,
+    join_engines,
+    release_excess_engines,
+    spec_of_next_attempt,
+)
+from control_plane.runs.evaluators import (
+    any_evaluator_wanted_or_active,
+    evaluator_requests,
+    join_evaluator,
+    release_finished,
+)
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
-from control_plane.runs.queue_preemption import preempt_for_queue, teams_without_headroom
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
+from control_plane.runs.slot_borrowers import preempt, slot_borrowers
 from control_plane.runs.slot_requests import (
     has_custom_loss,
     request_of,
@@ -49,38 +62,46 @@ def schedule_runs(*, now: datetime) -> int:
     release_finished(now=now)
     placed = 0
     for pool in Pool.objects.order_by("name").values_list("name", flat=True):
-        placed += _schedule_pool(pool, {run.pk: run for run in waiting if run.pool == pool}, now=now)
+        release_excess_engines(pool, now=now)
+        snapshot = replace(
+            _snapshot(pool, [run for run in waiting if run.pool == pool], now=now),
+            holders=slot_borrowers(pool),
+            loan_requests=[*engine_requests(pool), *evaluator_requests(pool)],
+        )
+        placed += _apply(plan(snapshot), {run.pk: run for run in waiting}, now=now)
     return placed
 
 
-def _schedule_pool(pool: str, waiting: dict[str, Run], *, now: datetime) -> int:
-    snapshot = _snapshot(pool, waiting.values(), now=now)
-    decisions = plan(snapshot)
+def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
+    """Write a plan to the database. Returns how many runs started."""
     placed = 0
     for placement in decisions.placements:
-        try:
-            with (
-                about(run=placement.request),
-                span("start run", oolong__run=placement.request, oolong__node=placement.node),
-                transaction.atomic(),
-            ):
+        with _skip_if_leased(placement.request), about(run=placement.request), transaction.atomic():
+            with span("start run", oolong__run=placement.request, oolong__node=placement.node):
                 placed += _start_attempt(placement.request, placement.node, placement.slots, now=now)
-        except IntegrityError:
-            # One of the slots was leased concurrently; the next tick plans again.
-            log.warning("run %s could not be placed on %s", placement.request, placement.node, exc_info=True)
-    for run_id, message in decisions.waiting.items():
-        run, reason = waiting[run_id], message[:400]
-        if run.pending_reason != reason or run.queue_position != decisions.positions[run_id]:
+    for run_id, position in decisions.positions.items():
+        run, reason = queued[run_id], decisions.waiting[run_id].message[:400]
+        if run.pending_reason != reason or run.queue_position != position:
             with transaction.atomic():
-                _record_pending(run_id, reason, decisions.positions[run_id], now=now)
-    preempt_for_queue(decisions, snapshot, waiting, now=now)
-    idle, without_headroom = (
-        IdleSlots(decisions, snapshot.limits),
-        teams_without_headroom(decisions, snapshot, waiting),
-    )
-    add_engines(idle, pool=pool, without_headroom=without_headroom, now=now)
-    add_evaluators(idle, pool=pool, without_headroom=without_headroom, now=now)
+                _record_pending(run_id, reason, position, now=now)
+    for preemption in decisions.preemptions:
+        preempt(preemption.holder, now=now)
+    for loan in decisions.loans:
+        with _skip_if_leased(loan.request.attempt):
+            if loan.request.purpose == "engines":
+                join_engines(loan, now=now)
+            elif loan.slots:
+                join_evaluator(loan, now=now)
     return placed
+
+
+@contextmanager
+def _skip_if_leased(holder: str) -> Iterator[None]:
+    """The unique index on leases rejects a slot that was leased concurrently; the next tick plans again."""
+    try:
+        yield
+    except IntegrityError:
+        log.warning("a slot for %s was leased concurrently", holder, exc_info=True)
 
 
 def _snapshot(
@@ -119,7 +140,7 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     starts = any(placement.request == request.id for placement in decisions.placements)
     return {
         "starts_now": starts,
-        "blocked_reason": decisions.waiting.get(request.id, ""),
+        "blocked_reason": "" if starts else decisions.waiting[request.id].message,
         "queue_position": decisions.positions.get(request.id),
     }
 

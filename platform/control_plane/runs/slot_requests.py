@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from control_plane.fleet.scheduler import Request, sort_queue
+from control_plane.fleet.placement import sort_queue
+from control_plane.fleet.snapshot import Request
 from control_plane.runs.models import Run
+from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
 from oolong.contracts.run_spec import PlacementSection
+
+PREEMPTIBLE_KINDS = frozenset(DEDICATED_ENDPOINTS)
 
 
 def sort_runs(runs: Iterable[Run]) -> list[Run]:
@@ -22,7 +26,7 @@ def request_of(run: Run) -> Request:
         submitted_at=run.created_at, not_before=run.not_before,
         model_path=run.base_model.path if run.base_model is not None else "",
         isolated=has_custom_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
-        **slot_requirements(run.placement),
+        preemptible=run.kind in PREEMPTIBLE_KINDS, **slot_requirements(run.placement),
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.fleet.preemption import Preemptible, select_victims
-from control_plane.fleet.scheduler import NodeSnapshot, Request, SlotSnapshot, Snapshot, plan
+from control_plane.fleet.scheduler import plan
+from control_plane.fleet.snapshot import Holder, NodeSnapshot, Request, SlotSnapshot, Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -19,18 +19,26 @@ def cpus(count: int) -> tuple[SlotSnapshot, ...]:
 
 
 def request(name: str, slots: int, *, priority: int = 500, team: str = "red") -> Request:
-    return Request(id=name, name=name, team=team, priority=priority, slots=slots, submitted_at=NOW)
+    return Request(
+        id=name,
+        name=name,
+        team=team,
+        priority=priority,
+        slots=slots,
+        submitted_at=NOW,
+        preemptible=not priority,
+    )
 
 
 def holder(
     run: str, node: str = "n1", *, slots: tuple[str, ...] = ("s0",), leaving: bool = False, team: str = "red"
-) -> Preemptible:
-    return Preemptible(holder=run, team=team, node=node, slots=slots, leaving=leaving)
+) -> Holder:
+    return Holder(id=run, team=team, node=node, slots=slots, leaving=leaving)
 
 
 def decide(
     queue: list[Request],
-    holders: list[Preemptible],
+    holders: list[Holder],
     *,
     free: dict[str, int],
     total: int = 4,
@@ -44,8 +52,11 @@ def decide(
     ]
     used = {"red": sum(len(one.slots) for one in holders if one.team == "red")}
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
-    playgrounds = frozenset(one.id for one in queue if one.priority == 0)
-    return select_victims(plan(snapshot), snapshot, holders, preemptible_requests=playgrounds)
+    return victims(snapshot, holders)
+
+
+def victims(snapshot: Snapshot, holders: list[Holder]) -> tuple[str, ...]:
+    return tuple(one.holder for one in plan(replace(snapshot, holders=holders)).preemptions)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,7 @@ def decide(
     ],
 )
 def test_who_goes(
-    queue: list[Request], holders: list[Preemptible], free: dict[str, int], ended: tuple[str, ...]
+    queue: list[Request], holders: list[Holder], free: dict[str, int], ended: tuple[str, ...]
 ) -> None:
     assert decide(queue, holders, free=free) == ended
 
@@ -95,20 +106,17 @@ def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
     n2 = replace(n1, id="n2", name="n2", **tells)
     waits = replace(request("a", 1), **only_on_n2)
     snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={}, limits={})
-    nothing = frozenset[str]()
     on_n1, on_n2 = [holder("p", "n1")], [holder("q", "n2")]
-    assert select_victims(plan(snapshot), snapshot, on_n1, preemptible_requests=nothing) == (), "in vain"
+    assert victims(snapshot, on_n1) == (), "in vain"
     free = replace(snapshot, nodes=[replace(n1, free=cpus(1)), n2])
-    assert select_victims(plan(free), free, on_n2, preemptible_requests=nothing) == ("q",), (
-        "what is free is elsewhere"
-    )
+    assert victims(free, on_n2) == ("q",), "what is free is elsewhere"
 
 
 def test_nobody_goes_for_a_run_that_their_slots_do_not_suit() -> None:
     nodes = [NodeSnapshot("n1", "n1", (), cpus(2), True)]
     queue = [replace(request("a", 1), device="cuda")]
     snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used={"red": 1}, limits={})
-    assert select_victims(plan(snapshot), snapshot, [holder("p")], preemptible_requests=frozenset()) == ()
+    assert victims(snapshot, [holder("p")]) == ()
 
 
 def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
@@ -116,10 +124,7 @@ def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
     snapshot = Snapshot(
         now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, limits={}, teams=frozenset({"blue"})
     )
-    assert (
-        select_victims(plan(snapshot), snapshot, [holder("p", team="blue")], preemptible_requests=frozenset())
-        == ()
-    )
+    assert victims(snapshot, [holder("p", team="blue")]) == ()
 
 
 def gpus(*names: str) -> tuple[SlotSnapshot, ...]:
@@ -159,4 +164,4 @@ def test_ranks_need_a_gpu_each(
     )
     snapshot = Snapshot(now=NOW, nodes=[node], queue=[asked], used={}, limits={})
     yielding = [holder(name, slots=(slot,)) for name, slot in holders]
-    assert select_victims(plan(snapshot), snapshot, yielding, preemptible_requests=frozenset()) == ended
+    assert victims(snapshot, yielding) == ended

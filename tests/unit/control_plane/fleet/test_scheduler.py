@@ -8,7 +8,17 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.fleet.scheduler import NodeSnapshot, Request, SlotSnapshot, Snapshot, plan, sort_queue
+from control_plane.fleet.placement import sort_queue
+from control_plane.fleet.scheduler import plan
+from control_plane.fleet.snapshot import (
+    Holder,
+    LoanRequest,
+    NodeSnapshot,
+    Request,
+    SlotSnapshot,
+    Snapshot,
+    WaitCode,
+)
 from oolong import gpu_slots
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,9 +69,9 @@ def test_a_priority_that_operators_give_moves_runs_of_their_own_team_alone() -> 
 def test_a_gang_is_placed_whole_on_one_node_or_waits() -> None:
     decided = plan(snapshot([node("a", 1, 4), node("b", 1, 1)], [request("gang", 2)]))
     assert not decided.placements
-    assert decided.waiting["gang"] == "needs 2 slots on one node; 1 of 4 are free on a"
+    assert decided.waiting["gang"].message == "needs 2 slots on one node; 1 of 4 are free on a"
     alone = plan(snapshot([node("a", 0, 4)], [request("alone", 1)]))
-    assert alone.waiting["alone"] == "needs 1 slot on one node; 0 of 4 are free on a"
+    assert alone.waiting["alone"].message == "needs 1 slot on one node; 0 of 4 are free on a"
 
 
 def test_the_tightest_node_is_taken_so_that_big_holes_stay() -> None:
@@ -70,14 +80,14 @@ def test_the_tightest_node_is_taken_so_that_big_holes_stay() -> None:
 
 def test_a_run_larger_than_any_node_says_so_and_holds_nobody_up() -> None:
     decided = plan(snapshot([node("n", 2)], [request("huge", 5, priority=900), request("small", 2)]))
-    assert decided.waiting["huge"] == "needs 5 slots on one node; the largest node has 2"
+    assert decided.waiting["huge"].message == "needs 5 slots on one node; the largest node has 2"
     assert [placement.request for placement in decided.placements] == ["small"]
 
 
 def test_a_small_run_may_not_starve_a_big_one_ahead_of_it() -> None:
     decided = plan(snapshot([node("n", 1, 2)], [request("big", 2, age=9), request("small", 1)]))
     assert not decided.placements
-    assert "waits behind 'big'" in decided.waiting["small"]
+    assert "waits behind 'big'" in decided.waiting["small"].message
     assert decided.positions == {"big": 1, "small": 2}
 
 
@@ -91,12 +101,12 @@ def test_a_team_never_passes_its_limit() -> None:
     queue = [request("one", 2, age=2), request("two", 2, age=1)]
     decided = plan(snapshot([node("n", 8)], queue, {"red": 1}, red=4))
     assert [placement.request for placement in decided.placements] == ["one"]
-    assert decided.waiting["two"] == "the team's limit is 4 slots, 3 are in use and this run needs 2"
+    assert decided.waiting["two"].message == "the team's limit is 4 slots, 3 are in use and this run needs 2"
 
 
 def test_a_cordoned_node_gets_nothing_and_the_reason_is_said() -> None:
     decided = plan(snapshot([node("n", 4, accepts=False, state="cordoned")], [request("run")]))
-    assert decided.waiting["run"] == "no node accepts jobs: n is cordoned"
+    assert decided.waiting["run"].message == "no node accepts jobs: n is cordoned"
 
 
 def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
@@ -107,7 +117,7 @@ def test_a_run_with_its_own_loss_goes_only_where_jobs_are_isolated() -> None:
     ] == ["isolated"]
     alone = plan(snapshot([node("open", 1)], [own_loss]))
     assert not alone.placements
-    assert "no node isolates jobs" in alone.waiting["run"]
+    assert "no node isolates jobs" in alone.waiting["run"].message
     assert plan(snapshot([node("open", 1)], [request("run")])).placements, "the others need none"
 
 
@@ -121,7 +131,7 @@ def on(device: str = "cuda", gib: int = 0, slots: int = 1) -> Request:
 def test_a_run_that_needs_a_gpu_never_lands_on_cpu_slots_and_says_what_the_pool_has() -> None:
     decided = plan(snapshot([node("n", 4)], [on("cuda")]))
     assert not decided.placements
-    assert decided.waiting["run"] == "needs cuda slots; pool default has cpu slots only"
+    assert decided.waiting["run"].message == "needs cuda slots; pool default has cpu slots only"
     gpus = NodeSnapshot("g", "g", GPUS, (), True)
     assert placed(snapshot([node("n", 4), gpus], [on("cuda", slots=2)])) == {"run": "g"}
     assert placed(snapshot([gpus, node("n", 4)], [on("cpu")])) == {"run": "n"}
@@ -132,7 +142,7 @@ def test_a_slot_with_too_little_memory_does_not_count() -> None:
     assert placed(snapshot([gpus], [on("cuda", 80)])) == {"run": "g"}
     decided = plan(snapshot([gpus], [on("cuda", 81)]))
     assert (
-        decided.waiting["run"]
+        decided.waiting["run"].message
         == "needs cuda slots of at least 81 GiB; the largest of pool default has 80 GiB"
     )
 
@@ -141,18 +151,20 @@ def test_only_the_slots_that_suit_are_taken_and_counted() -> None:
     mixed = NodeSnapshot("m", "m", (SlotSnapshot("cpu-0"), GPUS[0]), (GPUS[1],), True)
     decided = plan(snapshot([mixed], [on("cuda")]))
     assert [placement.slots for placement in decided.placements] == [("gpu-0",)]
-    assert [slot.name for slot in decided.idle["m"]] == ["cpu-0"]
-    assert plan(snapshot([mixed], [on("cuda", slots=2)])).waiting["run"] == (
+    wanted = LoanRequest("attempt", "engines", on(""), "m", 9)
+    (loan,) = plan(replace(snapshot([mixed], [on("cuda")]), loan_requests=[wanted])).loans
+    assert loan.slots == ("cpu-0",), "the slot that is left"
+    assert plan(snapshot([mixed], [on("cuda", slots=2)])).waiting["run"].message == (
         "needs 2 slots on one node; 1 of 2 are free on m"
     )
-    assert plan(snapshot([mixed], [on("cuda", slots=3)])).waiting["run"] == (
+    assert plan(snapshot([mixed], [on("cuda", slots=3)])).waiting["run"].message == (
         "needs 3 slots on one node; the largest node has 2"
     )
 
 
 def test_a_pool_without_a_healthy_slot_is_named() -> None:
     assert (
-        plan(snapshot([node("n", 0)], [on("")])).waiting["run"]
+        plan(snapshot([node("n", 0)], [on("")])).waiting["run"].message
         == "no node of pool default has a healthy slot"
     )
 
@@ -161,71 +173,129 @@ def test_a_team_that_may_not_use_the_pool_waits_and_holds_nobody_up() -> None:
     queue = [request("first", 2, age=9, team="blue"), request("second", 2)]
     decided = plan(Snapshot(NOW, [node("n", 2)], queue, {}, {}, pool="lab", teams=frozenset({"red"})))
     assert [placement.request for placement in decided.placements] == ["second"]
-    assert decided.waiting["first"].startswith("the team may not use pool lab; ask an installation admin")
+    assert decided.waiting["first"].message.startswith(
+        "the team may not use pool lab; ask an installation admin"
+    )
 
 
 def test_an_empty_pool_is_named() -> None:
-    assert plan(snapshot([], [request("run")])).waiting["run"] == "the pool has no nodes"
+    assert plan(snapshot([], [request("run")])).waiting["run"].message == "the pool has no nodes"
 
 
 def test_a_retry_waits_for_its_time() -> None:
     early = Request("run", "run", "red", 500, 1, NOW, not_before=NOW + timedelta(seconds=4))
-    assert plan(snapshot([node("n", 1)], [early])).waiting["run"] == (
+    assert plan(snapshot([node("n", 1)], [early])).waiting["run"].message == (
         "retries at 00:00:04 UTC, because its last attempt ended early"
     )
 
 
-nodes_strategy = st.lists(
-    st.builds(
-        lambda index, free, held, accepts: node(
-            f"n{index}", free, free + held, accepts=accepts, state="draining"
-        ),
-        st.integers(0, 10_000), st.integers(0, 6), st.integers(0, 3), st.booleans(),
-    ),
-    max_size=5, unique_by=lambda item: item.id,
-)  # fmt: skip
-queue_strategy = st.lists(
-    st.builds(
-        lambda index, slots, priority, age, team: request(f"r{index}", slots, priority=priority, age=age, team=team),
-        st.integers(0, 10_000), st.integers(1, 7), st.sampled_from([0, 500, 1000]), st.integers(0, 50),
-        st.sampled_from(["red", "blue"]),
-    ),
-    max_size=12, unique_by=lambda item: item.id,
-)  # fmt: skip
-limits_strategy = st.fixed_dictionaries({"red": st.one_of(st.none(), st.integers(0, 9)), "blue": st.none()})
-
-
-@settings(max_examples=200, deadline=None)
-@given(nodes_strategy, queue_strategy, limits_strategy, st.integers(0, 3))
-def test_any_plan_is_sound(
-    nodes: list[NodeSnapshot], queue: list[Request], limits: dict[str, int | None], used: int
-) -> None:
-    decided = plan(Snapshot(NOW, nodes, queue, {"red": used}, limits))
-    by_id = {item.id: item for item in queue}
-    views = {view.id: view for view in nodes}
-
-    sold = [(placement.node, slot) for placement in decided.placements for slot in placement.slots]
-    assert len(sold) == len(set(sold)), "a slot is sold once"
-    for placement in decided.placements:
-        assert views[placement.node].accepts
-        assert set(placement.slots) <= {slot.name for slot in views[placement.node].free}
-        assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
-    red = used + sum(
-        by_id[item.request].slots for item in decided.placements if by_id[item.request].team == "red"
-    )
-    assert limits["red"] is None or red <= max(limits["red"], used)
-    # Everybody is either placed or told why, and the waiting have positions 1, 2, 3 in queue order.
-    assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
-    assert all(why and "\n" not in why for why in decided.waiting.values())
-    waiting = [item.id for item in sort_queue(queue) if item.id in decided.waiting]
-    assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
-    # The head of the queue waits only for a reason of its own.
-    if queue and (head := sort_queue(queue)[0]).id in decided.waiting:
-        limited = (
-            limits[head.team] is not None
-            and (used if head.team == "red" else 0) + head.slots > limits[head.team]
+@st.composite
+def worlds(draw: st.DrawFn) -> Snapshot:
+    """Nodes whose held slots belong to ordinary runs or to borrowers, a queue of two teams, and loan requests."""
+    nodes, holders, used = [], [], {"red": 0, "blue": 0}
+    teams = st.sampled_from(["red", "blue"])
+    for index in range(draw(st.integers(0, 4))):
+        name, free, held = f"n{index}", draw(st.integers(0, 4)), draw(st.integers(0, 3))
+        accepts = draw(st.booleans())
+        nodes.append(node(name, free, free + held, accepts=accepts, state="draining"))
+        for slot in nodes[-1].held:
+            team = draw(teams)
+            used[team] += 1
+            if draw(st.booleans()):
+                holders.append(Holder(f"{name}-{slot.name}", team, name, (slot.name,), draw(st.booleans())))
+    queue = [
+        replace(
+            request(
+                f"r{index}", draw(st.integers(1, 6)), priority=draw(st.sampled_from([0, 500, 1000])),
+                age=draw(st.integers(0, 50)), team=draw(teams),
+            ),
+            not_before=draw(st.sampled_from([None, None, NOW + timedelta(seconds=1)])),
+            preemptible=draw(st.booleans()),
         )
-        assert limited or not any(view.accepts and len(view.free) >= head.slots for view in nodes)
+        for index in range(draw(st.integers(0, 8)))
+    ]  # fmt: skip
+    loans = [
+        LoanRequest(f"a{index}", "engines", request(f"l{index}", team=draw(teams)), one.id, draw(st.integers(1, 4)))
+        for index, one in enumerate(nodes)
+    ]  # fmt: skip
+    limits = {team: draw(st.one_of(st.none(), st.integers(0, 9))) for team in used}
+    return Snapshot(NOW, nodes, queue, used, limits, holders=holders, loan_requests=loans)
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_any_plan_is_sound(world: Snapshot) -> None:
+    decided = plan(world)
+    backwards = replace(world, queue=world.queue[::-1], nodes=world.nodes[::-1], holders=world.holders[::-1])
+    assert decided == plan(backwards), "deterministic"
+    by_id = {item.id: item for item in world.queue}
+    views = {view.id: view for view in world.nodes}
+
+    given_out = [(placement.node, slot) for placement in decided.placements for slot in placement.slots]
+    given_out += [(loan.request.node, slot) for loan in decided.loans for slot in loan.slots]
+    assert len(given_out) == len(set(given_out)), "no slot is given twice"
+    for name, slot in given_out:
+        assert views[name].accepts
+        assert slot in {free.name for free in views[name].free}, "never above physical capacity"
+    for placement in decided.placements:
+        assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
+    used = dict(world.used)
+    for placement in decided.placements:
+        used[by_id[placement.request].team] += len(placement.slots)
+    for loan in decided.loans:
+        assert len(loan.slots) <= loan.request.slots
+        used[loan.request.request.team] += len(loan.slots)
+    for team, limit in world.limits.items():
+        assert limit is None or used[team] <= max(limit, world.used[team]), "never above a limit"
+
+    # Every request is placed or waits with a reason, in the order of the queue.
+    assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
+    assert all(wait.message and "\n" not in wait.message for wait in decided.waiting.values())
+    waiting = [item.id for item in sort_queue(world.queue) if item.id in decided.waiting]
+    assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_no_slot_stays_free_that_the_first_waiting_run_could_use(world: Snapshot) -> None:
+    decided = plan(world)
+    taken = {(placement.node, slot) for placement in decided.placements for slot in placement.slots}
+    for item in sort_queue(world.queue):
+        wait = decided.waiting.get(item.id)
+        if wait is not None and wait.code in (WaitCode.CAPACITY, WaitCode.BEHIND):
+            for view in world.nodes:
+                free = [slot for slot in view.free if (view.id, slot.name) not in taken]
+                assert not view.accepts or len(free) < item.slots
+            return
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_preemption_is_never_in_vain(world: Snapshot) -> None:
+    """Once the chosen holders and those that leave already are gone, the request that preempts starts."""
+    decided = plan(world)
+    if not decided.preemptions:
+        return
+    (first,) = {preemption.request for preemption in decided.preemptions}
+    victims = {preemption.holder for preemption in decided.preemptions}
+    assert not next(item for item in world.queue if item.id == first).preemptible
+    gone = [holder for holder in world.holders if holder.leaving or holder.id in victims]
+    freed = {(holder.node, slot) for holder in gone for slot in holder.slots}
+    nodes = [
+        replace(
+            view,
+            free=(*view.free, *(slot for slot in view.held if (view.id, slot.name) in freed)),
+            held=tuple(slot for slot in view.held if (view.id, slot.name) not in freed),
+        )
+        for view in world.nodes
+    ]
+    used = dict(world.used)
+    for holder in gone:
+        used[holder.team] -= len(holder.slots)
+    started = {placement.request for placement in decided.placements}
+    queue = [item for item in world.queue if item.id in started or item.id == first]
+    after = plan(replace(world, nodes=nodes, used=used, queue=queue, holders=()))
+    assert first in {placement.request for placement in after.placements}
 
 
 def shared_gpus(count: int, *, shares: int = 2) -> tuple[SlotSnapshot, ...]:
@@ -259,7 +329,7 @@ def test_more_ranks_than_gpus_wait_with_the_reason_and_hold_nobody_up() -> None:
     queue = [replace(request("wide", 3, priority=900), trainer_ranks=2), request("small", 2)]
     decided = plan(snapshot([one], queue))
     assert [found.request for found in decided.placements] == ["small"]
-    assert decided.waiting["wide"] == (
+    assert decided.waiting["wide"].message == (
         "needs 2 GPUs on one node, one per rank of the trainer; no node has that many"
     )
 
@@ -268,4 +338,4 @@ def test_ranks_wait_for_a_second_gpu_while_both_slots_of_one_are_free() -> None:
     slots = shared_gpus(2)
     busy = NodeSnapshot("n", "n", slots[:2], slots[2:], True)
     decided = plan(snapshot([busy], [replace(request("wide", 2), trainer_ranks=2)]))
-    assert not decided.placements and "n" in decided.waiting["wide"]
+    assert not decided.placements and "n" in decided.waiting["wide"].message

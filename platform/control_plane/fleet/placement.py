@@ -1,0 +1,207 @@
+"""Places the queue of one pool on free slots.
+
+Requests are sorted by priority, then by submission time. A priority above DEFAULT_PRIORITY only moves a run ahead of
+other runs of its team, because the team's own operators grant it. Gang scheduling: a request is placed on one node with
+all its slots, or it waits. Each rank of a trainer gets a GPU of its own, even where slots share GPUs. The first request
+that waits only for slots to become free reserves the node where it fits soonest, and no request behind it is placed
+there: small requests may pass a big one, but cannot starve it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from control_plane.fleet.snapshot import (
+    NodeSnapshot,
+    Placement,
+    Request,
+    SlotSnapshot,
+    Snapshot,
+    Wait,
+    WaitCode,
+)
+from oolong.contracts.model_paths import root_of
+from oolong.gpu_slots import device_of
+
+DEFAULT_PRIORITY = 500  # operators may raise a run above it, ahead of other runs of its team
+
+
+@dataclass
+class PlacedQueue:
+    """A pool while its queue is placed, and the result."""
+
+    nodes: Mapping[str, NodeSnapshot]
+    free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
+    used: dict[str, int]  # team → slots held, including the placements
+    order: list[Request] = field(default_factory=list)  # the queue, sorted
+    placements: list[Placement] = field(default_factory=list)
+    waiting: dict[str, Wait] = field(default_factory=dict)
+    reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
+
+
+def sort_queue(queue: Sequence[Request]) -> list[Request]:
+    # Each team keeps the positions that it has without priorities above the default, and sorts its own runs within
+    # them.
+    positions = sorted(
+        queue, key=lambda one: (-min(one.priority, DEFAULT_PRIORITY), one.submitted_at, one.id)
+    )
+    own: dict[str, list[Request]] = {}
+    for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id), reverse=True):
+        own.setdefault(request.team, []).append(request)
+    return [own[position.team].pop() for position in positions]
+
+
+def place_queue(snapshot: Snapshot) -> PlacedQueue:
+    pool = PlacedQueue(
+        nodes={node.id: node for node in snapshot.nodes},
+        free={node.id: list(node.free) for node in snapshot.nodes if node.accepts},
+        used=dict(snapshot.used),
+        order=sort_queue(snapshot.queue),
+    )
+    for request in pool.order:
+        found = _place(request, pool, snapshot)
+        if isinstance(found, Placement):
+            pool.placements.append(found)
+        else:
+            pool.waiting[request.id] = found
+    return pool
+
+
+def matches(slot: SlotSnapshot, request: Request) -> bool:
+    """Whether the slot has the device and memory that the request needs."""
+    return request.device in ("", slot.device) and slot.memory_bytes >= request.slot_memory_bytes
+
+
+def matching_slots(slots: Iterable[SlotSnapshot], request: Request) -> list[SlotSnapshot]:
+    return [slot for slot in slots if matches(slot, request)]
+
+
+def total_matching(node: NodeSnapshot, request: Request) -> int:
+    """Number of slots of the node that match the request, leased or not."""
+    return len(matching_slots((*node.free, *node.held), request))
+
+
+def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnapshot, ...] | None:
+    """The slots for the request: first one per trainer rank, each on a separate device (NCCL rejects two ranks on one
+    GPU), then the engines, on devices without a rank where possible. None when the slots do not suffice."""
+    by_device: dict[str, SlotSnapshot] = {}
+    for slot in matching_slots(slots, request):
+        by_device.setdefault(device_of(slot.name), slot)
+    ranks = list(by_device.values())[: request.trainer_ranks]
+    others = [slot for slot in matching_slots(slots, request) if slot not in ranks]
+    others.sort(key=lambda slot: device_of(slot.name) in {device_of(rank.name) for rank in ranks})
+    if len(ranks) < request.trainer_ranks or len(ranks) + len(others) < request.slots:
+        return None
+    return (*ranks, *others)[: request.slots]
+
+
+def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement | Wait:
+    eligible = [node for node in pool.nodes.values() if meets_requirements(node, request)]
+    if reason := _never_fits_reason(request, eligible, snapshot):
+        return Wait(WaitCode.NEVER_FITS, reason)
+    if request.not_before is not None and request.not_before > snapshot.now:
+        message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
+        return Wait(WaitCode.DELAYED, message)
+    limit = snapshot.limits.get(request.team)
+    used = pool.used.get(request.team, 0)
+    if limit is not None and used + request.slots > limit:
+        message = f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
+        return Wait(WaitCode.QUOTA, message)
+    fitting = [
+        (node, slots)
+        for node in eligible
+        if node.id in pool.free
+        and node.id not in pool.reserved
+        and (slots := allocate(pool.free[node.id], request)) is not None
+    ]
+    if not fitting:
+        return _reserve(request, pool, eligible)
+    # Best fit: keep the nodes with many free slots free.
+    node, slots = min(fitting, key=lambda found: (len(pool.free[found[0].id]), found[0].name, found[0].id))
+    pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in slots]
+    pool.used[request.team] = used + request.slots
+    return Placement(request.id, node.id, tuple(slot.name for slot in slots))
+
+
+def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
+    """Whether the node meets the requirements other than slots: job isolation and the model's directory."""
+    if request.isolated and not node.isolates_jobs:
+        return False
+    return not request.model_path or root_of(request.model_path, node.model_roots) is not None
+
+
+def _never_fits_reason(request: Request, eligible: Sequence[NodeSnapshot], snapshot: Snapshot) -> str:
+    """Why the request fits no node of the pool, even if all slots were free; empty when it fits one."""
+    if snapshot.teams is not None and request.team not in snapshot.teams:
+        return (
+            f"the team may not use pool {snapshot.pool}; ask an installation admin to allow it, or cancel the run and "
+            "clone it with another placement.pool"
+        )
+    if not snapshot.nodes:
+        return "the pool has no nodes"
+    if not eligible and request.isolated and not any(node.isolates_jobs for node in snapshot.nodes):
+        return "its trainer runs an uploaded loss function, and no node isolates jobs; see the nodes' job isolation"
+    if not eligible:
+        return f"no node offers the model's directory {request.model_path}"
+    largest = max(total_matching(node, request) for node in eligible)
+    if not largest:
+        return _no_such_slot(request, eligible, snapshot)
+    if largest < request.slots and request.model_path:
+        return (
+            f"needs {_slots(request.slots)} on one node that offers {request.model_path}; the largest such node "
+            f"has {largest}"
+        )
+    if largest < request.slots:
+        return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
+    if not any(could_hold(node, request) for node in eligible):
+        return f"needs {request.trainer_ranks} GPUs on one node, one per rank of the trainer; no node has that many"
+    return ""
+
+
+def could_hold(node: NodeSnapshot, request: Request) -> bool:
+    """Whether the request would fit the node if all slots of the node were free."""
+    return meets_requirements(node, request) and allocate((*node.free, *node.held), request) is not None
+
+
+def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Snapshot) -> str:
+    """The reason when no slot of these nodes has the device and memory that the request needs."""
+    slots = [slot for node in nodes for slot in (*node.free, *node.held)]
+    where = f"pool {snapshot.pool}"
+    if not slots:
+        return f"no node of {where} has a healthy slot"
+    if len(nodes) < len(snapshot.nodes):
+        needs = [f"offer {request.model_path}"] if request.model_path else []
+        where += f", of nodes that {' and '.join([*needs, *(['isolate jobs'] if request.isolated else [])])},"
+    wanted = f"{request.device} slots" if request.device else "slots"
+    same = [slot.memory_bytes for slot in slots if request.device in ("", slot.device)]
+    if not same:
+        return (
+            f"needs {wanted}; {where} has {' and '.join(sorted({slot.device for slot in slots}))} slots only"
+        )
+    needed, largest = request.slot_memory_bytes / 2**30, max(same) / 2**30
+    return f"needs {wanted} of at least {needed:.4g} GiB; the largest of {where} has {largest:.4g} GiB"
+
+
+def _reserve(request: Request, pool: PlacedQueue, eligible: Sequence[NodeSnapshot]) -> Wait:
+    """Reserve the node where the request fits soonest. Returns why the request waits."""
+    big_enough = [node for node in eligible if could_hold(node, request)]
+    open_nodes = [node for node in big_enough if node.id in pool.free]
+    if not open_nodes:
+        named = ", ".join(f"{node.name} is {node.state or 'not ready'}" for node in big_enough[:3])
+        return Wait(WaitCode.CAPACITY, f"no node accepts jobs: {named}")
+    unreserved = [node for node in open_nodes if node.id not in pool.reserved]
+    if not unreserved:
+        ahead = pool.reserved[open_nodes[0].id]
+        # Names of other teams' runs are not shown.
+        named = repr(ahead.name) if ahead.team == request.team else "another team's run"
+        return Wait(WaitCode.BEHIND, f"waits behind {named}, for which {open_nodes[0].name} is reserved")
+    free_of = {node.id: len(matching_slots(pool.free[node.id], request)) for node in unreserved}
+    best = max(unreserved, key=lambda node: (free_of[node.id], total_matching(node, request), node.id))
+    pool.reserved[best.id] = request
+    free = f"{free_of[best.id]} of {total_matching(best, request)} are free on {best.name}"
+    return Wait(WaitCode.CAPACITY, f"needs {_slots(request.slots)} on one node; {free}")
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"

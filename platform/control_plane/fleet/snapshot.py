@@ -1,0 +1,128 @@
+"""The scheduler's input and output for one pool: plain data, no database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class SlotSnapshot:
+    name: str
+    device: str = "cpu"  # cpu | cuda
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class NodeSnapshot:
+    id: str
+    name: str
+    free: tuple[SlotSnapshot, ...]  # healthy slots without a lease
+    held: tuple[SlotSnapshot, ...]  # healthy slots with a lease
+    accepts: bool  # READY, not cordoned, not draining
+    state: str = ""  # why it does not accept jobs: "cordoned"
+    model_roots: tuple[str, ...] = ()  # directories of models
+    isolates_jobs: bool = False  # from its agent and from each other
+
+
+@dataclass(frozen=True)
+class Request:
+    id: str
+    name: str
+    team: str
+    priority: int
+    slots: int
+    submitted_at: datetime
+    trainer_ranks: int = 1  # slots of the trainer, each on a separate device
+    not_before: datetime | None = None
+    model_path: str = ""  # must be below a model directory of the node
+    isolated: bool = False  # its trainer runs user code, so the node must isolate jobs
+    device: str = ""  # required device of its slots; "": any
+    slot_memory_bytes: int = 0  # required memory of each slot
+    preemptible: bool = False  # a playground or reward test: it never preempts others
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A preemptible holder of slots: it has them only because they were idle."""
+
+    id: str
+    team: str
+    node: str
+    slots: tuple[str, ...]  # names
+    leaving: bool  # it is stopping already: its slots become free soon
+
+
+@dataclass(frozen=True)
+class LoanRequest:
+    """A running attempt that wants idle slots of its node."""
+
+    attempt: str
+    purpose: Literal["engines", "evaluator"]
+    request: Request  # what the slots must offer
+    node: str
+    slots: int  # at most
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    now: datetime
+    nodes: Sequence[NodeSnapshot]
+    queue: Sequence[Request]
+    used: Mapping[str, int]  # team → slots held
+    limits: Mapping[str, int | None]  # team → hard limit; None or absent is unlimited
+    pool: str = "default"  # its name, for messages
+    teams: frozenset[str] | None = None  # the teams that may use the pool; None: all
+    holders: Sequence[Holder] = ()
+    loan_requests: Sequence[LoanRequest] = ()  # served in this order
+
+
+class WaitCode(StrEnum):
+    """Why a request waits."""
+
+    NEVER_FITS = "never_fits"  # on the nodes that the pool has now
+    QUOTA = "quota"
+    CAPACITY = "capacity"  # slots must become free
+    BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
+    DELAYED = "delayed"  # a retry that waits for its time
+
+
+@dataclass(frozen=True)
+class Wait:
+    code: WaitCode
+    message: str  # one sentence
+
+
+@dataclass(frozen=True)
+class Placement:
+    request: str
+    node: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Preemption:
+    holder: str
+    request: str  # the queued request that gets the slots
+
+
+@dataclass(frozen=True)
+class Loan:
+    request: LoanRequest
+    slots: tuple[str, ...]  # names; empty when none is idle
+
+
+@dataclass(frozen=True)
+class Plan:
+    placements: tuple[Placement, ...]
+    waiting: Mapping[str, Wait]  # by request, in the order of the queue
+    preemptions: tuple[Preemption, ...] = ()
+    loans: tuple[Loan, ...] = ()  # one for each loan request
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Request → 1-based position among the requests that wait."""
+        return {request: index for index, request in enumerate(self.waiting, start=1)}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
-from celery.beat import PersistentScheduler
+from celery.beat import PersistentScheduler, ScheduleEntry
+from celery.schedules import schedule
 from django.db import connection
 from django.utils import timezone
 
@@ -54,6 +55,32 @@ def test_every_tick_is_sent_while_there_is_work_and_few_while_there_is_none(
     assert clock.run("sweep-leases", seconds=60) == 6
     clock.busy = True
     assert clock.run("place-jobs", seconds=5) == 5, "from the very next second on"
+
+
+def test_the_clock_sleeps_until_an_entry_is_due_and_sends_it_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery's own wakes up 10 ms before, several times a second, and computes until the entry is due."""
+    sent: list[str] = []
+    monkeypatch.setattr(Scheduler, "apply_entry", lambda _, entry, producer=None: sent.append(entry.name))
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    entries = {
+        name: ScheduleEntry(
+            name,
+            "task",
+            schedule=schedule(timedelta(seconds=1), nowfun=lambda: now),
+            last_run_at=now,
+            app=app,
+        )
+        for name in ("place-jobs", "advance-runs")
+    }
+    monkeypatch.setattr(ScheduleEntry, "default_now", lambda _: now)
+    monkeypatch.setattr(Scheduler, "schedule", entries)
+    monkeypatch.setattr(Scheduler, "producer", None)  # of a broker, which nothing is sent to
+    scheduler = Scheduler(app, lazy=True)
+    pause = scheduler.tick()
+    assert pause == pytest.approx(1.0) and not sent
+    now += timedelta(seconds=pause)
+    assert scheduler.tick() == scheduler.tick() == 0 and set(sent) == set(entries)
+    assert scheduler.tick() == pytest.approx(1.0)
 
 
 def test_silence_is_still_judged_in_time() -> None:

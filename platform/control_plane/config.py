@@ -84,6 +84,8 @@ class Environment:
     streams_address: int = 1000  # the same of an address
     project_fetches: int = 2  # imports by URL of a project that may be under way at once
     project_checks: int = 100  # validations and measurements of a project that may wait or run
+    fair_share_half_life_hours: int = 168  # after which a team's use of slots counts half
+    min_runtime_seconds: int = 600  # for which no run is preempted for another team's quota
     telemetry_days: int = 0  # after a run's end its logs and trajectories are removed; 0: never
 
 
@@ -195,6 +197,8 @@ def _read() -> Environment:
         streams_address=_count("OOLONG_STREAMS_ADDRESS", 1000, least=0),
         project_fetches=_count("OOLONG_PROJECT_FETCHES", 2),
         project_checks=_count("OOLONG_PROJECT_CHECKS", 100),
+        fair_share_half_life_hours=_count("OOLONG_FAIR_SHARE_HALF_LIFE_HOURS", 168, least=1),
+        min_runtime_seconds=_count("OOLONG_MIN_RUNTIME_SECONDS", 600, least=0),
         telemetry_days=_count("OOLONG_TELEMETRY_DAYS", 0, least=0),
     )
 

@@ -169,7 +169,11 @@ class Lease(models.Model):
                 fields=["slot"], condition=Q(released_at=None), name="one_open_lease_per_slot"
             )
         ]
-        indexes = [models.Index(fields=["holder"]), models.Index(fields=["job"])]
+        indexes = [
+            models.Index(fields=["holder"]),
+            models.Index(fields=["job"]),
+            models.Index(fields=["released_at"], name="lease_released_at"),
+        ]
 
 
 class JoinToken(models.Model):
@@ -182,9 +186,13 @@ class JoinToken(models.Model):
 
 
 class Quota(models.Model):
+    """A team's share of a pool; snapshot.TeamQuota says what it means."""
+
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
     pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
+    nominal_slots = models.PositiveIntegerField(default=0, db_default=0)
     limit_slots = models.PositiveIntegerField(null=True)  # null: no limit
+    lending_limit = models.PositiveIntegerField(null=True)  # null: all of the unused nominal slots
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "pool"], name="one_quota_per_team_and_pool")]

@@ -1,18 +1,19 @@
 """Places the queue of one pool on free slots.
 
-Requests are sorted by priority, then by submission time. A priority above DEFAULT_PRIORITY only moves a run ahead of
-other runs of its team, because the team's own operators grant it. Gang scheduling: a request is placed on one node with
-all its slots, or it waits. Each rank of a trainer gets a GPU of its own, even where slots share GPUs. The first request
-that waits only for slots to become free reserves the node where it fits soonest, and no request behind it is placed
-there: small requests may pass a big one, but cannot starve it.
+Gang scheduling: a request is placed on one node with all its slots, or it waits. Each rank of a trainer gets a GPU of
+its own, even where slots share GPUs. The first request that waits only for slots to become free reserves the node where
+it fits soonest, and no request behind it is placed there: small requests may pass a big one, but cannot starve it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.snapshot import (
+    HolderKind,
     NodeSnapshot,
     Placement,
     Request,
@@ -24,8 +25,6 @@ from control_plane.fleet.snapshot import (
 from oolong.contracts.model_paths import root_of
 from oolong.gpu_slots import device_of
 
-DEFAULT_PRIORITY = 500  # operators may raise a run above it, ahead of other runs of its team
-
 
 @dataclass
 class PlacedQueue:
@@ -34,33 +33,40 @@ class PlacedQueue:
     nodes: Mapping[str, NodeSnapshot]
     free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
     used: dict[str, int]  # team → slots held, including the placements
+    held: dict[
+        str, int
+    ]  # the same without slots of borrowers, who leave at once: HolderKind.ENGINE and PLAYGROUND
+    available: int  # slots that are free or held by such borrowers
+    leaving: Mapping[str, list[SlotSnapshot]]  # node → slots that become free soon
     order: list[Request] = field(default_factory=list)  # the queue, sorted
     placements: list[Placement] = field(default_factory=list)
     waiting: dict[str, Wait] = field(default_factory=dict)
     reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
 
 
-def sort_queue(queue: Sequence[Request]) -> list[Request]:
-    # Each team keeps the positions that it has without priorities above the default, and sorts its own runs within
-    # them.
-    positions = sorted(
-        queue, key=lambda one: (-min(one.priority, DEFAULT_PRIORITY), one.submitted_at, one.id)
-    )
-    own: dict[str, list[Request]] = {}
-    for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id), reverse=True):
-        own.setdefault(request.team, []).append(request)
-    return [own[position.team].pop() for position in positions]
-
-
 def place_queue(snapshot: Snapshot) -> PlacedQueue:
+    borrowers = [holder for holder in snapshot.holders if holder.kind != HolderKind.RUN]
+    held = Counter(snapshot.used)
+    for holder in borrowers:
+        held[holder.team] -= len(holder.slots)
+    free = {node.id: list(node.free) for node in snapshot.nodes if node.accepts}
+    gone = {(holder.node, slot) for holder in snapshot.holders if holder.leaving for slot in holder.slots}
+    stuck = {request.id: wait for request in snapshot.queue if (wait := _cannot_start(request, snapshot))}
     pool = PlacedQueue(
         nodes={node.id: node for node in snapshot.nodes},
-        free={node.id: list(node.free) for node in snapshot.nodes if node.accepts},
+        free=free,
         used=dict(snapshot.used),
-        order=sort_queue(snapshot.queue),
+        held=held,
+        available=sum(map(len, free.values())) + sum(len(one.slots) for one in borrowers if one.node in free),
+        leaving={
+            node.id: [slot for slot in node.held if (node.id, slot.name) in gone] for node in snapshot.nodes
+        },
+        order=sort_queue(
+            snapshot.queue, quotas=snapshot.quotas, held=held, slot_hours=snapshot.slot_hours, stuck=stuck
+        ),
     )
     for request in pool.order:
-        found = _place(request, pool, snapshot)
+        found = stuck.get(request.id) or _place(request, pool, snapshot)
         if isinstance(found, Placement):
             pool.placements.append(found)
         else:
@@ -97,17 +103,9 @@ def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnaps
 
 
 def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement | Wait:
+    if wait := _over_quota(request, pool, snapshot):
+        return wait
     eligible = [node for node in pool.nodes.values() if meets_requirements(node, request)]
-    if reason := _never_fits_reason(request, eligible, snapshot):
-        return Wait(WaitCode.NEVER_FITS, reason)
-    if request.not_before is not None and request.not_before > snapshot.now:
-        message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
-        return Wait(WaitCode.DELAYED, message)
-    limit = snapshot.limits.get(request.team)
-    used = pool.used.get(request.team, 0)
-    if limit is not None and used + request.slots > limit:
-        message = f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
-        return Wait(WaitCode.QUOTA, message)
     fitting = [
         (node, slots)
         for node in eligible
@@ -120,8 +118,38 @@ def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement
     # Best fit: keep the nodes with many free slots free.
     node, slots = min(fitting, key=lambda found: (len(pool.free[found[0].id]), found[0].name, found[0].id))
     pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in slots]
-    pool.used[request.team] = used + request.slots
+    pool.used[request.team] = pool.used.get(request.team, 0) + request.slots
+    pool.held[request.team] = pool.held.get(request.team, 0) + request.slots
+    pool.available -= request.slots
     return Placement(request.id, node.id, tuple(slot.name for slot in slots))
+
+
+def within_nominal(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> bool:
+    """Whether the slots of the request are its team's own."""
+    after = pool.held.get(request.team, 0) + request.slots
+    return not request.preemptible and after <= snapshot.quota(request.team).nominal
+
+
+def _over_quota(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Wait | None:
+    """Why the team may not have the slots, free or not; None when it may."""
+    limit, used = snapshot.quota(request.team).limit, pool.used.get(request.team, 0)
+    if limit is not None and used + request.slots > limit:
+        message = f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
+        return Wait(WaitCode.QUOTA, message)
+    if within_nominal(request, pool, snapshot):
+        return None
+    unlent = sum(
+        max(0, quota.never_lent - pool.held.get(team, 0))
+        for team, quota in snapshot.quotas.items()
+        if team != request.team
+    )
+    if unlent and request.slots > pool.available - unlent:
+        message = (
+            f"needs {_slots(request.slots)} beyond the team's nominal quota; of {pool.available} that are idle, other "
+            f"teams do not lend {unlent}"
+        )
+        return Wait(WaitCode.NOT_LENT, message)
+    return None
 
 
 def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
@@ -131,8 +159,19 @@ def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
     return not request.model_path or root_of(request.model_path, node.model_roots) is not None
 
 
-def _never_fits_reason(request: Request, eligible: Sequence[NodeSnapshot], snapshot: Snapshot) -> str:
+def _cannot_start(request: Request, snapshot: Snapshot) -> Wait | None:
+    """Why the request cannot start now, whatever becomes free."""
+    if reason := _never_fits_reason(request, snapshot):
+        return Wait(WaitCode.NEVER_FITS, reason)
+    if request.not_before is not None and request.not_before > snapshot.now:
+        message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
+        return Wait(WaitCode.DELAYED, message)
+    return None
+
+
+def _never_fits_reason(request: Request, snapshot: Snapshot) -> str:
     """Why the request fits no node of the pool, even if all slots were free; empty when it fits one."""
+    eligible = [node for node in snapshot.nodes if meets_requirements(node, request)]
     if snapshot.teams is not None and request.team not in snapshot.teams:
         return (
             f"the team may not use pool {snapshot.pool}; ask an installation admin to allow it, or cancel the run and "
@@ -197,7 +236,13 @@ def _reserve(request: Request, pool: PlacedQueue, eligible: Sequence[NodeSnapsho
         named = repr(ahead.name) if ahead.team == request.team else "another team's run"
         return Wait(WaitCode.BEHIND, f"waits behind {named}, for which {open_nodes[0].name} is reserved")
     free_of = {node.id: len(matching_slots(pool.free[node.id], request)) for node in unreserved}
-    best = max(unreserved, key=lambda node: (free_of[node.id], total_matching(node, request), node.id))
+    soon_free = {node.id: len(matching_slots(pool.leaving[node.id], request)) for node in unreserved}
+    best = max(
+        unreserved,
+        key=lambda node: (
+            free_of[node.id] + soon_free[node.id], total_matching(node, request), node.id,
+        ),
+    )  # fmt: skip
     pool.reserved[best.id] = request
     free = f"{free_of[best.id]} of {total_matching(best, request)} are free on {best.name}"
     return Wait(WaitCode.CAPACITY, f"needs {_slots(request.slots)} on one node; {free}")

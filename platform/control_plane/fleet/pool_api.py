@@ -26,6 +26,7 @@ from control_plane.fleet.models import Pool
 
 POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 POOL_NAME_RULE = "lowercase letters, digits and hyphens, at most 60"
+MAX_SLOTS = 1_000_000  # in a quota
 NO_CONTENT = OpenApiResponse(description="done; no content")
 
 
@@ -55,14 +56,28 @@ class PoolChangeSerializer(StrictSerializer):
 
 class QuotaSerializer(ResponseSerializer):
     team = NamedSerializer()
-    limit_slots = serializers.IntegerField(allow_null=True, help_text="null: no limit")
+    nominal_slots = serializers.IntegerField(
+        help_text="slots that the team can always get: other teams borrow them only while they are idle"
+    )
+    limit_slots = serializers.IntegerField(
+        allow_null=True, help_text="most slots at once, borrowed ones included; null: no limit"
+    )
+    lending_limit = serializers.IntegerField(
+        allow_null=True, help_text="most unused nominal slots that other teams may borrow; null: all"
+    )
     used_slots = serializers.IntegerField()
 
 
 class QuotaChangeSerializer(StrictSerializer):
+    nominal_slots = serializers.IntegerField(min_value=0, max_value=MAX_SLOTS, required=False)
     limit_slots = serializers.IntegerField(
-        min_value=0, max_value=1_000_000, allow_null=True, help_text="null removes the limit"
+        min_value=0, max_value=MAX_SLOTS, allow_null=True, required=False, help_text="null removes the limit"
     )
+    lending_limit = serializers.IntegerField(
+        min_value=0, max_value=MAX_SLOTS, allow_null=True, required=False, help_text="null lends all"
+    )
+
+    not_empty = True
 
 
 class BindTeamSerializer(StrictSerializer):
@@ -184,17 +199,19 @@ class PoolQuotaView(ApiView):
 
     @extend_schema(
         operation_id="set_pool_quota",
-        summary="Set or lift the quota of a team",
-        description="The most slots of the pool that the team may use at once; null removes the limit. Running jobs "
-        "continue.",
+        summary="Set the quota of a team",
+        description="The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of "
+        "teams that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`, "
+        "and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep their "
+        "value.",
         request=QuotaChangeSerializer,
         responses=QuotaSerializer,
     )
     def put(self, request: Request, pool_name: str, team_id: str) -> Response:
         pool = access.managed_pool(caller_of(request), pool_name)
-        limit: int | None = body_of(QuotaChangeSerializer, request)["limit_slots"]
+        changes = body_of(QuotaChangeSerializer, request)
         team = or_not_found(access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
-        pools.set_quota(pool, team, limit_slots=limit)
+        pools.set_quota(pool, team, **changes)
         return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
 
 

@@ -118,14 +118,22 @@ def remove_admin(pool: Pool, user_id: str) -> None:
         publish_access_change([user_id])
 
 
-def set_quota(pool: Pool, team: Team, *, limit_slots: int | None) -> Quota:
-    """Limit the team to `limit_slots` slots of the pool; None removes the limit."""
+def set_quota(pool: Pool, team: Team, **changes: int | None) -> Quota:
+    """Change columns of the team's quota; the others stay. 422 for a limit below the nominal quota."""
     with transaction.atomic():
         pool = lock_pool(pool.pk)
-        before = Quota.objects.filter(team=team, pool=pool).first()
-        quota, _ = Quota.objects.update_or_create(team=team, pool=pool, defaults={"limit_slots": limit_slots})
-        change = {"before": before.limit_slots if before else None, "after": limit_slots}
-        _record_team_audit("pool.quota", pool, team, data={"limit_slots": change})
+        quota = Quota.objects.filter(team=team, pool=pool).first() or Quota(team=team, pool=pool)
+        changed = {name: {"before": getattr(quota, name), "after": value} for name, value in changes.items()}
+        for name, value in changes.items():
+            setattr(quota, name, value)
+        if quota.limit_slots is not None and quota.limit_slots < quota.nominal_slots:
+            message = (
+                f"limit_slots {quota.limit_slots} is below nominal_slots {quota.nominal_slots}: a team may hold its "
+                "nominal quota; lower nominal_slots too, or raise limit_slots"
+            )
+            raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+        quota.save()
+        _record_team_audit("pool.quota", pool, team, data=changed)
         publish_pool_change()
     return quota
 

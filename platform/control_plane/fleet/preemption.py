@@ -1,17 +1,22 @@
-"""Selects holders of borrowed slots to preempt for a run that waits: pure functions.
+"""Selects holders of slots to preempt for a run that waits: pure functions.
 
-Preemptible holders have a slot only because it was idle. The first request in the queue that waits for slots and would
-fit without some of them gets their slots, from as few holders as possible. Slots that are about to become free are
-waited for.
+The first request in the queue that waits for slots and would fit without some holders gets their slots: from engines on
+idle slots and evaluators first, then from playgrounds and reward tests, and as few as possible. Slots that are about to
+become free are waited for.
+
+A request within its team's nominal quota also reclaims slots from runs of teams that borrow, those first that lose the
+fewest GPU-seconds since their last checkpoint. A run that has not had its minimum runtime stays. Two runs never preempt
+each other in turn: the one that was preempted is beyond its team's nominal quota, and the other one is within it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from control_plane.fleet.placement import PlacedQueue, allocate, could_hold
+from control_plane.fleet.placement import PlacedQueue, allocate, could_hold, within_nominal
 from control_plane.fleet.snapshot import (
     Holder,
+    HolderKind,
     NodeSnapshot,
     Preemption,
     Request,
@@ -33,12 +38,45 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
         for node in snapshot.nodes:
             if not (node.accepts and could_hold(node, request)):
                 continue
-            chosen = _victims_on_node(node, request, placed.free[node.id], snapshot.holders, over=over)
+            holders = [
+                *(holder for holder in snapshot.holders if holder.kind != HolderKind.RUN or holder.leaving),
+                *_reclaimable_runs(node, request, placed, snapshot),
+            ]
+            chosen = _victims_on_node(node, request, placed.free[node.id], holders, over=over)
             if chosen is not None:
                 choices.append(chosen)
         if choices:
-            return tuple(Preemption(holder.id, request.id) for holder in min(choices, key=len))
+            return tuple(
+                Preemption(holder.id, holder.kind, request.id, holder.lost_gpu_seconds)
+                for holder in min(choices, key=_cost)
+            )
     return ()
+
+
+def _cost(victims: Sequence[Holder]) -> tuple[bool, float, int, int]:
+    runs = [holder for holder in victims if holder.kind == HolderKind.RUN]
+    playgrounds = sum(holder.kind == HolderKind.PLAYGROUND for holder in victims)
+    return bool(runs), sum(run.lost_gpu_seconds for run in runs), playgrounds, len(victims)
+
+
+def _reclaimable_runs(
+    node: NodeSnapshot, request: Request, placed: PlacedQueue, snapshot: Snapshot
+) -> list[Holder]:
+    """Runs on the node that a request within its team's nominal quota may preempt: each team gives up runs only while
+    it borrows."""
+    if not within_nominal(request, placed, snapshot):
+        return []
+    runs = [holder for holder in snapshot.holders if holder.kind == HolderKind.RUN]
+    staying = dict(placed.held)
+    for run in runs:
+        staying[run.team] = staying.get(run.team, 0) - (len(run.slots) if run.leaving else 0)
+    found = []
+    for run in sorted(runs, key=lambda one: (one.lost_gpu_seconds, -len(one.slots), one.id)):
+        borrows = staying[run.team] > snapshot.quota(run.team).nominal
+        if run.node == node.id and borrows and not (run.leaving or run.protected):
+            staying[run.team] -= len(run.slots)
+            found.append(run)
+    return found
 
 
 def teams_without_headroom(placed: PlacedQueue, snapshot: Snapshot) -> frozenset[str]:
@@ -46,11 +84,15 @@ def teams_without_headroom(placed: PlacedQueue, snapshot: Snapshot) -> frozenset
     borrowed that slot would be preempted at once, and the run would wait for one borrower after the other."""
     found = set()
     for request in _preemptors(placed):
-        limit = snapshot.limits.get(request.team)
+        limit = snapshot.quota(request.team).limit
         if limit is None:
             continue
         with_it = placed.used.get(request.team, 0) + request.slots
-        own = sum(len(holder.slots) for holder in snapshot.holders if holder.team == request.team)
+        own = sum(
+            len(holder.slots)
+            for holder in snapshot.holders
+            if holder.team == request.team and holder.kind != HolderKind.RUN
+        )
         if with_it - own <= limit < with_it + 1:
             found.add(request.team)
     return frozenset(found)
@@ -69,7 +111,7 @@ def _preemptors(placed: PlacedQueue) -> list[Request]:
 
 def _slots_over_limit(request: Request, snapshot: Snapshot) -> int:
     """How many slots its team must release for it, beyond those that become free anyway."""
-    limit = snapshot.limits.get(request.team)
+    limit = snapshot.quota(request.team).limit
     if limit is None:
         return 0
     leaving = sum(
@@ -93,7 +135,9 @@ def _victims_on_node(
     staying.sort(
         key=lambda one: (
             limited and one.team != request.team,
+            one.kind,
             one.node != node.id,
+            one.lost_gpu_seconds,
             -len(one.slots),
             one.id,
         )

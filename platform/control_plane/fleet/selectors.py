@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Prefetch
+from django.conf import settings
+from django.db.models import Count, F, Prefetch, Q, Sum, Value
+from django.db.models.functions import Coalesce, Extract, Power
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
 from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
-from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot
+from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot, TeamQuota
+
+FORGOTTEN_AFTER = 8  # half-lives
 
 
 def node_of_credential(text: str) -> Node | None:
@@ -61,17 +67,28 @@ def used_slots(pool: str) -> dict[str, int]:
     return {row["team"]: row["held"] for row in rows}
 
 
-def leased_slots(holders: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Holder → names of the slots that it has now."""
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(holders, ())
-    leases = Lease.objects.filter(holder__in=found, released_at=None).order_by("slot__name")
-    for holder, slot in leases.values_list("holder", "slot__name"):
-        found[holder] += (slot,)
-    return found
+def team_quotas(pool: str) -> dict[str, TeamQuota]:
+    return {
+        quota.team_id: TeamQuota(quota.nominal_slots, quota.limit_slots, quota.lending_limit)
+        for quota in Quota.objects.filter(pool=pool)
+    }
 
 
-def limits(pool: str) -> dict[str, int | None]:
-    return dict(Quota.objects.filter(pool=pool).values_list("team", "limit_slots"))
+def decayed_slot_hours(pool: str, *, now: datetime) -> dict[str, float]:
+    """Team → hours of slots that it held, each worth half after a half-life. The integral of 0.5^(age/h) from the start
+    to the end of a lease is h/ln 2 · (0.5^(age of the end/h) - 0.5^(age of the start/h))."""
+    half_life = timedelta(hours=settings.ENVIRONMENT.fair_share_half_life_hours)
+
+    def weight(at: Any) -> Power:
+        return Power(0.5, Extract(Value(now) - at, "epoch") / Value(half_life.total_seconds()))
+
+    rows = (
+        Lease.objects.filter(Q(released_at=None) | Q(released_at__gt=now - FORGOTTEN_AFTER * half_life))
+        .filter(slot__node__pool=pool, granted_at__lte=now)
+        .values("team")
+        .annotate(share=Sum(weight(Coalesce("released_at", Value(now))) - weight(F("granted_at"))))
+    )
+    return {row["team"]: row["share"] * half_life.total_seconds() / 3600 / math.log(2) for row in rows}
 
 
 def teams_that_may_use(pool: str) -> frozenset[str]:
@@ -87,9 +104,9 @@ def leased_jobs(node: Node) -> list[str]:
 
 def quotas(pool: Pool, teams: Iterable[Team]) -> list[dict[str, Any]]:
     """What each of these teams holds of the pool, and may hold at most, for QuotaSerializer."""
-    limit, used = limits(pool.pk), used_slots(pool.pk)
+    quota_of, used = {quota.team_id: quota for quota in Quota.objects.filter(pool=pool)}, used_slots(pool.pk)
     return [
-        {"team": team, "limit_slots": limit.get(team.pk), "used_slots": used.get(team.pk, 0)}
+        {**vars(quota_of.get(team.pk) or Quota()), "team": team, "used_slots": used.get(team.pk, 0)}
         for team in teams
     ]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Literal
 
 
@@ -45,15 +45,41 @@ class Request:
     preemptible: bool = False  # a playground or reward test: it never preempts others
 
 
+class HolderKind(IntEnum):
+    """In the order in which they are preempted."""
+
+    ENGINE = 0  # an engine or evaluator on a slot that was idle
+    PLAYGROUND = 1  # or a reward test
+    RUN = 2  # only while its team borrows, for a run within its own team's nominal quota
+
+
 @dataclass(frozen=True)
 class Holder:
-    """A preemptible holder of slots: it has them only because they were idle."""
+    """A holder of slots that may be preempted."""
 
     id: str
     team: str
     node: str
     slots: tuple[str, ...]  # names
     leaving: bool  # it is stopping already: its slots become free soon
+    kind: HolderKind = HolderKind.ENGINE
+    protected: bool = False  # it has not run for the minimum runtime yet
+    lost_gpu_seconds: float = (
+        0.0  # slots times seconds since the last checkpoint, which a preemption may lose
+    )
+
+
+@dataclass(frozen=True)
+class TeamQuota:
+    """A team's share of a pool. It may borrow idle slots beyond `nominal`, up to `limit`."""
+
+    nominal: int = 0  # slots that the team can always get: borrowers return them
+    limit: int | None = None  # most slots at once; None: no limit
+    lending_limit: int | None = None  # most unused nominal slots that others may borrow; None: all
+
+    @property
+    def never_lent(self) -> int:
+        return 0 if self.lending_limit is None else max(0, self.nominal - self.lending_limit)
 
 
 @dataclass(frozen=True)
@@ -73,18 +99,23 @@ class Snapshot:
     nodes: Sequence[NodeSnapshot]
     queue: Sequence[Request]
     used: Mapping[str, int]  # team → slots held
-    limits: Mapping[str, int | None]  # team → hard limit; None or absent is unlimited
+    quotas: Mapping[str, TeamQuota] = field(default_factory=dict)  # by team
+    slot_hours: Mapping[str, float] = field(default_factory=dict)  # team → use of the past, with a half-life
     pool: str = "default"  # its name, for messages
     teams: frozenset[str] | None = None  # the teams that may use the pool; None: all
     holders: Sequence[Holder] = ()
     loan_requests: Sequence[LoanRequest] = ()  # served in this order
+
+    def quota(self, team: str) -> TeamQuota:
+        return self.quotas.get(team) or TeamQuota()
 
 
 class WaitCode(StrEnum):
     """Why a request waits."""
 
     NEVER_FITS = "never_fits"  # on the nodes that the pool has now
-    QUOTA = "quota"
+    QUOTA = "quota"  # the team's limit
+    NOT_LENT = "not_lent"  # slots are idle, but their teams do not lend them
     CAPACITY = "capacity"  # slots must become free
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it
     DELAYED = "delayed"  # a retry that waits for its time
@@ -106,7 +137,9 @@ class Placement:
 @dataclass(frozen=True)
 class Preemption:
     holder: str
+    kind: HolderKind
     request: str  # the queued request that gets the slots
+    lost_gpu_seconds: float
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ At each scheduler tick, a run that wants more engines gets idle slots on its nod
 youngest engines. Workers pull their claims, so other engines do not notice.
 
 An engine that joined a running run did not wait in the queue, so its slot is borrowed: when a queued run needs the
-slot, the engine is preempted (runs.slot_borrowers) and joins again when a slot is idle. The engines with which the
+slot, the engine is preempted (runs.slot_holders) and joins again when a slot is idle. The engines with which the
 attempt started stay.
 """
 

@@ -6,6 +6,7 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.models import BaseModel, DatasetVersion
 from control_plane.fleet import selectors as fleet
 from control_plane.fleet.access import team_may_use
+from control_plane.fleet.snapshot import TeamQuota
 from oolong.contracts.run_spec import Facts, RunSpec
 from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.run_spec.memory import kv_bytes_per_token, shape_of
@@ -37,5 +38,7 @@ def lint_context(
         pool_devices=frozenset(slot.device for slot in slots),
         pool_gpu_memory_bytes=max(gpus, default=None),
         largest_node_slots=max(sizes) if any(sizes) else None,
-        team_limit_slots=fleet.limits(spec.placement.pool).get(caller.project.team_id),
+        team_limit_slots=fleet.team_quotas(spec.placement.pool)
+        .get(caller.project.team_id, TeamQuota())
+        .limit,
     )

@@ -114,11 +114,15 @@ def reconcile_run(run: Run, *, now: datetime) -> None:
 
 def _reconcile_working(run: Run, attempt: Attempt, jobs: list[Job], *, now: datetime) -> None:
     status = derive(run.kind, [_job_snapshot(job) for job in jobs])
-    if isinstance(status, Failed) and OUTCOMES[status.cause].status is RunStatus.PAUSED:
+    if isinstance(status, Failed) and attempt.reason == EndReason.PREEMPTED:
+        fail_attempt(run, attempt, EndReason.PREEMPTED, attempt.message, now=now)
+    elif isinstance(status, Failed) and OUTCOMES[status.cause].status is RunStatus.PAUSED:
         request_pause(run, status.cause, status.message, now=now)
     elif isinstance(status, Failed):
         fail_attempt(run, attempt, status.cause, status.message, now=now)
     elif isinstance(status, Done):
+        if attempt.reason:  # it completed before its preemption
+            Attempt.objects.filter(pk=attempt.pk).update(reason="", message="")
         transition_run(
             run,
             RunStatus.FINALIZING,

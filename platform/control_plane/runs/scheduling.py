@@ -38,7 +38,7 @@ from control_plane.runs.models import Attempt, Job, Run
 from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
-from control_plane.runs.slot_borrowers import preempt, slot_borrowers
+from control_plane.runs.slot_holders import preempt, slot_holders
 from control_plane.runs.slot_requests import (
     has_custom_loss,
     request_of,
@@ -65,7 +65,7 @@ def schedule_runs(*, now: datetime) -> int:
         release_excess_engines(pool, now=now)
         snapshot = replace(
             _snapshot(pool, [run for run in waiting if run.pool == pool], now=now),
-            holders=slot_borrowers(pool),
+            holders=slot_holders(pool, now=now),
             loan_requests=[*engine_requests(pool), *evaluator_requests(pool)],
         )
         placed += _apply(plan(snapshot), {run.pk: run for run in waiting}, now=now)
@@ -85,7 +85,7 @@ def _apply(decisions: Plan, queued: Mapping[str, Run], *, now: datetime) -> int:
             with transaction.atomic():
                 _record_pending(run_id, reason, position, now=now)
     for preemption in decisions.preemptions:
-        preempt(preemption.holder, now=now)
+        preempt(preemption, now=now)
     for loan in decisions.loans:
         with _skip_if_leased(loan.request.attempt):
             if loan.request.purpose == "engines":
@@ -108,12 +108,15 @@ def _snapshot(
     pool: str, runs: Iterable[Run], *extra: Request, now: datetime, without: Node | None = None
 ) -> Snapshot:
     nodes = fleet_selectors.node_snapshots(pool)
+    requests = [*(request_of(run) for run in runs), *extra]
+    compete = len({request.team for request in requests}) > 1
     return Snapshot(
         now=now,
         nodes=[node for node in nodes if without is None or node.id != without.pk],
-        queue=[*(request_of(run) for run in runs), *extra],
+        queue=requests,
         used=fleet_selectors.used_slots(pool),
-        limits=fleet_selectors.limits(pool),
+        quotas=fleet_selectors.team_quotas(pool),
+        slot_hours=fleet_selectors.decayed_slot_hours(pool, now=now) if compete else {},
         pool=pool,
         teams=fleet_selectors.teams_that_may_use(pool),
     )
@@ -173,6 +176,9 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
         fleet.publish_queue_change()
         return False
     resume = resumable_checkpoint(run)
+    last = run.attempts.order_by("-number").first()
+    preempted = last is not None and last.reason == EndReason.PREEMPTED
+    waited = (now - run.status_at).total_seconds() if preempted else 0.0
     names = port_names(spec)
     ports = fleet.allocate_ports(node, len(names), held=held_ports(node))
     attempt = Attempt.objects.create(
@@ -197,7 +203,7 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
         run, RunStatus.STARTING, now=now, message=f"attempt {attempt.number} on {node.name}",
         attempt_number=attempt.number, epoch=attempt.epoch, pending_reason="", queue_position=None, not_before=None,
         started_at=run.started_at or now, reason="", reason_message="", fault="",
-        train_step=resume.step if resume else 0,
+        train_step=resume.step if resume else 0, paused_seconds=run.paused_seconds + waited,
     )  # fmt: skip
     fleet.publish_lease_change()
     return True

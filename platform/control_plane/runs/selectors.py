@@ -108,7 +108,10 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     """Slots, nodes, quota and queue of a pool as one team sees them, for PoolSerializer. Other teams' runs are
     nameless."""
     entries = []
-    for position, run in enumerate(sort_runs(run for run in queue() if run.pool == pool.pk), start=1):
+    # In the order of the last plan; runs that no plan has seen yet come last.
+    queued = sort_runs(run for run in queue() if run.pool == pool.pk)
+    queued.sort(key=lambda run: (run.queue_position is None, run.queue_position))
+    for position, run in enumerate(queued, start=1):
         own = run.project.team_id == caller.project.team_id
         entries.append(
             {

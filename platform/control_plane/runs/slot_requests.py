@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from control_plane.fleet.placement import sort_queue
+from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.snapshot import Request
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS

@@ -15,7 +15,7 @@ from control_plane.checkpoints import selectors as checkpoint_selectors
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
-from control_plane.fleet.placement import DEFAULT_PRIORITY
+from control_plane.fleet.fair_order import DEFAULT_PRIORITY
 from control_plane.runs import job_secrets
 from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run

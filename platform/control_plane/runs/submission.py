@@ -12,7 +12,7 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.checkpoints.registry import hold_stored
 from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
 from control_plane.fleet import services as fleet
-from control_plane.fleet.placement import DEFAULT_PRIORITY
+from control_plane.fleet.fair_order import DEFAULT_PRIORITY
 from control_plane.runs.attempt_status import may_transition
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run

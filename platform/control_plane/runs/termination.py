@@ -146,6 +146,22 @@ def fail_attempt_of_lost_node(run: Run, attempt: Attempt, *, now: datetime) -> N
     fail_attempt(run, attempt, cause, message, now=now)
 
 
+def request_preemption(run: Run, attempt: Attempt, message: str, *, now: datetime) -> None:
+    """The trainer saves a checkpoint within its grace period and exits, or is killed; then the run returns to the
+    queue. An attempt without a trainer ends now."""
+    if not attempt.jobs.filter(kind=JobKind.TRAINER).exists():
+        fail_attempt(run, attempt, EndReason.PREEMPTED, message, now=now)
+        return
+    attempt.reason, attempt.message = EndReason.PREEMPTED, message
+    attempt.save(update_fields=["reason", "message"])
+    stop_jobs(attempt, kinds={JobKind.TRAINER}, now=now)
+    record_event(
+        run, "preempted", f"{message}: the run saves a checkpoint, then waits in the queue", at=now,
+        attempt_number=attempt.number,
+    )  # fmt: skip
+    publish_run(run)
+
+
 def finalize_attempt(attempt: Attempt, cause: EndReason, message: str, *, now: datetime) -> None:
     """ENDED: the attempt's epoch is fenced. Slots of jobs that are not known to be dead stay leased."""
     attempt.status, attempt.ended_at = AttemptStatus.ENDED, now

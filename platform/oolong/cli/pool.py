@@ -167,18 +167,41 @@ def delete(name: PoolArgument, json: JsonOption = False) -> None:
 @app.command()
 def quota(
     team: TeamArgument,
-    limit: Annotated[str, typer.Argument(help="slots that the team may hold at once; none lifts the limit")],
+    limit: Annotated[
+        str | None, typer.Argument(help="slots that the team may hold at once; none lifts the limit")
+    ] = None,
+    nominal: Annotated[
+        int | None,
+        typer.Option(min=0, help="slots that the team can always get; others borrow them while idle"),
+    ] = None,
+    lending: Annotated[
+        str | None, typer.Option(help="idle nominal slots that others may borrow; none lifts the limit")
+    ] = None,
     pool: Annotated[str, typer.Option(help="name of the pool")] = "default",
     json: JsonOption = False,
 ) -> None:
-    """Set or lift the limit of a team. For those who manage the pool."""
-    if limit != "none" and not limit.isdecimal():
-        raise TyperException(f"{limit!r} is no number of slots; give a number, or none")
+    """Set the quota of a team. For those who manage the pool."""
+    changes: dict[str, int | None] = {} if nominal is None else {"nominal_slots": nominal}
+    changes |= {} if limit is None else {"limit_slots": _limit(limit)}
+    changes |= {} if lending is None else {"lending_limit": _limit(lending)}
+    if not changes:
+        raise TyperException("nothing to change: give a limit, --nominal or --lending")
     with Client() as client:
-        slots = None if limit == "none" else int(limit)
-        found = client.pool.set_quota(pool, _team(client, pool, team).team.id, slots)
-    said = "no limit" if found.limit_slots is None else f"at most {found.limit_slots} slots"
-    show_done(f"{found.team.name} has {said} in pool {pool}", found, json=json)
+        found = client.pool.set_quota(pool, _team(client, pool, team).team.id, **changes)
+    limited = "no limit" if found.limit_slots is None else f"at most {found.limit_slots} slots"
+    lendable = "all" if found.lending_limit is None else f"at most {found.lending_limit}"
+    message = (
+        f"{found.team.name} has {found.nominal_slots} nominal slots (lends {lendable} of them), {limited}"
+    )
+    show_done(f"{message} in pool {pool}", found, json=json)
+
+
+def _limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdecimal():
+        raise TyperException(f"{text!r} is no number of slots; give a number, or none")
+    return int(text)
 
 
 @teams_app.command("list")
@@ -189,8 +212,11 @@ def list_teams(pool: PoolArgument, json: JsonOption = False) -> None:
     if json:
         show_json(found)
         return
-    rows = ((row.team.id, row.team.name, row.used_slots, row.limit_slots) for row in found)
-    show_table(("ID", "TEAM", "SLOTS HELD", "LIMIT"), rows)
+    rows = (
+        (row.team.id, row.team.name, row.used_slots, row.nominal_slots, row.limit_slots, row.lending_limit)
+        for row in found
+    )
+    show_table(("ID", "TEAM", "SLOTS HELD", "NOMINAL", "LIMIT", "LENDS"), rows)
 
 
 @teams_app.command("add")

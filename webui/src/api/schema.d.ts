@@ -2123,8 +2123,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Set or lift the quota of a team
-         * @description The most slots of the pool that the team may use at once; null removes the limit. Running jobs continue.
+         * Set the quota of a team
+         * @description The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of teams that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`, and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep their value.
          */
         put: operations["set_pool_quota"];
         post?: never;
@@ -5807,13 +5807,20 @@ export interface components {
         };
         Quota: {
             team: components["schemas"]["Named"];
-            /** @description null: no limit */
+            /** @description slots that the team can always get: other teams borrow them only while they are idle */
+            nominal_slots: number;
+            /** @description most slots at once, borrowed ones included; null: no limit */
             limit_slots: number | null;
+            /** @description most unused nominal slots that other teams may borrow; null: all */
+            lending_limit: number | null;
             used_slots: number;
         };
         QuotaChangeRequest: {
+            nominal_slots?: number;
             /** @description null removes the limit */
-            limit_slots: number | null;
+            limit_slots?: number | null;
+            /** @description null lends all */
+            lending_limit?: number | null;
         };
         QuotaPage: {
             data: components["schemas"]["Quota"][];
@@ -9288,11 +9295,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 27061,
-                     *             "engine-0": 27062,
-                     *             "controller": 27060
+                     *             "reward": 30581,
+                     *             "engine-0": 30582,
+                     *             "controller": 30580
                      *           },
-                     *           "token": "aWMlbB0eDm32WXl5BY4N4ofg1gMuxqJ2zM6Jx7dpvMI",
+                     *           "token": "bO4m6pSoDnlVqKqI0mlQjK7rP82z65YEnLY0HPBJVB0",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10580,7 +10587,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "98465101",
+                     *             "after": "06f1ead1",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -12555,10 +12562,10 @@ export interface operations {
                      *       "alias": "prod",
                      *       "checkpoint": "ckpt_01jy0000000000000000000019",
                      *       "verdict": "missing",
-                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 with the spec of the gate of 'prod'",
-                     *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000019",
                      *       "run": null,
-                     *       "checks": []
+                     *       "checks": [],
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 with the spec of the gate of 'prod'",
+                     *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000019"
                      *     }
                      */
                     "application/json": components["schemas"]["GateVerdict"];
@@ -12611,7 +12618,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
                      *       "id": "run_01jy0000000000000000000086",
                      *       "name": "gate of prod",
                      *       "kind": "eval",
@@ -12821,9 +12827,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "checkpoint",
                      *         "id": "ckpt_01jy0000000000000000000019",
-                     *         "name": "secret plan step 1"
+                     *         "name": "secret plan step 1",
+                     *         "kind": "checkpoint"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -12841,6 +12847,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -13619,8 +13626,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzY2cyNWE0ZmZoMmRxc2FxZ2I5bnNkIiwxNzk1NDEzNzA1LCJ1c3JfMDFtODNjZzBjY3k1MTd0Y2UwdmFmdmMyc2ciLCJ0b2tfMDFtODNjZzBjaDA2OGt0Y3o2dzJqNWIyMjEiXQ:1xVMBV:lYGlabHVByWsiFVJI7EVLXu60rhMA4mMKnMPQTnR69A",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzY2cyNWE0ZmZoMmRxc2FxZ2I5bnNkIiwxNzk1NDEzNzA1LCJ1c3JfMDFtODNjZzBjY3k1MTd0Y2UwdmFmdmMyc2ciLCJ0b2tfMDFtODNjZzBjaDA2OGt0Y3o2dzJqNWIyMjEiXQ:1xVMBV:lYGlabHVByWsiFVJI7EVLXu60rhMA4mMKnMPQTnR69A/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzdmpkNjdhYnZydzFrZXFydG5zbTdiIiwxNzk1NDI5NTEwLCJ1c3JfMDFtODN2amIxeDV6azA2MXdmbmJweDd2aDQiLCJ0b2tfMDFtODN2amIyNDJoamFucDcyczE2cGNqcmUiXQ:1xVQIQ:zQzSgNeLCQ3cAIOVAKhxbTOt9kRVpnN_c3FDPeXeQfs",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzdmpkNjdhYnZydzFrZXFydG5zbTdiIiwxNzk1NDI5NTEwLCJ1c3JfMDFtODN2amIxeDV6azA2MXdmbmJweDd2aDQiLCJ0b2tfMDFtODN2amIyNDJoamFucDcyczE2cGNqcmUiXQ:1xVQIQ:zQzSgNeLCQ3cAIOVAKhxbTOt9kRVpnN_c3FDPeXeQfs/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13733,8 +13740,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "9021f4cb5d60b3c8ce10b2c0fa99fa76510c66cfb06bc6c616616391f42c0610",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=9021f4cb5d60b3c8ce10b2c0fa99fa76510c66cfb06bc6c616616391f42c0610"
+                     *       "sha256": "032a817f3b96dac2872f97cd70fbc4e9bb7aee96a57584b7a4cdf010c2013e04",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=032a817f3b96dac2872f97cd70fbc4e9bb7aee96a57584b7a4cdf010c2013e04"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16354,7 +16361,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41969. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:43013. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -18546,9 +18553,9 @@ export interface operations {
                      *             {
                      *               "run": "run_01jy0000000000000000000041",
                      *               "model": {
-                     *                 "kind": "base_model",
                      *                 "id": "bm_01jy0000000000000000000005",
-                     *                 "name": "tiny"
+                     *                 "name": "tiny",
+                     *                 "kind": "base_model"
                      *               },
                      *               "status": "QUEUED",
                      *               "ready": false,
@@ -18627,9 +18634,9 @@ export interface operations {
                      *         {
                      *           "run": "run_01jy0000000000000000000112",
                      *           "model": {
-                     *             "kind": "base_model",
                      *             "id": "bm_01jy0000000000000000000005",
-                     *             "name": "tiny"
+                     *             "name": "tiny",
+                     *             "kind": "base_model"
                      *           },
                      *           "status": "QUEUED",
                      *           "ready": false,
@@ -18691,9 +18698,9 @@ export interface operations {
                      *         {
                      *           "run": "run_01jy0000000000000000000041",
                      *           "model": {
-                     *             "kind": "base_model",
                      *             "id": "bm_01jy0000000000000000000005",
-                     *             "name": "tiny"
+                     *             "name": "tiny",
+                     *             "kind": "base_model"
                      *           },
                      *           "status": "QUEUED",
                      *           "ready": false,
@@ -18793,16 +18800,8 @@ export interface operations {
                      *         "own",
                      *         "theirs"
                      *       ],
-                     *       "nodes": [],
                      *       "slots": [],
-                     *       "quota": {
-                     *         "team": {
-                     *           "id": "team_01jy0000000000000000000002",
-                     *           "name": "red"
-                     *         },
-                     *         "limit_slots": null,
-                     *         "used_slots": 0
-                     *       },
+                     *       "nodes": [],
                      *       "queue": [
                      *         {
                      *           "run_id": "run_01jy0000000000000000000043",
@@ -18822,7 +18821,17 @@ export interface operations {
                      *           "position": 2,
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "quota": {
+                     *         "team": {
+                     *           "id": "team_01jy0000000000000000000002",
+                     *           "name": "red"
+                     *         },
+                     *         "nominal_slots": 0,
+                     *         "limit_slots": null,
+                     *         "lending_limit": null,
+                     *         "used_slots": 0
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Pool"];
@@ -19128,6 +19137,22 @@ export interface operations {
                      *       "by": "run",
                      *       "data": [
                      *         {
+                     *           "runs": 1,
+                     *           "slot_seconds": 7.205,
+                     *           "gpu_seconds": 0,
+                     *           "phases": {
+                     *             "generate": 0,
+                     *             "train": 3.603,
+                     *             "wait": 0,
+                     *             "sync": 0,
+                     *             "evaluate": 0,
+                     *             "other": 3.603
+                     *           },
+                     *           "tokens": {
+                     *             "generated": null,
+                     *             "trained": null,
+                     *             "wasted": null
+                     *           },
                      *           "team": {
                      *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
@@ -19139,37 +19164,21 @@ export interface operations {
                      *           "run": {
                      *             "id": "run_01jy0000000000000000000016",
                      *             "name": "secret plan"
-                     *           },
-                     *           "runs": 1,
-                     *           "slot_seconds": 9.913,
-                     *           "gpu_seconds": 0,
-                     *           "phases": {
-                     *             "generate": 0,
-                     *             "train": 4,
-                     *             "wait": 0,
-                     *             "sync": 0,
-                     *             "evaluate": 0,
-                     *             "other": 5.913
-                     *           },
-                     *           "tokens": {
-                     *             "generated": null,
-                     *             "trained": null,
-                     *             "wasted": null
                      *           }
                      *         }
                      *       ],
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 9.913,
+                     *         "slot_seconds": 7.205,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 4,
+                     *           "train": 3.603,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 5.913
+                     *           "other": 3.603
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -19638,7 +19647,9 @@ export interface operations {
                      *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
+                     *           "nominal_slots": 0,
                      *           "limit_slots": null,
+                     *           "lending_limit": null,
                      *           "used_slots": 2
                      *         }
                      *       ],
@@ -19700,7 +19711,9 @@ export interface operations {
                      *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
+                     *       "nominal_slots": 0,
                      *       "limit_slots": null,
+                     *       "lending_limit": null,
                      *       "used_slots": 2
                      *     }
                      */
@@ -19801,7 +19814,9 @@ export interface operations {
                      *         "id": "team_01jy0000000000000000000002",
                      *         "name": "red"
                      *       },
+                     *       "nominal_slots": 0,
                      *       "limit_slots": 8,
+                     *       "lending_limit": null,
                      *       "used_slots": 2
                      *     }
                      */
@@ -21962,9 +21977,9 @@ export interface operations {
                      *             "ref": ""
                      *           },
                      *           "model": {
-                     *             "kind": "base_model",
                      *             "id": "bm_01jy0000000000000000000005",
-                     *             "name": "tiny"
+                     *             "name": "tiny",
+                     *             "kind": "base_model"
                      *           },
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
@@ -22195,9 +22210,9 @@ export interface operations {
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
-                     *             "kind": "base_model",
                      *             "id": "bm_01jy0000000000000000000005",
-                     *             "name": "tiny"
+                     *             "name": "tiny",
+                     *             "kind": "base_model"
                      *           },
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
@@ -22412,9 +22427,9 @@ export interface operations {
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
-                     *             "kind": "base_model",
                      *             "id": "bm_01jy0000000000000000000005",
-                     *             "name": "tiny"
+                     *             "name": "tiny",
+                     *             "kind": "base_model"
                      *           },
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
@@ -22497,7 +22512,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
                      *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
@@ -22693,9 +22707,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -22713,6 +22727,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -22796,7 +22811,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
                      *       "id": "run_01jy0000000000000000000118",
                      *       "name": "letters",
                      *       "kind": "rl",
@@ -22992,9 +23006,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -23012,6 +23026,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -23132,7 +23147,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 13,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -23328,9 +23342,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -23351,6 +23365,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 13,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -23516,10 +23531,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000118",
-                     *       "name": "letters",
-                     *       "kind": "rl",
+                     *       "id": "run_01jy0000000000000000000086",
+                     *       "name": "gate of prod",
+                     *       "kind": "eval",
                      *       "status": "QUEUED",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
@@ -23530,20 +23544,20 @@ export interface operations {
                      *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
-                     *       "slots_needed": 2,
+                     *       "slots_needed": 1,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 200,
+                     *       "total_train_steps": 0,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
                      *       "staleness_mean": null,
                      *       "spec": {
-                     *         "kind": "rl",
-                     *         "name": "letters",
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "base_model": null,
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -23670,7 +23684,21 @@ export interface operations {
                      *           "every_steps": 20,
                      *           "keep_last": 2
                      *         },
-                     *         "evaluation": null,
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "allow_blocking": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "batch_size": 32,
@@ -23712,9 +23740,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "name": "secret plan step 1",
+                     *         "kind": "checkpoint"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -23732,6 +23760,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -23761,32 +23790,8 @@ export interface operations {
                      *             "detail": ""
                      *           },
                      *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
+                     *             "name": "jobs",
+                     *             "title": "Start the jobs",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -23794,15 +23799,7 @@ export interface operations {
                      *           }
                      *         ]
                      *       },
-                     *       "staleness": {
-                     *         "max": 4,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
+                     *       "staleness": null
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -23962,7 +23959,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 15,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -24158,9 +24154,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -24181,6 +24177,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -24309,7 +24306,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 3,
                      *       "id": "run_01jy0000000000000000000119",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -24505,9 +24501,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -24529,6 +24525,7 @@ export interface operations {
                      *       },
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 3,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -24740,7 +24737,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 15,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -24936,9 +24932,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -24959,6 +24955,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -25556,7 +25553,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 15,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -25752,9 +25748,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -25775,6 +25771,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -25892,10 +25889,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000118",
-                     *       "name": "letters",
-                     *       "kind": "rl",
+                     *       "id": "run_01jy0000000000000000000086",
+                     *       "name": "gate of prod",
+                     *       "kind": "eval",
                      *       "status": "QUEUED",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
@@ -25906,20 +25902,20 @@ export interface operations {
                      *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
-                     *       "slots_needed": 2,
+                     *       "slots_needed": 1,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 200,
+                     *       "total_train_steps": 0,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
                      *       "staleness_mean": null,
                      *       "spec": {
-                     *         "kind": "rl",
-                     *         "name": "letters",
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "base_model": null,
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -26046,7 +26042,21 @@ export interface operations {
                      *           "every_steps": 20,
                      *           "keep_last": 2
                      *         },
-                     *         "evaluation": null,
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "allow_blocking": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "batch_size": 32,
@@ -26088,9 +26098,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "name": "secret plan step 1",
+                     *         "kind": "checkpoint"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -26108,6 +26118,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -26137,32 +26148,8 @@ export interface operations {
                      *             "detail": ""
                      *           },
                      *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
+                     *             "name": "jobs",
+                     *             "title": "Start the jobs",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -26170,15 +26157,7 @@ export interface operations {
                      *           }
                      *         ]
                      *       },
-                     *       "staleness": {
-                     *         "max": 4,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
+                     *       "staleness": null
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -26225,10 +26204,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000118",
-                     *       "name": "letters",
-                     *       "kind": "rl",
+                     *       "id": "run_01jy0000000000000000000086",
+                     *       "name": "gate of prod",
+                     *       "kind": "eval",
                      *       "status": "QUEUED",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
@@ -26239,20 +26217,20 @@ export interface operations {
                      *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
-                     *       "slots_needed": 2,
+                     *       "slots_needed": 1,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 200,
+                     *       "total_train_steps": 0,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
                      *       "staleness_mean": null,
                      *       "spec": {
-                     *         "kind": "rl",
-                     *         "name": "letters",
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "base_model": null,
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -26379,7 +26357,21 @@ export interface operations {
                      *           "every_steps": 20,
                      *           "keep_last": 2
                      *         },
-                     *         "evaluation": null,
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "allow_blocking": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "batch_size": 32,
@@ -26421,9 +26413,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "name": "secret plan step 1",
+                     *         "kind": "checkpoint"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -26441,6 +26433,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -26470,32 +26463,8 @@ export interface operations {
                      *             "detail": ""
                      *           },
                      *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
+                     *             "name": "jobs",
+                     *             "title": "Start the jobs",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -26503,15 +26472,7 @@ export interface operations {
                      *           }
                      *         ]
                      *       },
-                     *       "staleness": {
-                     *         "max": 4,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
+                     *       "staleness": null
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -26571,7 +26532,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 15,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -26767,9 +26727,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -26790,6 +26750,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -26999,7 +26960,6 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 15,
                      *       "id": "run_01jy0000000000000000000016",
                      *       "name": "secret plan",
                      *       "kind": "rl",
@@ -27195,9 +27155,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
                      *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "name": "tiny",
+                     *         "kind": "base_model"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -27218,6 +27178,7 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
                      *         "done": true,
@@ -27335,10 +27296,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "metrics_seq": 2,
-                     *       "id": "run_01jy0000000000000000000118",
-                     *       "name": "letters",
-                     *       "kind": "rl",
+                     *       "id": "run_01jy0000000000000000000086",
+                     *       "name": "gate of prod",
+                     *       "kind": "eval",
                      *       "status": "QUEUED",
                      *       "status_at": "2026-01-01T12:00:00Z",
                      *       "reason": "",
@@ -27349,20 +27309,20 @@ export interface operations {
                      *       "pending_reason": "",
                      *       "queue_position": null,
                      *       "priority": 500,
-                     *       "slots_needed": 2,
+                     *       "slots_needed": 1,
                      *       "attempt_number": 0,
                      *       "train_step": 0,
-                     *       "total_train_steps": 200,
+                     *       "total_train_steps": 0,
                      *       "policy_version": 0,
                      *       "progress": null,
                      *       "reward_mean": null,
                      *       "staleness_mean": null,
                      *       "spec": {
-                     *         "kind": "rl",
-                     *         "name": "letters",
+                     *         "kind": "eval",
+                     *         "name": "gate of prod",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "base_model": null,
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -27489,7 +27449,21 @@ export interface operations {
                      *           "every_steps": 20,
                      *           "keep_last": 2
                      *         },
-                     *         "evaluation": null,
+                     *         "evaluation": {
+                     *           "dataset": null,
+                     *           "split": "eval",
+                     *           "prompts": 8,
+                     *           "at_start": true,
+                     *           "every_steps": null,
+                     *           "allow_blocking": false,
+                     *           "at_end": true,
+                     *           "greedy": true,
+                     *           "samples": 1,
+                     *           "temperature": 1,
+                     *           "max_new_tokens": null,
+                     *           "success_score": 1,
+                     *           "reward": null
+                     *         },
                      *         "sft": {
                      *           "steps": 1000,
                      *           "batch_size": 32,
@@ -27531,9 +27505,9 @@ export interface operations {
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "kind": "base_model",
-                     *         "id": "bm_01jy0000000000000000000005",
-                     *         "name": "tiny"
+                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "name": "secret plan step 1",
+                     *         "kind": "checkpoint"
                      *       },
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
@@ -27551,6 +27525,7 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
                      *         "done": false,
@@ -27580,32 +27555,8 @@ export interface operations {
                      *             "detail": ""
                      *           },
                      *           {
-                     *             "name": "engine",
-                     *             "title": "Load the model into the engine",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "rollouts",
-                     *             "title": "Generate the first group",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "batch",
-                     *             "title": "Collect the first batch",
-                     *             "state": "waiting",
-                     *             "started_at": null,
-                     *             "ended_at": null,
-                     *             "detail": ""
-                     *           },
-                     *           {
-                     *             "name": "step",
-                     *             "title": "Train the first step",
+                     *             "name": "jobs",
+                     *             "title": "Start the jobs",
                      *             "state": "waiting",
                      *             "started_at": null,
                      *             "ended_at": null,
@@ -27613,15 +27564,7 @@ export interface operations {
                      *           }
                      *         ]
                      *       },
-                     *       "staleness": {
-                     *         "max": 4,
-                     *         "on_straggler": "keep",
-                     *         "mean": null,
-                     *         "realized_max": null,
-                     *         "exceeded_groups": null,
-                     *         "trained_groups": 0,
-                     *         "message": ""
-                     *       }
+                     *       "staleness": null
                      *     }
                      */
                     "application/json": components["schemas"]["RunDetail"];
@@ -27841,10 +27784,10 @@ export interface operations {
                      *       "errors": [],
                      *       "warnings": [
                      *         {
-                     *           "severity": "warning",
-                     *           "code": "many_epochs",
                      *           "pointer": "/trainer/total_train_steps",
+                     *           "code": "many_epochs",
                      *           "message": "every row is trained on 200 times (32 rows)",
+                     *           "severity": "warning",
                      *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
                      *         }
                      *       ],
@@ -28119,10 +28062,10 @@ export interface operations {
                      *       "errors": [],
                      *       "warnings": [
                      *         {
-                     *           "severity": "warning",
-                     *           "code": "many_epochs",
                      *           "pointer": "/trainer/total_train_steps",
+                     *           "code": "many_epochs",
                      *           "message": "every row is trained on 200 times (32 rows)",
+                     *           "severity": "warning",
                      *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
                      *         }
                      *       ],
@@ -28626,7 +28569,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "98465101",
+                     *           "fingerprint": "06f1ead1",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -28692,7 +28635,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "45e7bea3",
+                     *       "fingerprint": "a1435f60",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28713,7 +28656,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "45e7bea3",
+                     *       "fingerprint": "a1435f60",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29052,7 +28995,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_bDET0u",
+                     *       "prefix": "ool_3ui6QX",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29238,7 +29181,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "fHfzqjeEbgZeRYQJasQUk3w6Nsci4H8rDzQqDrGjQTtehcGif40w0tT3paib7HEG"
+                     *       "csrf_token": "yN3B9zyLlZXSg6CZorTKxb4stH1SMZcTuliDpdGFVcwCcOqlYNtmWoezcicisjkd"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -30570,7 +30513,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_yJVjsV",
+                     *           "prefix": "ool_o1rzmL",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30583,7 +30526,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_DUIShP",
+                     *           "prefix": "ool_UwPBzj",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -30596,7 +30539,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_Eyj50X",
+                     *           "prefix": "ool_j_AbF9",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -30609,7 +30552,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_g-TmFO",
+                     *           "prefix": "ool_D5oG-S",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -30622,7 +30565,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_DSGOLS",
+                     *           "prefix": "ool_-0HRWJ",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -30635,7 +30578,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_oqAsPk",
+                     *           "prefix": "ool_pSPd5u",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -30648,7 +30591,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_QgS1FB",
+                     *           "prefix": "ool_sIce3F",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -30661,7 +30604,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_JduXJi",
+                     *           "prefix": "ool_osQhl2",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -30674,7 +30617,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_ifOXJi",
+                     *           "prefix": "ool_Lrx6wh",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -30687,7 +30630,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_2d_XKL",
+                     *           "prefix": "ool_nEP5Pa",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -30700,7 +30643,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_v0qK7f",
+                     *           "prefix": "ool_VTAInq",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -30713,7 +30656,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_s-nfNz",
+                     *           "prefix": "ool_TYA299",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -30726,7 +30669,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_2Ijw69",
+                     *           "prefix": "ool_tA8vd6",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -30739,7 +30682,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_Itow6Y",
+                     *           "prefix": "ool_hhjyOu",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -30752,7 +30695,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_Qgj7-U",
+                     *           "prefix": "ool_aKGNLa",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -30765,7 +30708,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_ulxScD",
+                     *           "prefix": "ool_nZFN99",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -30778,7 +30721,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_zOD45Z",
+                     *           "prefix": "ool_5LITZH",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -30791,7 +30734,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_GuK8_d",
+                     *           "prefix": "ool_9R6R1p",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -30804,7 +30747,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_2h_Pnn",
+                     *           "prefix": "ool_Bq9aoT",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -30817,7 +30760,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_8R7-tB",
+                     *           "prefix": "ool_rlmHVM",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -30830,7 +30773,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_zJXL4i",
+                     *           "prefix": "ool_JqEUnD",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -30843,7 +30786,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_fCYO7C",
+                     *           "prefix": "ool_CXmxqP",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -30856,7 +30799,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_ScnXzR",
+                     *           "prefix": "ool_nF79YE",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -30869,7 +30812,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_HCB117",
+                     *           "prefix": "ool_oy2Blf",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -30882,7 +30825,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_jKtkLQ",
+                     *           "prefix": "ool_Hfkoo3",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -30895,7 +30838,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_Q0uFQX",
+                     *           "prefix": "ool_p8QeLy",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -30908,7 +30851,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_llIeKs",
+                     *           "prefix": "ool_E-q7Sf",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -30921,7 +30864,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_XaQ1_t",
+                     *           "prefix": "ool_U5X95U",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -30934,7 +30877,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_Le0b9P",
+                     *           "prefix": "ool_jsbz4v",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -30947,7 +30890,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_ny84Gd",
+                     *           "prefix": "ool_jhIHXm",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31018,7 +30961,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_72o5sE",
+                     *       "prefix": "ool_ydD375",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31131,7 +31074,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_pcnvtx",
+                     *       "prefix": "ool_GbWT9u",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -31787,7 +31730,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+/A3rGaVmUVNg="
+                     *       "secret": "whsec_…/5VejPU="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -32073,7 +32016,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…+/A3rGaVmUVNg="
+                     *       "secret": "whsec_…/5VejPU="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

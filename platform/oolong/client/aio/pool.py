@@ -48,9 +48,9 @@ class AsyncPool:
     async def remove_team(self, pool: str, team_id: str) -> None:
         await self._connection.send(calls.pool.remove_team(pool, team_id))
 
-    async def set_quota(self, pool: str, team_id: str, limit_slots: int | None) -> models.Quota:
-        """At most so many slots of the pool for the team; None lifts the limit."""
-        return await self._connection.send(calls.pool.set_quota(pool, team_id, limit_slots))
+    async def set_quota(self, pool: str, team_id: str, **changes: int | None) -> models.Quota:
+        """Change nominal_slots, limit_slots or lending_limit of the team; None lifts either limit."""
+        return await self._connection.send(calls.pool.set_quota(pool, team_id, **changes))
 
     def admins(self, pool: str) -> AsyncIterator[models.PoolAdmin]:
         return self._connection.pages(calls.pool.admins(pool))

@@ -37,8 +37,8 @@ def remove_team(pool: str, team_id: str) -> Call[None]:
     return call.delete("pools/{}/teams/{}", pool, team_id)
 
 
-def set_quota(pool: str, team_id: str, limit_slots: int | None) -> Call[Quota]:
-    return call.put("pools/{}/teams/{}/quota", Quota, pool, team_id, body={"limit_slots": limit_slots})
+def set_quota(pool: str, team_id: str, **changes: int | None) -> Call[Quota]:
+    return call.put("pools/{}/teams/{}/quota", Quota, pool, team_id, body=changes)
 
 
 def admins(pool: str) -> Call[Page[PoolAdmin]]:

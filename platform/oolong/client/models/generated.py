@@ -725,7 +725,9 @@ class QueuedRun(ApiModel):
 
 class Quota(ApiModel):
     team: Named
+    nominal_slots: int
     limit_slots: int | None = None
+    lending_limit: int | None = None
     used_slots: int
 
 

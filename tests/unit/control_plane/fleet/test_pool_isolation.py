@@ -295,7 +295,7 @@ def test_the_installations_admin_makes_pools_by_the_command(alice: Any, person: 
     assert "lab\tnamed teams\ton\tyes" in oolong("pool", "list").out
     assert oolong("pool", "teams", "add", "lab", "blue").code == 0
     assert oolong("pool", "quota", "blue", "3", "--pool", "lab").code == 0
-    assert oolong("pool", "teams", "list", "lab").out.endswith("\tblue\t0\t3\n")
+    assert oolong("pool", "teams", "list", "lab").out.endswith("\tblue\t0\t0\t3\t-\n")
     assert oolong("pool", "quota", "blue", "none", "--pool", "lab").code == 0
     assert Pool.objects.get(pk="lab").quota_set.get().limit_slots is None
     assert oolong("pool", "quota", "blue", "many", "--pool", "lab").code == 2
@@ -628,7 +628,7 @@ def test_the_reason_to_wait_names_no_run_of_another_team(
     big = alice.run(name="merger-with-acme")
     ready_model(mallory)
     mallory.dataset()
-    behind, own = mallory.run(), alice.run(name="small")
+    behind, own = mallory.run(placement={"priority": 100}), alice.run(name="small")
     tick()
     assert alice.see(big["id"])["status"] == "QUEUED"
     why = mallory.see(behind["id"])["pending_reason"]

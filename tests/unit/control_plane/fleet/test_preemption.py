@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from control_plane.fleet.scheduler import plan
-from control_plane.fleet.snapshot import Holder, NodeSnapshot, Request, SlotSnapshot, Snapshot
+from control_plane.fleet.snapshot import (
+    Holder,
+    HolderKind,
+    NodeSnapshot,
+    Request,
+    SlotSnapshot,
+    Snapshot,
+    TeamQuota,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -51,7 +59,7 @@ def decide(
         for name, count in free.items()
     ]
     used = {"red": sum(len(one.slots) for one in holders if one.team == "red")}
-    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, limits={"red": limit})
+    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used=used, quotas={"red": TeamQuota(limit=limit)})
     return victims(snapshot, holders)
 
 
@@ -105,7 +113,7 @@ def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
     n1 = NodeSnapshot("n1", "n1", (), cpus(4), True, model_roots=())
     n2 = replace(n1, id="n2", name="n2", **tells)
     waits = replace(request("a", 1), **only_on_n2)
-    snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={}, limits={})
+    snapshot = Snapshot(now=NOW, nodes=[n1, n2], queue=[waits], used={})
     on_n1, on_n2 = [holder("p", "n1")], [holder("q", "n2")]
     assert victims(snapshot, on_n1) == (), "in vain"
     free = replace(snapshot, nodes=[replace(n1, free=cpus(1)), n2])
@@ -115,15 +123,13 @@ def test_a_node_on_which_it_may_not_be_gives_nothing_and_is_not_waited_for(
 def test_nobody_goes_for_a_run_that_their_slots_do_not_suit() -> None:
     nodes = [NodeSnapshot("n1", "n1", (), cpus(2), True)]
     queue = [replace(request("a", 1), device="cuda")]
-    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used={"red": 1}, limits={})
+    snapshot = Snapshot(now=NOW, nodes=nodes, queue=queue, used={"red": 1})
     assert victims(snapshot, [holder("p")]) == ()
 
 
 def test_nobody_goes_for_a_team_that_may_not_use_the_pool() -> None:
     nodes = [NodeSnapshot("n1", "n1", (), cpus(2), True)]
-    snapshot = Snapshot(
-        now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, limits={}, teams=frozenset({"blue"})
-    )
+    snapshot = Snapshot(now=NOW, nodes=nodes, queue=[request("a", 1)], used={}, teams=frozenset({"blue"}))
     assert victims(snapshot, [holder("p", team="blue")]) == ()
 
 
@@ -162,6 +168,76 @@ def test_ranks_need_a_gpu_each(
     node = NodeSnapshot(
         "n1", "n1", gpus(*free), (*of_cpu, *gpus(*(n for n in held if not n.startswith("s")))), True
     )
-    snapshot = Snapshot(now=NOW, nodes=[node], queue=[asked], used={}, limits={})
+    snapshot = Snapshot(now=NOW, nodes=[node], queue=[asked], used={})
     yielding = [holder(name, slots=(slot,)) for name, slot in holders]
     assert victims(snapshot, yielding) == ended
+
+
+def world(*runs: Holder, waits: Request, nominal: int = 2, total: int = 4) -> Snapshot:
+    """One node, full of blue's runs; red has a nominal quota."""
+    taken = {name for run in runs for name in run.slots}
+    slots = cpus(total)
+    node = NodeSnapshot(
+        "n1", "n1", tuple(one for one in slots if one.name not in taken),
+        tuple(one for one in slots if one.name in taken), True,
+    )  # fmt: skip
+    quotas = {"red": TeamQuota(nominal=nominal), "blue": TeamQuota(nominal=1)}
+    return Snapshot(NOW, [node], [waits], {"blue": len(taken)}, quotas, holders=runs)
+
+
+def blue(name: str, *slots: str, lost: float = 0.0, **changes: Any) -> Holder:
+    return Holder(name, "blue", "n1", slots, False, HolderKind.RUN, lost_gpu_seconds=lost, **changes)
+
+
+@pytest.mark.parametrize(
+    ("runs", "slots", "preempted"),
+    [
+        ([blue("a", "s0", lost=50), blue("b", "s1", lost=5), blue("c", "s2", "s3", lost=9)], 1, ("b",)),
+        ([blue("a", "s0", lost=50), blue("b", "s1", lost=5), blue("c", "s2", "s3", lost=9)], 2, ("c",)),
+        ([blue("a", "s0", "s1", lost=1, protected=True), blue("c", "s2", "s3", lost=9)], 2, ("c",)),
+        ([blue("a", "s0", "s1", protected=True), blue("c", "s2", "s3", protected=True)], 2, ()),
+        ([blue("a", "s0"), blue("b", "s1")], 1, ()),  # slots are free
+        ([blue("a", "s0", "s1", "s2", "s3")], 3, ()),  # beyond red's own quota
+        ([replace(blue("a", "s0", "s1"), leaving=True), blue("b", "s2", "s3")], 2, ()),  # it leaves already
+    ],
+    ids=[
+        "fewest_lost",
+        "one_of_two_slots",
+        "minimum_runtime",
+        "all_protected",
+        "free",
+        "borrower",
+        "leaving",
+    ],
+)
+def test_a_run_within_its_nominal_quota_reclaims_slots_of_runs_that_borrow(
+    runs: list[Holder], slots: int, preempted: tuple[str, ...]
+) -> None:
+    snapshot = world(*runs, waits=request("own", slots))
+    assert tuple(one.holder for one in plan(snapshot).preemptions) == preempted
+
+
+def test_a_team_keeps_the_runs_of_its_own_nominal_quota() -> None:
+    runs = [blue("a", "s0", lost=1), blue("b", "s1", lost=2)]
+    full = world(*runs, waits=request("own", 2, team="red"), total=2)
+    assert [one.holder for one in plan(full).preemptions] == [], "blue may keep one of its two"
+    one = world(*runs, waits=request("own", 1, team="red"), total=2)
+    assert [(victim.holder, victim.request) for victim in plan(one).preemptions] == [("a", "own")]
+
+
+def test_lent_engines_go_before_playgrounds_and_these_before_runs() -> None:
+    engine = replace(blue("engine", "s0"), kind=HolderKind.ENGINE)
+    playground = replace(blue("playground", "s1"), kind=HolderKind.PLAYGROUND)
+    runs = [engine, playground, blue("run", "s2", "s3")]
+    for slots, gone in [(1, {"engine"}), (2, {"engine", "playground"})]:
+        assert {one.holder for one in plan(world(*runs, waits=request("own", slots))).preemptions} == gone
+    three = plan(world(*runs, waits=request("own", 3), nominal=3)).preemptions
+    assert "run" in {one.holder for one in three} and len(three) == 2
+
+
+def test_a_preempted_run_does_not_preempt_in_return() -> None:
+    """Red's run started in place of blue's; blue's waits and stays beyond its nominal quota."""
+    red = Holder("own", "red", "n1", ("s0", "s1"), False, HolderKind.RUN)
+    other = blue("b", "s2", "s3")
+    snapshot = replace(world(red, other, waits=request("a", 2, team="blue")), used={"red": 2, "blue": 2})
+    assert not plan(snapshot).preemptions

@@ -8,15 +8,18 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.fleet.placement import sort_queue
+from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import (
     Holder,
+    HolderKind,
     LoanRequest,
     NodeSnapshot,
     Request,
     SlotSnapshot,
     Snapshot,
+    TeamQuota,
+    Wait,
     WaitCode,
 )
 from oolong import gpu_slots
@@ -42,7 +45,9 @@ def request(name: str, slots: int = 1, *, priority: int = 500, age: int = 0, tea
 def snapshot(
     nodes: list[NodeSnapshot], queue: list[Request], used: dict[str, int] | None = None, **limits: int
 ) -> Snapshot:
-    return Snapshot(NOW, nodes, queue, used or {}, dict(limits))
+    return Snapshot(
+        NOW, nodes, queue, used or {}, {team: TeamQuota(limit=limit) for team, limit in limits.items()}
+    )
 
 
 def placed(snap: Snapshot) -> dict[str, str]:
@@ -64,6 +69,46 @@ def test_a_priority_that_operators_give_moves_runs_of_their_own_team_alone() -> 
     assert [item.id for item in sort_queue(queue)] == [
         "blue-1", "red-urgent", "blue-2", "red-1", "red-2", "blue-low",
     ]  # fmt: skip
+
+
+def test_teams_take_turns_by_the_slots_that_they_borrow() -> None:
+    queue = [request(f"red-{n}", age=9 - n) for n in range(3)] + [request("blue", team="blue")]
+    assert [item.id for item in sort_queue(queue)] == ["red-0", "blue", "red-1", "red-2"]
+    assert sort_queue(queue, held={"red": 1})[0].id == "blue"
+    own = {"red": TeamQuota(nominal=2)}
+    assert [item.id for item in sort_queue(queue, quotas=own, held={"red": 1})] == [
+        "red-0", "red-1", "blue", "red-2",
+    ]  # fmt: skip
+
+
+def test_a_nominal_quota_goes_before_priority_and_playgrounds_come_last() -> None:
+    playground = replace(request("playground", age=99), preemptible=True)
+    queue = [request("urgent", priority=1000), request("own", priority=1, team="blue"), playground]
+    order = sort_queue(queue, quotas={"blue": TeamQuota(nominal=1), "red": TeamQuota()})
+    assert [item.id for item in order] == ["own", "urgent", "playground"]
+
+
+def test_equal_teams_go_by_their_use_of_the_past_then_by_age() -> None:
+    queue = [request("red", age=9), request("blue", team="blue")]
+    assert sort_queue(queue)[0].id == "red"
+    assert sort_queue(queue, slot_hours={"red": 2.0, "blue": 1.0})[0].id == "blue"
+
+
+def test_a_run_that_cannot_start_costs_its_team_no_turn() -> None:
+    queue = [request("huge", 9, age=9), request("red", age=8), request("blue", age=7, team="blue")]
+    decided = plan(snapshot([node("n", 1)], queue))
+    assert [placement.request for placement in decided.placements] == ["red"]
+
+
+def test_idle_slots_that_a_team_does_not_lend_stay_idle() -> None:
+    quotas = {"blue": TeamQuota(nominal=3, lending_limit=1)}
+    world = replace(snapshot([node("n", 4)], [request("run", 3)]), quotas=quotas)
+    assert plan(world).waiting["run"] == Wait(
+        WaitCode.NOT_LENT,
+        "needs 3 slots beyond the team's nominal quota; of 4 that are idle, other teams do not lend 2",
+    )
+    assert placed(replace(world, queue=[request("run", 2)])) == {"run": "n"}
+    assert placed(replace(world, queue=[request("own", 3, team="blue")])) == {"own": "n"}
 
 
 def test_a_gang_is_placed_whole_on_one_node_or_waits() -> None:
@@ -171,7 +216,7 @@ def test_a_pool_without_a_healthy_slot_is_named() -> None:
 
 def test_a_team_that_may_not_use_the_pool_waits_and_holds_nobody_up() -> None:
     queue = [request("first", 2, age=9, team="blue"), request("second", 2)]
-    decided = plan(Snapshot(NOW, [node("n", 2)], queue, {}, {}, pool="lab", teams=frozenset({"red"})))
+    decided = plan(Snapshot(NOW, [node("n", 2)], queue, {}, pool="lab", teams=frozenset({"red"})))
     assert [placement.request for placement in decided.placements] == ["second"]
     assert decided.waiting["first"].message.startswith(
         "the team may not use pool lab; ask an installation admin"
@@ -202,7 +247,12 @@ def worlds(draw: st.DrawFn) -> Snapshot:
             team = draw(teams)
             used[team] += 1
             if draw(st.booleans()):
-                holders.append(Holder(f"{name}-{slot.name}", team, name, (slot.name,), draw(st.booleans())))
+                holders.append(
+                    Holder(
+                        f"{name}-{slot.name}", team, name, (slot.name,), draw(st.booleans()),
+                        draw(st.sampled_from(HolderKind)), draw(st.booleans()), draw(st.integers(0, 3)),
+                    )
+                )  # fmt: skip
     queue = [
         replace(
             request(
@@ -218,8 +268,10 @@ def worlds(draw: st.DrawFn) -> Snapshot:
         LoanRequest(f"a{index}", "engines", request(f"l{index}", team=draw(teams)), one.id, draw(st.integers(1, 4)))
         for index, one in enumerate(nodes)
     ]  # fmt: skip
-    limits = {team: draw(st.one_of(st.none(), st.integers(0, 9))) for team in used}
-    return Snapshot(NOW, nodes, queue, used, limits, holders=holders, loan_requests=loans)
+    numbers = st.one_of(st.none(), st.integers(0, 9))
+    quotas = {team: TeamQuota(draw(st.integers(0, 6)), draw(numbers), draw(numbers)) for team in used}
+    hours = {team: draw(st.floats(0, 9)) for team in used}
+    return Snapshot(NOW, nodes, queue, used, quotas, hours, holders=holders, loan_requests=loans)
 
 
 @settings(max_examples=300, deadline=None)
@@ -245,14 +297,18 @@ def test_any_plan_is_sound(world: Snapshot) -> None:
     for loan in decided.loans:
         assert len(loan.slots) <= loan.request.slots
         used[loan.request.request.team] += len(loan.slots)
-    for team, limit in world.limits.items():
-        assert limit is None or used[team] <= max(limit, world.used[team]), "never above a limit"
+    for team, quota in world.quotas.items():
+        assert quota.limit is None or used[team] <= max(quota.limit, world.used[team]), "never above a limit"
 
     # Every request is placed or waits with a reason, in the order of the queue.
     assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
     assert all(wait.message and "\n" not in wait.message for wait in decided.waiting.values())
-    waiting = [item.id for item in sort_queue(world.queue) if item.id in decided.waiting]
-    assert [decided.positions[identity] for identity in waiting] == list(range(1, len(waiting) + 1))
+    assert sorted(decided.positions.values()) == list(range(1, len(decided.waiting) + 1))
+    for team in world.used:
+        own = [
+            item.id for item in sort_queue(world.queue) if item.team == team and item.id in decided.waiting
+        ]
+        assert own == sorted(own, key=lambda identity: decided.positions[identity])
 
 
 @settings(max_examples=300, deadline=None)
@@ -260,13 +316,63 @@ def test_any_plan_is_sound(world: Snapshot) -> None:
 def test_no_slot_stays_free_that_the_first_waiting_run_could_use(world: Snapshot) -> None:
     decided = plan(world)
     taken = {(placement.node, slot) for placement in decided.placements for slot in placement.slots}
-    for item in sort_queue(world.queue):
-        wait = decided.waiting.get(item.id)
-        if wait is not None and wait.code in (WaitCode.CAPACITY, WaitCode.BEHIND):
+    by_id = {item.id: item for item in world.queue}
+    for name, wait in decided.waiting.items():
+        if wait.code in (WaitCode.CAPACITY, WaitCode.BEHIND):
             for view in world.nodes:
                 free = [slot for slot in view.free if (view.id, slot.name) not in taken]
-                assert not view.accepts or len(free) < item.slots
+                assert not view.accepts or len(free) < by_id[name].slots
             return
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_borrowed_slots_leave_those_that_other_teams_do_not_lend(world: Snapshot) -> None:
+    decided = plan(world)
+    teams = {item.id: item.team for item in world.queue}
+    leaves_at_once = [holder for holder in world.holders if holder.kind != HolderKind.RUN]
+    held = dict(world.used)
+    for holder in leaves_at_once:
+        held[holder.team] -= len(holder.slots)
+    accepting = {view.id: view for view in world.nodes if view.accepts}
+    available = sum(len(view.free) for view in accepting.values())
+    available += sum(len(holder.slots) for holder in leaves_at_once if holder.node in accepting)
+    for placement in decided.placements:
+        team = teams[placement.request]
+        held[team] += len(placement.slots)
+        available -= len(placement.slots)
+    for placement in decided.placements:
+        team = teams[placement.request]
+        (other,) = set(world.quotas) - {team}
+        unlent = max(0, world.quotas[other].never_lent - held[other])
+        if held[team] - len(placement.slots) >= world.quotas[team].nominal and not any(
+            teams[one.request] == other for one in decided.placements
+        ):
+            assert available >= unlent
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_runs_are_preempted_only_for_a_run_within_its_quota_and_only_of_teams_that_borrow(
+    world: Snapshot,
+) -> None:
+    decided = plan(world)
+    runs = {holder.id: holder for holder in world.holders if holder.kind == HolderKind.RUN}
+    victims = [runs[one.holder] for one in decided.preemptions if one.holder in runs]
+    items = {item.id: item for item in world.queue}
+    held = dict(world.used)
+    for holder in world.holders:
+        held[holder.team] -= len(holder.slots) if holder.kind != HolderKind.RUN or holder.leaving else 0
+    for placement in decided.placements:
+        held[items[placement.request].team] += len(placement.slots)
+    for one in decided.preemptions:
+        if one.holder in runs:
+            winner = items[one.request]
+            assert held[winner.team] + winner.slots <= world.quotas[winner.team].nominal
+    for victim in victims:
+        assert not victim.protected and not victim.leaving
+        assert held[victim.team] > world.quotas[victim.team].nominal
+        held[victim.team] -= len(victim.slots)
 
 
 @settings(max_examples=300, deadline=None)
@@ -276,7 +382,7 @@ def test_preemption_is_never_in_vain(world: Snapshot) -> None:
     decided = plan(world)
     if not decided.preemptions:
         return
-    (first,) = {preemption.request for preemption in decided.preemptions}
+    (first,) = {one.request for one in decided.preemptions}
     victims = {preemption.holder for preemption in decided.preemptions}
     assert not next(item for item in world.queue if item.id == first).preemptible
     gone = [holder for holder in world.holders if holder.leaving or holder.id in victims]
@@ -296,6 +402,34 @@ def test_preemption_is_never_in_vain(world: Snapshot) -> None:
     queue = [item for item in world.queue if item.id in started or item.id == first]
     after = plan(replace(world, nodes=nodes, used=used, queue=queue, holders=()))
     assert first in {placement.request for placement in after.placements}
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_preempted_runs_never_preempt_the_run_that_got_their_slots(world: Snapshot) -> None:
+    decided = plan(world)
+    victims = {one.holder for one in decided.preemptions if one.kind == HolderKind.RUN}
+    if not victims:
+        return
+    items = {item.id: item for item in world.queue}
+    winner = items[decided.preemptions[0].request]
+    used = dict(world.used)
+    for placement in decided.placements:
+        used[items[placement.request].team] += len(placement.slots)
+    again = []
+    for holder in world.holders:
+        if holder.id in victims:
+            again.append(request(holder.id, len(holder.slots), team=holder.team))
+        if holder.leaving or holder.id in victims or holder.kind != HolderKind.RUN:
+            used[holder.team] -= len(holder.slots)
+    used[winner.team] += winner.slots
+    full = [replace(view, free=(), held=(*view.free, *view.held)) for view in world.nodes]
+    started = [
+        Holder(winner.id, winner.team, view.id, tuple(slot.name for slot in view.held), False, HolderKind.RUN)
+        for view in full
+    ]
+    after = plan(replace(world, nodes=full, used=used, queue=again, holders=started, loan_requests=()))
+    assert not after.preemptions
 
 
 def shared_gpus(count: int, *, shares: int = 2) -> tuple[SlotSnapshot, ...]:

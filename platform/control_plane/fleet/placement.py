@@ -7,9 +7,12 @@ it fits soonest, and no request behind it is placed there: small requests may pa
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.snapshot import (
@@ -27,21 +30,35 @@ from oolong.gpu_slots import device_of
 
 
 @dataclass
+class _Shape:
+    """What requests with the same requirements share, so that a long queue does not search all nodes for each run."""
+
+    never_fits: str  # why no node is large enough; empty when one is
+    totals: dict[str, int]  # node → number of its slots that match, leased or not
+    big_enough: dict[str, NodeSnapshot]
+    by_free: list[tuple[int, str, str]]  # heap of nodes that may fit now: free slots, name, ID
+    by_soonest: list[_Soonest] | None = None  # heap of nodes to reserve, when it was needed
+
+
+@dataclass
 class PlacedQueue:
     """A pool while its queue is placed, and the result."""
 
     nodes: Mapping[str, NodeSnapshot]
     free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
     used: dict[str, int]  # team → slots held, including the placements
-    held: dict[
-        str, int
-    ]  # the same without slots of borrowers, who leave at once: HolderKind.ENGINE and PLAYGROUND
+    held: dict[str, int]  # the same without slots of HolderKind.ENGINE and PLAYGROUND, who leave at once
     available: int  # slots that are free or held by such borrowers
     leaving: Mapping[str, list[SlotSnapshot]]  # node → slots that become free soon
+    shapes: Mapping[tuple[Any, ...], _Shape]
     order: list[Request] = field(default_factory=list)  # the queue, sorted
     placements: list[Placement] = field(default_factory=list)
     waiting: dict[str, Wait] = field(default_factory=dict)
     reserved: dict[str, Request] = field(default_factory=dict)  # node → the request that it is reserved for
+
+    def could_hold(self, node: NodeSnapshot, request: Request) -> bool:
+        """Whether the request would fit the node if all slots of the node were free."""
+        return node.id in self.shapes[shape_of(request)].big_enough
 
 
 def place_queue(snapshot: Snapshot) -> PlacedQueue:
@@ -51,16 +68,20 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
         held[holder.team] -= len(holder.slots)
     free = {node.id: list(node.free) for node in snapshot.nodes if node.accepts}
     gone = {(holder.node, slot) for holder in snapshot.holders if holder.leaving for slot in holder.slots}
-    stuck = {request.id: wait for request in snapshot.queue if (wait := _cannot_start(request, snapshot))}
+    leaving = {
+        node.id: [slot for slot in node.held if (node.id, slot.name) in gone] for node in snapshot.nodes
+    }
+    examples = {shape_of(request): request for request in snapshot.queue}
+    shapes = {shape: _build_shape(request, snapshot) for shape, request in examples.items()}
+    stuck = {one.id: wait for one in snapshot.queue if (wait := _cannot_start(one, shapes, snapshot))}
     pool = PlacedQueue(
         nodes={node.id: node for node in snapshot.nodes},
         free=free,
         used=dict(snapshot.used),
         held=held,
         available=sum(map(len, free.values())) + sum(len(one.slots) for one in borrowers if one.node in free),
-        leaving={
-            node.id: [slot for slot in node.held if (node.id, slot.name) in gone] for node in snapshot.nodes
-        },
+        leaving=leaving,
+        shapes=shapes,
         order=sort_queue(
             snapshot.queue, quotas=snapshot.quotas, held=held, slot_hours=snapshot.slot_hours, stuck=stuck
         ),
@@ -83,11 +104,6 @@ def matching_slots(slots: Iterable[SlotSnapshot], request: Request) -> list[Slot
     return [slot for slot in slots if matches(slot, request)]
 
 
-def total_matching(node: NodeSnapshot, request: Request) -> int:
-    """Number of slots of the node that match the request, leased or not."""
-    return len(matching_slots((*node.free, *node.held), request))
-
-
 def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnapshot, ...] | None:
     """The slots for the request: first one per trainer rank, each on a separate device (NCCL rejects two ranks on one
     GPU), then the engines, on devices without a rank where possible. None when the slots do not suffice."""
@@ -105,23 +121,24 @@ def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnaps
 def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement | Wait:
     if wait := _over_quota(request, pool, snapshot):
         return wait
-    eligible = [node for node in pool.nodes.values() if meets_requirements(node, request)]
-    fitting = [
-        (node, slots)
-        for node in eligible
-        if node.id in pool.free
-        and node.id not in pool.reserved
-        and (slots := allocate(pool.free[node.id], request)) is not None
-    ]
-    if not fitting:
-        return _reserve(request, pool, eligible)
-    # Best fit: keep the nodes with many free slots free.
-    node, slots = min(fitting, key=lambda found: (len(pool.free[found[0].id]), found[0].name, found[0].id))
-    pool.free[node.id] = [slot for slot in pool.free[node.id] if slot not in slots]
-    pool.used[request.team] = pool.used.get(request.team, 0) + request.slots
-    pool.held[request.team] = pool.held.get(request.team, 0) + request.slots
-    pool.available -= request.slots
-    return Placement(request.id, node.id, tuple(slot.name for slot in slots))
+    shape = pool.shapes[shape_of(request)]
+    while shape.by_free:  # best fit: keep the nodes with many free slots free
+        count, _, node = shape.by_free[0]
+        slots = None
+        if count == len(pool.free[node]) and node not in pool.reserved:
+            slots = allocate(pool.free[node], request)
+        if slots is None:  # free slots only become fewer, and nodes stay reserved
+            heapq.heappop(shape.by_free)
+            continue
+        pool.free[node] = [slot for slot in pool.free[node] if slot not in slots]
+        for other in pool.shapes.values():
+            if node in other.big_enough:
+                heapq.heappush(other.by_free, (len(pool.free[node]), pool.nodes[node].name, node))
+        pool.used[request.team] = pool.used.get(request.team, 0) + request.slots
+        pool.held[request.team] = pool.held.get(request.team, 0) + request.slots
+        pool.available -= request.slots
+        return Placement(request.id, node, tuple(slot.name for slot in slots))
+    return _reserve(request, pool, shape)
 
 
 def within_nominal(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> bool:
@@ -156,12 +173,25 @@ def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
     """Whether the node meets the requirements other than slots: job isolation and the model's directory."""
     if request.isolated and not node.isolates_jobs:
         return False
-    return not request.model_path or root_of(request.model_path, node.model_roots) is not None
+    return not request.model_path or _offers(node.model_roots, request.model_path)
 
 
-def _cannot_start(request: Request, snapshot: Snapshot) -> Wait | None:
+@lru_cache(maxsize=4096)  # few paths and roots, on many nodes
+def _offers(model_roots: tuple[str, ...], path: str) -> bool:
+    return root_of(path, model_roots) is not None
+
+
+def _cannot_start(
+    request: Request, shapes: Mapping[tuple[Any, ...], _Shape], snapshot: Snapshot
+) -> Wait | None:
     """Why the request cannot start now, whatever becomes free."""
-    if reason := _never_fits_reason(request, snapshot):
+    if snapshot.teams is not None and request.team not in snapshot.teams:
+        message = (
+            f"the team may not use pool {snapshot.pool}; ask an installation admin to allow it, or cancel the run and "
+            "clone it with another placement.pool"
+        )
+        return Wait(WaitCode.NEVER_FITS, message)
+    if reason := shapes[shape_of(request)].never_fits:
         return Wait(WaitCode.NEVER_FITS, reason)
     if request.not_before is not None and request.not_before > snapshot.now:
         message = f"retries at {request.not_before:%H:%M:%S} UTC, because its last attempt ended early"
@@ -169,21 +199,51 @@ def _cannot_start(request: Request, snapshot: Snapshot) -> Wait | None:
     return None
 
 
-def _never_fits_reason(request: Request, snapshot: Snapshot) -> str:
-    """Why the request fits no node of the pool, even if all slots were free; empty when it fits one."""
+def shape_of(request: Request) -> tuple[Any, ...]:
+    """Requests with the same shape fit the same slots."""
+    return (
+        request.slots, request.trainer_ranks, request.device, request.slot_memory_bytes, request.model_path,
+        request.isolated,
+    )  # fmt: skip
+
+
+def _build_shape(request: Request, snapshot: Snapshot) -> _Shape:
     eligible = [node for node in snapshot.nodes if meets_requirements(node, request)]
-    if snapshot.teams is not None and request.team not in snapshot.teams:
-        return (
-            f"the team may not use pool {snapshot.pool}; ask an installation admin to allow it, or cancel the run and "
-            "clone it with another placement.pool"
-        )
+    totals = {node.id: len(matching_slots((*node.free, *node.held), request)) for node in eligible}
+    big_enough = {
+        node.id: node
+        for node in eligible
+        if totals[node.id] >= request.slots
+        and (request.trainer_ranks == 1 or allocate((*node.free, *node.held), request) is not None)
+    }
+    accepting = [node for node in big_enough.values() if node.accepts]
+    shape = _Shape(
+        never_fits=_never_fits_reason(request, eligible, totals, big_enough, snapshot),
+        totals=totals,
+        big_enough=big_enough,
+        by_free=[
+            (len(node.free), node.name, node.id) for node in accepting if len(node.free) >= request.slots
+        ],
+    )
+    heapq.heapify(shape.by_free)
+    return shape
+
+
+def _never_fits_reason(
+    request: Request,
+    eligible: Sequence[NodeSnapshot],
+    totals: Mapping[str, int],
+    big_enough: Mapping[str, NodeSnapshot],
+    snapshot: Snapshot,
+) -> str:
+    """Why the request fits no node of the pool, even if all slots were free; empty when it fits one."""
     if not snapshot.nodes:
         return "the pool has no nodes"
     if not eligible and request.isolated and not any(node.isolates_jobs for node in snapshot.nodes):
         return "its trainer runs an uploaded loss function, and no node isolates jobs; see the nodes' job isolation"
     if not eligible:
         return f"no node offers the model's directory {request.model_path}"
-    largest = max(total_matching(node, request) for node in eligible)
+    largest = max(totals.values())
     if not largest:
         return _no_such_slot(request, eligible, snapshot)
     if largest < request.slots and request.model_path:
@@ -193,14 +253,9 @@ def _never_fits_reason(request: Request, snapshot: Snapshot) -> str:
         )
     if largest < request.slots:
         return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
-    if not any(could_hold(node, request) for node in eligible):
+    if not big_enough:
         return f"needs {request.trainer_ranks} GPUs on one node, one per rank of the trainer; no node has that many"
     return ""
-
-
-def could_hold(node: NodeSnapshot, request: Request) -> bool:
-    """Whether the request would fit the node if all slots of the node were free."""
-    return meets_requirements(node, request) and allocate((*node.free, *node.held), request) is not None
 
 
 def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Snapshot) -> str:
@@ -222,30 +277,53 @@ def _no_such_slot(request: Request, nodes: Sequence[NodeSnapshot], snapshot: Sna
     return f"needs {wanted} of at least {needed:.4g} GiB; the largest of {where} has {largest:.4g} GiB"
 
 
-def _reserve(request: Request, pool: PlacedQueue, eligible: Sequence[NodeSnapshot]) -> Wait:
+def _reserve(request: Request, pool: PlacedQueue, shape: _Shape) -> Wait:
     """Reserve the node where the request fits soonest. Returns why the request waits."""
-    big_enough = [node for node in eligible if could_hold(node, request)]
-    open_nodes = [node for node in big_enough if node.id in pool.free]
-    if not open_nodes:
-        named = ", ".join(f"{node.name} is {node.state or 'not ready'}" for node in big_enough[:3])
+    if shape.by_soonest is None:
+        shape.by_soonest = [
+            _soonest(node, request, pool, shape) for node in shape.big_enough.values() if node.id in pool.free
+        ]
+        heapq.heapify(shape.by_soonest)
+    if not any(node in pool.free for node in shape.big_enough):
+        named = ", ".join(
+            f"{node.name} is {node.state or 'not ready'}" for node in list(shape.big_enough.values())[:3]
+        )
         return Wait(WaitCode.CAPACITY, f"no node accepts jobs: {named}")
-    unreserved = [node for node in open_nodes if node.id not in pool.reserved]
-    if not unreserved:
-        ahead = pool.reserved[open_nodes[0].id]
-        # Names of other teams' runs are not shown.
-        named = repr(ahead.name) if ahead.team == request.team else "another team's run"
-        return Wait(WaitCode.BEHIND, f"waits behind {named}, for which {open_nodes[0].name} is reserved")
-    free_of = {node.id: len(matching_slots(pool.free[node.id], request)) for node in unreserved}
-    soon_free = {node.id: len(matching_slots(pool.leaving[node.id], request)) for node in unreserved}
-    best = max(
-        unreserved,
-        key=lambda node: (
-            free_of[node.id] + soon_free[node.id], total_matching(node, request), node.id,
-        ),
-    )  # fmt: skip
-    pool.reserved[best.id] = request
-    free = f"{free_of[best.id]} of {total_matching(best, request)} are free on {best.name}"
-    return Wait(WaitCode.CAPACITY, f"needs {_slots(request.slots)} on one node; {free}")
+    while shape.by_soonest:
+        entry = shape.by_soonest[0]
+        node = entry.node
+        if node.id in pool.reserved:
+            heapq.heappop(shape.by_soonest)
+            continue
+        current = _soonest(node, request, pool, shape)
+        if current.key != entry.key:  # slots were placed since
+            heapq.heapreplace(shape.by_soonest, current)
+            continue
+        pool.reserved[node.id] = request
+        free, total = len(matching_slots(pool.free[node.id], request)), shape.totals[node.id]
+        message = f"needs {_slots(request.slots)} on one node; {free} of {total} are free on {node.name}"
+        return Wait(WaitCode.CAPACITY, message)
+    first = next(node for node in shape.big_enough.values() if node.id in pool.free)
+    ahead = pool.reserved[first.id]
+    # Names of other teams' runs are not shown.
+    named = repr(ahead.name) if ahead.team == request.team else "another team's run"
+    return Wait(WaitCode.BEHIND, f"waits behind {named}, for which {first.name} is reserved")
+
+
+@dataclass(frozen=True)
+class _Soonest:
+    """A node in a heap: the one with the most slots that are free or become so, then with the most slots."""
+
+    key: tuple[int, int, str]
+    node: NodeSnapshot
+
+    def __lt__(self, other: _Soonest) -> bool:
+        return self.key > other.key
+
+
+def _soonest(node: NodeSnapshot, request: Request, pool: PlacedQueue, shape: _Shape) -> _Soonest:
+    free = matching_slots((*pool.free[node.id], *pool.leaving[node.id]), request)
+    return _Soonest((len(free), shape.totals[node.id], node.id), node)
 
 
 def _slots(count: int) -> str:

@@ -11,9 +11,10 @@ each other in turn: the one that was preempted is beyond its team's nominal quot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from control_plane.fleet.placement import PlacedQueue, allocate, could_hold, within_nominal
+from control_plane.fleet.placement import PlacedQueue, allocate, shape_of, within_nominal
 from control_plane.fleet.snapshot import (
     Holder,
     HolderKind,
@@ -32,16 +33,28 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
     """The holders to preempt now."""
     if not snapshot.holders:
         return ()
+    on_node: dict[str, list[Holder]] = {}
+    for holder in snapshot.holders:
+        on_node.setdefault(holder.node, []).append(holder)
+    hopeless = set()  # what fits no node, whoever is preempted for it
     for request in _preemptors(placed):
-        over = _slots_over_limit(request, snapshot)
+        over, entitled = _slots_over_limit(request, snapshot), within_nominal(request, placed, snapshot)
+        same = (shape_of(request), entitled, (over, request.team) if over > 0 else None)
+        if same in hopeless:
+            continue
+        own = [one for one in snapshot.holders if one.team == request.team and one.kind != HolderKind.RUN]
+        runs = _reclaimable_runs(placed, snapshot) if entitled else {}
         choices = []
         for node in snapshot.nodes:
-            if not (node.accepts and could_hold(node, request)):
+            if not (node.accepts and placed.could_hold(node, request)):
                 continue
-            holders = [
-                *(holder for holder in snapshot.holders if holder.kind != HolderKind.RUN or holder.leaving),
-                *_reclaimable_runs(node, request, placed, snapshot),
-            ]
+            holders = [one for one in on_node.get(node.id, ()) if one.kind != HolderKind.RUN or one.leaving]
+            holders += runs.get(node.id, [])
+            coming = sum(len(holder.slots) for holder in holders)
+            if len(placed.free[node.id]) + coming < request.slots:
+                continue
+            if over > 0:
+                holders += [one for one in own if one.node != node.id]
             chosen = _victims_on_node(node, request, placed.free[node.id], holders, over=over)
             if chosen is not None:
                 choices.append(chosen)
@@ -50,6 +63,7 @@ def select_victims(placed: PlacedQueue, snapshot: Snapshot) -> tuple[Preemption,
                 Preemption(holder.id, holder.kind, request.id, holder.lost_gpu_seconds)
                 for holder in min(choices, key=_cost)
             )
+        hopeless.add(same)
     return ()
 
 
@@ -59,23 +73,20 @@ def _cost(victims: Sequence[Holder]) -> tuple[bool, float, int, int]:
     return bool(runs), sum(run.lost_gpu_seconds for run in runs), playgrounds, len(victims)
 
 
-def _reclaimable_runs(
-    node: NodeSnapshot, request: Request, placed: PlacedQueue, snapshot: Snapshot
-) -> list[Holder]:
-    """Runs on the node that a request within its team's nominal quota may preempt: each team gives up runs only while
-    it borrows."""
-    if not within_nominal(request, placed, snapshot):
-        return []
+def _reclaimable_runs(placed: PlacedQueue, snapshot: Snapshot) -> dict[str, list[Holder]]:
+    """Node → the runs on it that a request within its team's nominal quota may preempt: each team gives up runs only
+    while it borrows."""
+    borrowed = {team: held - snapshot.quota(team).nominal for team, held in placed.held.items()}
     runs = [holder for holder in snapshot.holders if holder.kind == HolderKind.RUN]
-    staying = dict(placed.held)
     for run in runs:
-        staying[run.team] = staying.get(run.team, 0) - (len(run.slots) if run.leaving else 0)
-    found = []
+        borrowed[run.team] = borrowed.get(run.team, 0) - (len(run.slots) if run.leaving else 0)
+    left: dict[tuple[str, str], int] = {}  # node, team → slots that the team would still borrow
+    found: dict[str, list[Holder]] = {}
     for run in sorted(runs, key=lambda one: (one.lost_gpu_seconds, -len(one.slots), one.id)):
-        borrows = staying[run.team] > snapshot.quota(run.team).nominal
-        if run.node == node.id and borrows and not (run.leaving or run.protected):
-            staying[run.team] -= len(run.slots)
-            found.append(run)
+        key = (run.node, run.team)
+        if left.setdefault(key, borrowed[run.team]) > 0 and not (run.leaving or run.protected):
+            left[key] -= len(run.slots)
+            found.setdefault(run.node, []).append(run)
     return found
 
 
@@ -83,17 +94,15 @@ def teams_without_headroom(placed: PlacedQueue, snapshot: Snapshot) -> frozenset
     """Teams with a waiting run that fits their quota without the holders, but not with one more borrowed slot. Whoever
     borrowed that slot would be preempted at once, and the run would wait for one borrower after the other."""
     found = set()
+    own: Counter[str] = Counter()
+    for holder in snapshot.holders:
+        own[holder.team] += len(holder.slots) if holder.kind != HolderKind.RUN else 0
     for request in _preemptors(placed):
         limit = snapshot.quota(request.team).limit
         if limit is None:
             continue
         with_it = placed.used.get(request.team, 0) + request.slots
-        own = sum(
-            len(holder.slots)
-            for holder in snapshot.holders
-            if holder.team == request.team and holder.kind != HolderKind.RUN
-        )
-        if with_it - own <= limit < with_it + 1:
+        if with_it - own[request.team] <= limit < with_it + 1:
             found.add(request.team)
     return frozenset(found)
 

@@ -15,7 +15,6 @@ import httpx
 import msgspec
 
 from gpu_agents.hf_import.downloader import HubDownloader
-from gpu_agents.hf_import.egress import EgressPolicy, EgressTransport
 from gpu_agents.hf_import.file_selection import ImportRejected
 from oolong.contracts.model_imports import (
     ORDER_FILE,
@@ -25,6 +24,7 @@ from oolong.contracts.model_imports import (
     ImportProgress,
     ImportResult,
 )
+from oolong.system.safe_http import AddressBlocked, CheckedTransport, EndpointPolicy
 
 PROGRESS_SECONDS = 2.0
 
@@ -41,9 +41,13 @@ def main() -> int:
 
 
 def client(endpoint: str, hosts: Sequence[str]) -> httpx.Client:
-    transport = EgressTransport(EgressPolicy(endpoint, frozenset(hosts)))
+    how_to_allow = "; to allow it, start the node's agent with --hub-host {host}"
+    policy = EndpointPolicy(endpoint, frozenset(hosts), how_to_allow)
     return httpx.Client(
-        transport=transport, follow_redirects=True, max_redirects=5, timeout=httpx.Timeout(60.0, connect=15.0)
+        transport=CheckedTransport(policy, through_proxy=True),
+        follow_redirects=True,
+        max_redirects=5,
+        timeout=httpx.Timeout(60.0, connect=15.0),
     )
 
 
@@ -60,7 +64,7 @@ def fetch(order: ImportOrder, folder: Path, http: httpx.Client) -> ImportResult:
     hub = HubDownloader(http, endpoint=order.endpoint, model=order.model, token=order.token)
     try:
         commit = hub.fetch(order.revision, model, progress)
-    except ImportRejected as refusal:
+    except (ImportRejected, AddressBlocked) as refusal:
         return ImportResult(error=str(refusal))
     for part in model.glob("*.part"):
         part.unlink()

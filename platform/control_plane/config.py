@@ -50,6 +50,7 @@ class Oidc:
     name: str  # on the button
     role_claim: str
     roles: tuple[OidcRole, ...]
+    hosts: tuple[str, ...] = ()  # private ones beside the issuer's, such as of the token endpoint
     link_by_email: bool = False  # a new subject may become the user who has its verified address
     session_hours: int = 12  # after which a browser asks the provider again
     role_days: int = 30  # without a sign-in, after which the roles lapse; 0: never
@@ -217,6 +218,7 @@ def _oidc() -> Oidc | None:
         name=os.environ.get("OOLONG_OIDC_NAME", "Single sign-on"),
         role_claim=os.environ.get("OOLONG_OIDC_ROLE_CLAIM", "groups"),
         roles=tuple(oidc_role(text) for text in _list("OOLONG_OIDC_ROLES")),
+        hosts=tuple(_list("OOLONG_OIDC_HOSTS")),
         link_by_email=_flag("OOLONG_OIDC_LINK_BY_EMAIL"),
         session_hours=_count("OOLONG_OIDC_SESSION_HOURS", 12),
         role_days=_count("OOLONG_OIDC_ROLE_DAYS", 30, least=0),

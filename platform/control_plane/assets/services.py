@@ -16,7 +16,7 @@ from control_plane.assets.base_models import archives
 from control_plane.assets.models import Dataset, Upload
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
-from control_plane.core.security.safe_http import AddressBlocked, FetchFailed, download
+from oolong.system.safe_http import AddressBlocked, FetchFailed, download
 
 MAX_UPLOAD_BYTES = {"dataset": 8 * 1024**3, "model": archives.MAX_TOTAL_BYTES}
 MAX_FETCHED_BYTES = 1024**3  # what is larger is downloaded by its owner and uploaded in parts

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from httpx import Client, HTTPError, ReadTimeout, Response, Timeout
 
-from control_plane.core.security.deadline import close_after
-from control_plane.core.security.safe_http import AddressBlocked, FetchFailed, Resolve, resolve
-from control_plane.webhooks.url_policy import resolve_target
+from control_plane.webhooks.url_policy import parse_webhook_url, webhook_policy
+from oolong.system.safe_http import AddressBlocked, CheckedTransport, Resolve, resolve_name
+from oolong.system.socket_deadline import close_after
 
 SECONDS = 5.0  # for the whole of it, from the name to the end of the answer
 CONNECT_SECONDS = 3.0
@@ -39,7 +39,7 @@ def post(
     headers: Mapping[str, str],
     *,
     networks: Sequence[str],
-    resolve: Resolve = resolve,
+    resolve: Resolve = resolve_name,
 ) -> DeliveryResponse:
     """Send it once. Whatever goes wrong is in the answer."""
     began = time.monotonic()
@@ -49,30 +49,26 @@ def post(
         text = _postgres_text(excerpt[:EXCERPT_BYTES].decode(errors="replace"))
         return DeliveryResponse(status, spent, _postgres_text(error)[:400], text)
 
-    try:
-        target = resolve_target(url, networks=networks, resolve=resolve)
-    except (AddressBlocked, FetchFailed) as error:
-        return answer(None, error=str(error))
-    left = began + SECONDS - time.monotonic()
-    if left <= 0:
-        return answer(None, error=f"its name was not resolved within {SECONDS:g} s")
-    timeout = Timeout(left, connect=min(left, CONNECT_SECONDS))
     with (
-        close_after(left) as cut,
-        Client(trust_env=False, follow_redirects=False, timeout=timeout) as http,
+        close_after(SECONDS) as cut,
+        Client(
+            trust_env=False,
+            follow_redirects=False,
+            timeout=Timeout(SECONDS, connect=CONNECT_SECONDS),
+            transport=CheckedTransport(webhook_policy(networks), resolve=resolve),
+        ) as http,
     ):
-        request = http.build_request(
-            "POST", target.pinned_url, content=body,
-            headers={
-                **headers, "Host": target.host_header, "Content-Type": "application/json",
-                "User-Agent": "oolong-webhooks", "Accept-Encoding": "identity",
-            },
-            extensions={
-                "trace": cut.watch, **({"sni_hostname": target.host} if target.scheme == "https" else {})
-            },
-        )  # fmt: skip
         try:
+            request = http.build_request(
+                "POST", parse_webhook_url(url), content=body, extensions={"trace": cut.watch},
+                headers={
+                    **headers, "Content-Type": "application/json", "User-Agent": "oolong-webhooks",
+                    "Accept-Encoding": "identity",
+                },
+            )  # fmt: skip
             response = http.send(request, stream=True)
+        except AddressBlocked as error:
+            return answer(None, error=str(error))
         except HTTPError as error:
             if cut.done.is_set() or isinstance(error, ReadTimeout):
                 return answer(None, error=f"there was no answer within {SECONDS:g} s")

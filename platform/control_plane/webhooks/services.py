@@ -14,12 +14,12 @@ from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.core.infra import ids
 from control_plane.core.infra.locks import LockClass, transaction_lock
 from control_plane.core.security.encryption import encrypt
-from control_plane.core.security.safe_http import AddressBlocked, FetchFailed
 from control_plane.webhooks import outbox, signing
 from control_plane.webhooks.event_types import EVENT_TYPES, TEST_ONLY, unknown_patterns
 from control_plane.webhooks.models import Delivery, DeliveryState, Webhook
 from control_plane.webhooks.signing_secrets import encryption_context
-from control_plane.webhooks.url_policy import resolve_target
+from control_plane.webhooks.url_policy import check_url
+from oolong.system.safe_http import AddressBlocked, FetchFailed
 
 OVERLAP = timedelta(hours=24)  # after a rotation both secrets sign
 MAX_WEBHOOKS = 50
@@ -131,7 +131,7 @@ def _validate(*, url: str | None = None, events: list[str] | None = None) -> Non
         raise unprocessable("invalid", message, [FieldError(f"/events/{at}", "unknown", message)])
     if url is not None:
         try:
-            resolve_target(url, networks=settings.ENVIRONMENT.webhook_networks)
+            check_url(url, networks=settings.ENVIRONMENT.webhook_networks)
         except (AddressBlocked, FetchFailed) as error:
             raise unprocessable(
                 "address_blocked", str(error), [FieldError("/url", "address_blocked", str(error))]

@@ -12,8 +12,8 @@ import pytest
 
 from gpu_agents.hf_import.__main__ import client
 from gpu_agents.hf_import.downloader import HubDownloader
-from gpu_agents.hf_import.egress import EgressPolicy, EgressTransport
 from gpu_agents.hf_import.file_selection import ImportRejected
+from oolong.system.safe_http import AddressBlocked, CheckedTransport, EndpointPolicy
 from tests.support.scripted_hub import COMMIT, ScriptedHub, serving
 
 WEIGHTS = bytes(range(256)) * 2000
@@ -41,14 +41,14 @@ def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[st
         first = request.headers["Host"] == "hub.example.org" and request.url.path == "/file"
         return httpx.Response(302, headers={"Location": target}) if first else httpx.Response(200)
 
-    transport = EgressTransport(
-        EgressPolicy("https://hub.example.org", hosts), direct=httpx.MockTransport(answer),
-        resolve=lambda host, port: [numbers.get(host, host)],
+    transport = CheckedTransport(
+        EndpointPolicy("https://hub.example.org", hosts, "; to allow it, say {host}"),
+        direct=httpx.MockTransport(answer), resolve=lambda host, port: [numbers.get(host, host)],
     )  # fmt: skip
     with httpx.Client(transport=transport, follow_redirects=True) as http:
         try:
             http.get("https://hub.example.org/file", headers={"Authorization": "Bearer hub-token"})
-        except ImportRejected as refusal:
+        except AddressBlocked as refusal:
             asked.append(("refused", str(refusal)))
     return asked
 
@@ -56,17 +56,17 @@ def led_to(target: str, *, hosts: frozenset[str] = frozenset()) -> list[tuple[st
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("https://169.254.169.254/latest/meta-data", "'169.254.169.254', which has no public address"),
-        ("https://store.lan/file", "start the node's agent with --hub-host store.lan"),
-        ("https://127.0.0.1:9200/", "has no public address"),
-        ("https://localhost/", "has no public address"),
-        ("https://[::ffff:10.0.0.7]/", "has no public address"),
+        ("https://169.254.169.254/latest/meta-data", "'169.254.169.254' is not at a public address"),
+        ("https://store.lan/file", "to allow it, say store.lan"),
+        ("https://127.0.0.1:9200/", "is not at a public address"),
+        ("https://localhost/", "is not at a public address"),
+        ("https://[::ffff:10.0.0.7]/", "is not at a public address"),
         (
             "http://cdn.example.org/file?sig=s3cret",
-            "http://cdn.example.org/file: models are downloaded over https only",
+            "http://cdn.example.org/file: only https:// is allowed",
         ),
-        ("http://127.0.0.1:9200/", "over https only"),
-        ("http://hub.example.org/file", "over https only"),
+        ("http://127.0.0.1:9200/", "only https:// is allowed"),
+        ("http://hub.example.org/file", "only https:// is allowed"),
     ],
 )
 def test_redirect_to_a_private_address_is_denied(target: str, said: str) -> None:
@@ -87,11 +87,11 @@ def test_behind_a_proxy_only_ip_addresses_are_checked(monkeypatch: pytest.Monkey
     monkeypatch.setenv("https_proxy", "http://proxy.lan:3128")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    reach = EgressPolicy("https://hub.example.org")
-    assert reach.deny_reason(httpx.URL("https://cdn.example.org/x"), []) == ""
-    with httpx.Client(transport=EgressTransport(reach)) as http:
+    reach = EndpointPolicy("https://hub.example.org")
+    reach.check(httpx.URL("https://cdn.example.org/x"), [])
+    with httpx.Client(transport=CheckedTransport(reach, through_proxy=True)) as http:
         for url in ("https://169.254.169.254/", "https://localhost/"):
-            with pytest.raises(ImportRejected):
+            with pytest.raises(AddressBlocked):
                 http.get(url)
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount import app_settings
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.internal import jwtkit
 from allauth.socialaccount.models import SocialApp, SocialLogin
@@ -23,10 +24,11 @@ from django.conf import settings
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from requests import RequestException
+from requests import RequestException, Session
 
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity import oidc_sign_in, services
+from control_plane.accounts.identity.provider_http import provider_session
 from control_plane.config import Oidc
 from control_plane.core.api.errors import problem_response
 from control_plane.core.infra import clock
@@ -91,6 +93,12 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
             secret=oidc.client_secret,
             settings={"server_url": oidc.issuer, "oauth_pkce_enabled": True},
         )  # fmt: skip
+
+    def get_requests_session(self) -> Session:
+        """For every request to the provider: discovery, keys, tokens."""
+        oidc = configured()
+        assert oidc is not None
+        return provider_session(oidc, seconds=app_settings.REQUESTS_TIMEOUT)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
         """The provider has spoken and the token is verified. What comes of it, and nothing of allauth's after."""

@@ -20,7 +20,7 @@ from control_plane.accounts.models import AuditEntry, ProjectSecret, Role
 from control_plane.accounts.secrets import secret_services
 from control_plane.assets import services as catalog
 from control_plane.core.api.errors import Problem
-from control_plane.core.security import safe_http
+from oolong.system import safe_http
 
 VALUE = "hf_the-token-that-nobody-may-see"
 ADDRESS = "https://data.example.org/rows.jsonl"

@@ -1,30 +1,25 @@
-"""Nothing inside the network can be reached by an address that a user names."""
+"""Nothing inside the network can be reached by an address that somebody else names."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-from django.db import connection
 
-from control_plane.assets import services
-from control_plane.assets.models import FetchUnderWay, Upload
-from control_plane.assets.storage import store
-from control_plane.core.security import safe_http
-from control_plane.core.security.safe_http import (
+from oolong.public_address import is_public
+from oolong.system import safe_http
+from oolong.system.safe_http import (
     AddressBlocked,
     FetchFailed,
-    PinnedTarget,
+    PublicPolicy,
+    checked_addresses,
     download,
-    resolve_public,
+    parse_url,
 )
-from oolong.public_address import is_public
 
 PUBLIC = "93.184.216.34"
 
@@ -58,7 +53,7 @@ def test_what_is_not_plain_https_is_refused_without_a_look_up(url: str) -> None:
         raise AssertionError("it was looked up")
 
     with pytest.raises(AddressBlocked):
-        resolve_public(url, never)
+        checked_addresses(parse_url(url), PublicPolicy(), never)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +62,16 @@ def test_what_is_not_plain_https_is_refused_without_a_look_up(url: str) -> None:
 def test_another_spelling_of_loopback_is_refused_once_it_is_resolved(host: str) -> None:
     """By the machine's own resolver, which knows these spellings."""
     with pytest.raises((AddressBlocked, FetchFailed)):
-        resolve_public(f"https://{host}/")
+        checked_addresses(parse_url(f"https://{host}/"), PublicPolicy())
 
 
 def test_one_private_address_among_public_ones_is_enough_to_refuse_and_only_the_log_names_it(
     caplog: Any,
 ) -> None:
     with pytest.raises(AddressBlocked, match=r"'example\.org' is not at a public address") as refused:
-        resolve_public("https://example.org/a", lambda host, port: [PUBLIC, "10.0.0.5"])
+        checked_addresses(
+            parse_url("https://example.org/a"), PublicPolicy(), lambda host, port: [PUBLIC, "10.0.0.5"]
+        )
     assert "10.0.0.5" not in str(refused.value)
     assert "10.0.0.5" in caplog.text
 
@@ -163,12 +160,6 @@ def test_an_answer_that_cannot_be_used_is_told(answer: Answer, limits: dict[str,
         get(answer, {"example.org": [PUBLIC]}, **limits)
 
 
-class _Plain(PinnedTarget):
-    @property
-    def pinned_url(self) -> str:
-        return f"http://{self.address}:{self.port}{self.path}"
-
-
 @pytest.mark.parametrize(
     "begins",
     [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"],
@@ -195,103 +186,16 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
         port = server.getsockname()[1]
-        monkeypatch.setattr(
-            safe_http,
-            "resolve_public",
-            lambda url, resolve: _Plain(url, "127.0.0.1", "example.org", port, "/a"),
-        )
+        monkeypatch.setattr(safe_http, "PublicPolicy", lambda: PublicPolicy(networks=("127.0.0.0/8",)))
         with (
             pytest.raises(FetchFailed, match=r"takes too long.* within 0\.4 s"),
-            download("https://example.org/a", most_bytes=10**9, seconds=0.4) as chunks,
+            download(
+                f"http://example.org:{port}/a",
+                most_bytes=10**9,
+                seconds=0.4,
+                resolve=lambda host, port: ["127.0.0.1"],
+            ) as chunks,
         ):
             b"".join(chunks)
         left.set()
         thread.join(60)
-
-
-# --- the door ---------------------------------------------------------------------------------------------
-
-
-def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    plain = safe_http.download
-
-    def connected(url: str, **limits: Any) -> Any:
-        transport = httpx.MockTransport(answer)
-        return plain(url, **limits, resolve=lambda host, port: [PUBLIC], transport=transport)
-
-    monkeypatch.setattr(services, "download", connected)
-
-
-def rows_csv(_: httpx.Request) -> httpx.Response:
-    return httpx.Response(200, stream=httpx.ByteStream(b"q,a\n1,2\n"))
-
-
-def test_a_file_is_fetched_into_an_upload(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, rows_csv)
-    reply = alice.post("/uploads/fetch", {"url": "https://example.org/data/rows.csv?download=1"})
-    assert reply.status_code == 201, reply.content
-    assert (reply.json()["filename"], reply.json()["bytes"]) == ("rows.csv", 8)
-
-
-def test_an_address_without_bytes_leaves_nothing(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Upload.objects.count(), {blob.sha256 for blob in store.listed()}
-    answering(monkeypatch, lambda _: httpx.Response(200, stream=httpx.ByteStream(b"")))
-    reply = alice.post("/uploads/fetch", {"url": "https://example.org/empty.csv"})
-    assert (reply.status_code, reply.json()["code"]) == (422, "empty")
-    assert (
-        reply.json()["errors"][0]["pointer"] == "/url" and "example.org/empty.csv" in reply.json()["detail"]
-    )
-    assert (Upload.objects.count(), {blob.sha256 for blob in store.listed()}) == before
-
-
-@pytest.mark.parametrize(
-    ("url", "code"),
-    [("http://example.org/a", "address_blocked"), ("https://127.0.0.1/a", "address_blocked"),
-     ("https://localhost:8443/a", "address_blocked"), ("https://nothing.invalid/", "fetch_failed")],
-)  # fmt: skip
-def test_a_refused_address_is_a_refusal_with_its_reason(alice: Any, url: str, code: str) -> None:
-    before = Upload.objects.count()
-    reply = alice.post("/uploads/fetch", {"url": url})
-    assert (reply.status_code, reply.json()["code"]) == (422, code)
-    assert reply.json()["errors"][0]["pointer"] == "/url" and Upload.objects.count() == before
-
-
-def test_a_project_fetches_no_more_at_once_than_its_share(
-    alice: Any, person: Any, clock: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, project_fetches=1)
-    other = person("bob", project="another")
-    meanwhile: list[Any] = []
-
-    def slow(request: httpx.Request) -> httpx.Response:
-        answering(monkeypatch, rows_csv)
-        meanwhile.extend(
-            who.post("/uploads/fetch", {"url": "https://example.org/b"}) for who in (alice, other)
-        )
-        return rows_csv(request)
-
-    answering(monkeypatch, slow)
-    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
-    refused, elsewhere = meanwhile
-    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_fetches")
-    assert refused["Retry-After"] == "5" and elsewhere.status_code == 201
-    assert alice.post("/uploads/fetch", {"url": "https://example.org/c"}).status_code == 201, "it has ended"
-    FetchUnderWay.objects.create(project=alice.project, until=clock.now + timedelta(seconds=1))  # was killed
-    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 429
-    clock.forward(2)
-    assert alice.post("/uploads/fetch", {"url": "https://example.org/d"}).status_code == 201
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_waits_for_a_stranger_holds_no_connection_of_the_database(
-    alice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held: list[Any] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        held.append(connection.connection)
-        return rows_csv(request)
-
-    answering(monkeypatch, answer)
-    assert alice.post("/uploads/fetch", {"url": "https://example.org/a"}).status_code == 201
-    assert held == [None]

@@ -32,6 +32,7 @@ PROGRAMS: dict[str, Program] = {
         Program(module="lm_head_memory", in_node_environment=True, limit_seconds=900),
         Program(module="checkpoint_kills", in_node_environment=True, limit_seconds=1800),
         Program(module="rewards_speed", in_node_environment=False, limit_seconds=600),
+        Program(module="scheduler_cycle", in_node_environment=False, limit_seconds=300),
         Program(module="telemetry", part="ingest", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="delay", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="fanout", in_node_environment=False, limit_seconds=600),
@@ -87,6 +88,8 @@ IF_MISSED = {
     "it fell behind at a hundred a second; since protocol 4 a node ships all its files in one.",
     "fanout_1000_sockets_p99_ms": "Web process, clients and publisher share the two processors. What made the tail was "
     "Python's full garbage collections (see telemetry.md), which the web process no longer makes over what it loaded.",
+    "scheduler_cycle_ms": "The half full pool is the slowest: most nodes have a slot and few have enough. It is one "
+    "process in Python, so a busy machine shows.",
     "sandboxed_tests_per_second": "Each completion has a sandbox of its own, and starting one is most of the cost on few "
     "or busy cores.",
 }
@@ -113,6 +116,7 @@ ingest_points_per_second         | telemetry ingest | real   | >= 30000 | metric
 point_to_frame_p95_ms            | telemetry delay  | real   | <= 1000 | milliseconds from a line that a job writes to its frame on a socket, 100 active runs on 10 nodes, 95th percentile
 fanout_1000_sockets_p99_ms       | telemetry fanout | real   | <= 100  | milliseconds from a publication to each of 1,000 sockets, 10 a second, beside 20 sockets that never read, 99th percentile
 chart_1m_points_ms               | telemetry chart  | real   | <= 300  | milliseconds of a chart of a million points, from request to JSON, 95th percentile
+scheduler_cycle_ms               | scheduler_cycle | real    | <= 100  | milliseconds to plan 1,000 queued runs on 500 nodes of 8 slots, the slowest of an empty, a half full and a full pool
 run_list_p95_ms                  | telemetry run_list | real | <= 200  | milliseconds of a page of 50 runs among 10,000, by all filters and deep in the list, 95th percentile
 """
 

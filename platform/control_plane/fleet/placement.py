@@ -72,7 +72,8 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
         node.id: [slot for slot in node.held if (node.id, slot.name) in gone] for node in snapshot.nodes
     }
     examples = {shape_of(request): request for request in snapshot.queue}
-    shapes = {shape: _build_shape(request, snapshot) for shape, request in examples.items()}
+    counts: dict[Any, dict[str, int]] = {}
+    shapes = {shape: _build_shape(request, snapshot, counts) for shape, request in examples.items()}
     stuck = {one.id: wait for one in snapshot.queue if (wait := _cannot_start(one, shapes, snapshot))}
     pool = PlacedQueue(
         nodes={node.id: node for node in snapshot.nodes},
@@ -131,9 +132,10 @@ def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement
             heapq.heappop(shape.by_free)
             continue
         pool.free[node] = [slot for slot in pool.free[node] if slot not in slots]
-        for other in pool.shapes.values():
-            if node in other.big_enough:
-                heapq.heappush(other.by_free, (len(pool.free[node]), pool.nodes[node].name, node))
+        left = (len(pool.free[node]), pool.nodes[node].name, node)
+        for (wanted, *_), other in pool.shapes.items():
+            if wanted <= left[0] and node in other.big_enough:
+                heapq.heappush(other.by_free, left)
         pool.used[request.team] = pool.used.get(request.team, 0) + request.slots
         pool.held[request.team] = pool.held.get(request.team, 0) + request.slots
         pool.available -= request.slots
@@ -207,9 +209,15 @@ def shape_of(request: Request) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _build_shape(request: Request, snapshot: Snapshot) -> _Shape:
+def _build_shape(request: Request, snapshot: Snapshot, counts: dict[Any, dict[str, int]]) -> _Shape:
+    """`counts` caches the matching slots of each node by what a slot must offer."""
     eligible = [node for node in snapshot.nodes if meets_requirements(node, request)]
-    totals = {node.id: len(matching_slots((*node.free, *node.held), request)) for node in eligible}
+    needs = (request.device, request.slot_memory_bytes)
+    if needs not in counts:
+        counts[needs] = {
+            node.id: len(matching_slots((*node.free, *node.held), request)) for node in snapshot.nodes
+        }
+    totals = {node.id: counts[needs][node.id] for node in eligible}
     big_enough = {
         node.id: node
         for node in eligible

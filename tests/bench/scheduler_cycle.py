@@ -1,0 +1,85 @@
+"""How long the scheduler plans one pool: `python -m tests.bench.scheduler_cycle` prints it as JSON.
+
+1,000 queued runs of 20 teams with quotas on 500 nodes of 8 slots, of which none, half or all are held. The value is the
+median time of the slowest of the three worlds. Reading the snapshot from the database is not part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any
+
+from control_plane.fleet.scheduler import plan
+from control_plane.fleet.snapshot import (
+    Holder,
+    HolderKind,
+    NodeSnapshot,
+    Request,
+    SlotSnapshot,
+    Snapshot,
+    TeamQuota,
+)
+
+RUNS, NODES, SLOTS, TEAMS = 1_000, 500, 8, 20
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GIB = 2**30
+REPEATS = 7
+
+
+def world(busy: float, *, seed: int) -> Snapshot:
+    rng = random.Random(seed)
+    nodes, holders, used = [], [], {f"team-{index}": 0 for index in range(TEAMS)}
+    for number in range(NODES):
+        slots = tuple(SlotSnapshot(f"GPU-{number}-{index}", "cuda", 80 * GIB) for index in range(SLOTS))
+        held = sum(rng.random() < busy for _ in range(SLOTS))
+        name, team = f"node-{number}", rng.choice(list(used))
+        nodes.append(NodeSnapshot(name, name, slots[held:], slots[:held], True, model_roots=("/models",)))
+        used[team] += held
+        holders.append(
+            Holder(
+                f"run-{number}", team, name, tuple(slot.name for slot in slots[:held]), False, HolderKind.RUN,
+                protected=rng.random() < 0.1, lost_gpu_seconds=rng.random() * 1e5,
+            )
+        )  # fmt: skip
+    queue = [
+        Request(
+            f"queued-{index}", f"queued-{index}", rng.choice(list(used)), 500, rng.choice([1, 2, 4, 8]),
+            NOW - timedelta(seconds=index), model_path="/models/a", device=rng.choice(["", "cuda"]),
+            slot_memory_bytes=rng.choice([0, 40 * GIB]),
+        )
+        for index in range(RUNS)
+    ]  # fmt: skip
+    quotas = {team: TeamQuota(nominal=100, lending_limit=50) for team in used}
+    return Snapshot(NOW, nodes, queue, used, quotas, holders=[one for one in holders if one.slots])
+
+
+def milliseconds(snapshot: Snapshot) -> float:
+    started = time.perf_counter()
+    plan(snapshot)
+    return (time.perf_counter() - started) * 1000
+
+
+def measure(seed: int = 0) -> list[dict[str, Any]]:
+    by_busy = {
+        f"{busy:.0%} held": round(
+            median(milliseconds(snapshot) for snapshot in [world(busy, seed=seed)] * REPEATS), 1
+        )
+        for busy in (0.0, 0.5, 1.0)
+    }
+    settings = {
+        "queued_runs": RUNS, "nodes": NODES, "slots_per_node": SLOTS, "teams": TEAMS, "median_ms": by_busy
+    }  # fmt: skip
+    return [
+        {
+            "key": "scheduler_cycle_ms", "value": max(by_busy.values()), "unit": "ms", "seeds": [seed],
+            "settings": settings,
+        }
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))

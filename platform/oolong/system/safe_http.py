@@ -159,7 +159,8 @@ class CheckedTransport(httpx.BaseTransport):
         through_proxy: bool = False,
     ) -> None:
         self._policy, self._resolve, self._through_proxy = policy, resolve, through_proxy
-        self._direct = direct or httpx.HTTPTransport()
+        # A connection belongs to the name in its TLS handshake, and is pooled by its address: never use it again.
+        self._direct = direct or httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
         self._proxied: dict[str, httpx.HTTPTransport] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

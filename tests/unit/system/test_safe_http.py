@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ from oolong.public_address import is_public
 from oolong.system import safe_http
 from oolong.system.safe_http import (
     AddressBlocked,
+    CheckedTransport,
+    EndpointPolicy,
     FetchFailed,
     PublicPolicy,
     checked_addresses,
@@ -199,3 +202,29 @@ def test_one_who_drips_is_left_when_the_time_is_over(begins: bytes, monkeypatch:
             b"".join(chunks)
         left.set()
         thread.join(60)
+
+
+def test_names_at_one_address_do_not_share_a_connection() -> None:
+    """A shared one would skip the certificate check of the second name."""
+    connections: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            connections.append(self.client_address)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        policy = EndpointPolicy("http://127.0.0.1")
+        transport = CheckedTransport(policy, resolve=lambda host, port: ["127.0.0.1"])
+        with httpx.Client(transport=transport) as http:
+            for name in ("localhost", "127.0.0.1"):
+                assert http.get(f"http://{name}:{server.server_port}/").status_code == 204
+        server.shutdown()
+    assert len(set(connections)) == 2

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from django.db.models import Q, QuerySet
 from control_plane.accounts.models import Team
 from control_plane.assets.background import processes
 from control_plane.assets.background.archive_extraction.job import JOB_FILE, TAR_FILE, UnfoldJob, read_result
-from control_plane.assets.background.fair_queue import next_job
-from control_plane.assets.background.isolated_step import isolated_step
+from control_plane.assets.background.runner import advance
 from control_plane.assets.base_models.model_services import finalize
 from control_plane.assets.models import CheckState, ModelCheck
 from control_plane.assets.storage import store
@@ -36,28 +33,15 @@ OF_ARCHIVES, OF_PATHS = ~Q(archive_sha256=""), Q(archive_sha256="")
 
 
 def advance_model_checks(*, now: datetime) -> None:
-    """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
-    here = socket.gethostname()
-    checks = ModelCheck.objects.select_related("model")
-    running = checks.filter(OF_ARCHIVES, state=CheckState.RUNNING)
-    for check in running:
-        with _step(check, now=now):
-            _look_after(check, here=here, now=now)
+    advance(
+        ModelCheck.objects.filter(OF_ARCHIVES).select_related("model"), project="model__project_id",
+        at_once=AT_ONCE, start=_start, look_after=_look_after, fail=_fail_by_error, now=now,
+    )  # fmt: skip
     _give_away(now=now)
-    queued = checks.filter(OF_ARCHIVES, state=CheckState.QUEUED)
-    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_job(queued, running, project="model__project_id")
-        if turn is None:
-            return
-        check = checks.get(pk=turn)
-        with _step(check, now=now):
-            _start(check, here=here, now=now)
 
 
-def _step(check: ModelCheck, *, now: datetime) -> AbstractContextManager[None]:
-    return isolated_step(
-        check, f"check {check.pk}", lambda message: _fail(check, "server_error", message, now=now), now=now
-    )
+def _fail_by_error(check: ModelCheck, message: str, *, now: datetime) -> None:
+    _fail(check, "server_error", message, now=now)
 
 
 def _start(check: ModelCheck, *, here: str, now: datetime) -> None:

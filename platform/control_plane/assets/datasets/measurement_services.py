@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,8 +12,8 @@ from django.db import transaction
 from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.background import processes
 from control_plane.assets.background.dataset_ingest.job import read_progress
-from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
-from control_plane.assets.background.isolated_step import isolated_step
+from control_plane.assets.background.fair_queue import refuse_too_many_checks
+from control_plane.assets.background.runner import advance
 from control_plane.assets.background.token_statistics.job import JOB_FILE, MeasureJob, read_result
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import (
@@ -64,29 +62,10 @@ def request_measurement(
 
 
 def advance_measurements(*, now: datetime) -> None:
-    """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
-    here = socket.gethostname()
-    running = DatasetMeasurement.objects.filter(state=MeasurementState.RUNNING).select_related("version")
-    for measurement in running:
-        with _step(measurement, now=now):
-            _look_after(measurement, here=here, now=now)
-    queued = DatasetMeasurement.objects.filter(state=MeasurementState.QUEUED)
-    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_job(queued, running, project="version__dataset__project_id")
-        if turn is None:
-            return
-        measurement = DatasetMeasurement.objects.select_related("version", "model").get(pk=turn)
-        with _step(measurement, now=now):
-            _start(measurement, here=here, now=now)
-
-
-def _step(measurement: DatasetMeasurement, *, now: datetime) -> AbstractContextManager[None]:
-    return isolated_step(
-        measurement,
-        f"measurement {measurement.pk}",
-        lambda message: _end(measurement, message, now=now),
-        now=now,
-    )
+    advance(
+        DatasetMeasurement.objects.select_related("version", "model"), project="version__dataset__project_id",
+        at_once=AT_ONCE, start=_start, look_after=_look_after, fail=_end, now=now,
+    )  # fmt: skip
 
 
 def _start(measurement: DatasetMeasurement, *, here: str, now: datetime) -> None:

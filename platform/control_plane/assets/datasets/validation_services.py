@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import socket
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,8 @@ from control_plane.assets.background.dataset_ingest.job import (
     read_progress,
     read_result,
 )
-from control_plane.assets.background.fair_queue import next_job, refuse_too_many_checks
-from control_plane.assets.background.isolated_step import isolated_step
+from control_plane.assets.background.fair_queue import refuse_too_many_checks
+from control_plane.assets.background.runner import advance
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.assets.storage import store
@@ -67,31 +65,10 @@ def request_validation(
 
 
 def advance_validations(*, now: datetime) -> None:
-    """One tick: settle what has ended, end what takes too long, start what waits. Safe to lose and to repeat."""
-    here = socket.gethostname()
-    for validation in DatasetValidation.objects.filter(state=ValidationState.RUNNING).select_related(
-        "upload"
-    ):
-        with _step(validation, now=now):
-            _look_after(validation, here=here, now=now)
-    running = DatasetValidation.objects.filter(state=ValidationState.RUNNING)
-    queued = DatasetValidation.objects.filter(state=ValidationState.QUEUED)
-    for _ in range(max(0, AT_ONCE - running.filter(host=here).count())):
-        turn = next_job(queued, running, project="project_id")
-        if turn is None:
-            return
-        validation = DatasetValidation.objects.select_related("upload").get(pk=turn)
-        with _step(validation, now=now):
-            _start(validation, here=here, now=now)
-
-
-def _step(validation: DatasetValidation, *, now: datetime) -> AbstractContextManager[None]:
-    return isolated_step(
-        validation,
-        f"validation {validation.pk}",
-        lambda message: _fail(validation, message, now=now),
-        now=now,
-    )
+    advance(
+        DatasetValidation.objects.select_related("upload"), project="project_id", at_once=AT_ONCE,
+        start=_start, look_after=_look_after, fail=_fail, now=now,
+    )  # fmt: skip
 
 
 def create_version_of(

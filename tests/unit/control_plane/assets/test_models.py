@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from control_plane.assets.background import processes
+from control_plane.assets.background import processes, runner
 from control_plane.assets.base_models import archives, model_check_services
 from control_plane.assets.base_models.model_check_services import (
     LONGEST,
@@ -163,12 +163,10 @@ def test_a_machine_that_is_gone_loses_the_check_to_another_a_few_times(
     asked = alice.post("/models", {"name": "m", "upload_id": alice.upload(archive(files()), "model")}).json()
     monkeypatch.setattr(processes, "start", lambda module, folder: 2**22 + 1)
     for number in range(MOST_TRIES):
-        monkeypatch.setattr(
-            model_check_services, "socket", SimpleNamespace(gethostname=lambda at=number: f"w{at}")
-        )
+        monkeypatch.setattr(runner, "socket", SimpleNamespace(gethostname=lambda at=number: f"w{at}"))
         advance_model_checks(now=clock.now)
         assert (ModelCheck.objects.get().state, ModelCheck.objects.get().host) == ("RUNNING", f"w{number}")
-        monkeypatch.setattr(model_check_services, "socket", SimpleNamespace(gethostname=lambda: "other"))
+        monkeypatch.setattr(runner, "socket", SimpleNamespace(gethostname=lambda: "other"))
         if number + 1 < MOST_TRIES:
             monkeypatch.setattr(model_check_services, "AT_ONCE", 0)  # it gives it away and does not take it
         advance_model_checks(now=clock.forward((SILENCE + timedelta(seconds=1)).total_seconds()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -207,3 +208,10 @@ def test_after_a_stop_the_chart_matches_the_api(
     expect(reward).to_have_attribute("data-points", str(len(series["x"])))
     shown = reward.locator("[data-line^='reward/mean']").get_attribute("data-last")
     assert float(shown or "nan") == series["value"][-1]
+
+    with page.expect_download() as download:
+        page.get_by_label("Save Reward as CSV").click()
+    assert download.value.suggested_filename == "reward.csv"
+    rows = list(csv.reader(download.value.path().read_text().splitlines()))
+    assert rows[0] == ["step", "mean"]
+    assert [(float(x), float(y)) for x, y in rows[1:]] == list(zip(series["x"], series["value"], strict=True))

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { axisLabels, boundSegments, insert, joinAttempts, overSteps, overTime, axisPadding, legendValue, smooth, type Points } from "./series.ts";
+import { axisLabels, boundSegments, insert, joinAttempts, overSteps, overTime, axisPadding, legendValue, smooth, toCsv, type Points } from "./series.ts";
 
 const points = (pairs: [number, number][], at = 0): Points => ({
   x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
@@ -77,4 +77,9 @@ test("a changed bound is drawn with its value at each step", () => {
   assert.deepEqual(boundSegments(changed, 1, 0, 9), [{ from: 0, to: 3, value: 6 }, { from: 3, to: 9, value: 1 }]);
   assert.deepEqual(boundSegments(undefined, 4, 0, 9), [{ from: 0, to: 9, value: 4 }]);
   assert.deepEqual(boundSegments(points([]), 4, 0, 9), [{ from: 0, to: 9, value: 4 }]);
+});
+
+test("a CSV has one row per x, exact values and an empty cell where a line has no point", () => {
+  const lines = [{ label: "mean", points: points([[1, 0.1], [10, 1 / 3]]) }, { label: 'engine "0", a', points: points([[2, 0]]) }];
+  assert.equal(toCsv("step", lines), 'step,"mean","engine ""0"", a"\n1,0.1,\n2,,0\n10,0.3333333333333333,\n');
 });

@@ -143,3 +143,12 @@ export function boundSegments(points: Points | undefined, value: number, start: 
   });
   return segments;
 }
+
+/** The lines as CSV, one row per x: the values as measured, neither smoothed nor rounded; empty where a line has no point. */
+export function toCsv(axis: string, lines: { label: string; points: Points }[]): string {
+  const quote = (text: string) => `"${text.replaceAll('"', '""')}"`;
+  const columns = lines.map(({ points }) => new Map(points.x.map((x, index) => [x, points.y[index]!])));
+  const rows = [...new Set(lines.flatMap(({ points }) => points.x))].sort((a, b) => a - b);
+  const header = [axis, ...lines.map(({ label }) => quote(label))];
+  return [header, ...rows.map((x) => [x, ...columns.map((values) => values.get(x) ?? "")])].map((row) => `${row.join(",")}\n`).join("");
+}

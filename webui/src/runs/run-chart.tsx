@@ -1,8 +1,9 @@
-import { Tooltip } from "@mantine/core";
+import { ActionIcon, Tooltip } from "@mantine/core";
+import { IconDownload } from "@tabler/icons-react";
 import { useMemo } from "react";
 
 import { LineChart, type Bound, type Line } from "../charts/line-chart.tsx";
-import { overSteps, overTime } from "../charts/series.ts";
+import { overSteps, overTime, toCsv } from "../charts/series.ts";
 import classes from "./run-chart.module.css";
 import { useMetricsVersion } from "./live.ts";
 import type { MetricLine, MetricsStore } from "./metrics-store.ts";
@@ -38,6 +39,12 @@ function linesOf(plan: Pick<ChartPlan, "lines">, metrics: MetricsStore, axis: Ax
   });
 }
 
+function saveCsv(name: string, axis: Axis, lines: Line[]): void {
+  const url = URL.createObjectURL(new Blob([toCsv(axis === "time" ? "seconds" : "step", lines)], { type: "text/csv" }));
+  Object.assign(document.createElement("a"), { href: url, download: `${name.replaceAll("/", "-")}.csv` }).click();
+  URL.revokeObjectURL(url);
+}
+
 export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness, help }: RunChartProps) {
   const version = useMetricsVersion(metrics);
   const lines = useMemo(() => linesOf(plan, metrics, axis, origin), [plan, metrics, axis, origin, version]);
@@ -49,9 +56,16 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
   if (isEmpty && !plan.always) return null;
   return (
     <section className={classes.card}>
-      <Tooltip label={help} disabled={help === ""} position="top-start">
-        <h3 className={classes.title}>{plan.title}</h3>
-      </Tooltip>
+      <header className={classes.head}>
+        <Tooltip label={help} disabled={help === ""} position="top-start">
+          <h3 className={classes.title}>{plan.title}</h3>
+        </Tooltip>
+        {!isEmpty && (
+          <ActionIcon variant="subtle" color="gray" size={24} title="Save as CSV" aria-label={`Save ${plan.title} as CSV`} onClick={() => saveCsv(plan.id, axis, lines)}>
+            <IconDownload size={14} />
+          </ActionIcon>
+        )}
+      </header>
       {isEmpty ? (
         <div className={classes.empty} data-chart={plan.id} data-points={0}>No data yet</div>
       ) : (

@@ -22,6 +22,9 @@ export type ChartPlan = {
 
 const fraction = { format: (value: number) => percent(value, 0), floor: 0, ceiling: 1 };
 
+/** Evaluations are sparse and a learning rate is a schedule: a moving average would show values that never existed. */
+const neverSmoothed = (metric: string) => metric.startsWith("eval/") || metric.endsWith("learning_rate");
+
 /** The main charts, most important first. */
 export const RL_CHARTS: ChartPlan[] = [
   {
@@ -110,17 +113,17 @@ export const RL_CHARTS: ChartPlan[] = [
       { metric: "weight_sync/load_seconds", label: "load", color: 3, dashed: true },
     ],
   },
-  { id: "evaluation", title: "Evaluation", ...fraction, lines: [{ metric: "eval/greedy", label: "greedy", color: 1 }, { metric: "eval/sampled", label: "sampled", color: 3 }] },
+  { id: "evaluation", title: "Evaluation", ...fraction, lines: [{ metric: "eval/greedy", label: "greedy", color: 1, exact: true }, { metric: "eval/sampled", label: "sampled", color: 3, exact: true }] },
 ];
 
 export const SFT_CHARTS: ChartPlan[] = [
   { id: "sft-loss", title: "Loss", always: true, lines: [{ metric: "sft/loss", label: "token mean", color: 1 }] },
-  { id: "sft-accuracy", title: "Greedy accuracy on the validation split", always: true, ...fraction, lines: [{ metric: "sft/greedy_accuracy", label: "accuracy", color: 3 }] },
-  { id: "sft-learning-rate", title: "Learning rate", always: true, lines: [{ metric: "sft/learning_rate", label: "learning rate", color: 5 }], format: (value) => value.toExponential(1) },
+  { id: "sft-accuracy", title: "Greedy accuracy on the validation split", always: true, ...fraction, lines: [{ metric: "sft/greedy_accuracy", label: "accuracy", color: 3, exact: true }] },
+  { id: "sft-learning-rate", title: "Learning rate", always: true, lines: [{ metric: "sft/learning_rate", label: "learning rate", color: 5, exact: true }], format: (value) => value.toExponential(1) },
 ];
 
 /** A chart for each metric that no chart above shows. */
 export function otherCharts(names: string[], planned: ChartPlan[]): ChartPlan[] {
   const shown = new Set(planned.flatMap((plan) => plan.lines.map((line) => line.metric)));
-  return names.filter((name) => !shown.has(name)).map((name) => ({ id: name, title: name, lines: [{ metric: name, label: "value", color: 1 }] }));
+  return names.filter((name) => !shown.has(name)).map((name) => ({ id: name, title: name, lines: [{ metric: name, label: "value", color: 1, exact: neverSmoothed(name) }] }));
 }

@@ -1,0 +1,16 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { otherCharts, RL_CHARTS, SFT_CHARTS } from "./run-charts.ts";
+
+test("evaluations and learning rates are never smoothed", () => {
+  const lines = [...RL_CHARTS, ...SFT_CHARTS].flatMap((plan) => plan.lines);
+  const sparse = lines.filter(({ metric }) => metric.startsWith("eval/") || metric === "sft/greedy_accuracy" || metric === "sft/learning_rate");
+  assert.equal(sparse.length, 4);
+  assert.deepEqual(sparse.filter((line) => line.exact !== true), []);
+});
+
+test("a metric without a planned chart is smoothed unless it is an evaluation or a learning rate", () => {
+  const charts = otherCharts(["reward/mean", "eval/pass_at_4", "optim/learning_rate", "reward/format"], RL_CHARTS);
+  assert.deepEqual(charts.map(({ id, lines }) => [id, lines[0]?.exact]), [["eval/pass_at_4", true], ["optim/learning_rate", true], ["reward/format", false]]);
+});

@@ -158,7 +158,7 @@ def test_a_redirect_to_a_public_address_is_followed_and_an_endless_one_is_not() 
         ),
     ],
 )
-def test_an_answer_that_cannot_be_used_is_told(answer: Answer, limits: dict[str, Any], says: str) -> None:
+def test_an_unusable_response_raises_fetch_failed(answer: Answer, limits: dict[str, Any], says: str) -> None:
     with pytest.raises(FetchFailed, match=says):
         get(answer, {"example.org": [PUBLIC]}, **limits)
 

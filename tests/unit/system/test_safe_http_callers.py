@@ -37,7 +37,7 @@ def import_model(url: str) -> None:
         http.get(url)
 
 
-def ask_identity_provider(url: str) -> None:
+def query_identity_provider(url: str) -> None:
     oidc = Oidc(
         issuer="https://id.example.org", client_id="a", client_secret="b", name="c", role_claim="d", roles=()
     )
@@ -45,7 +45,7 @@ def ask_identity_provider(url: str) -> None:
         session.get(url)
 
 
-CALLERS = (import_dataset, deliver_webhook, import_model, ask_identity_provider)
+CALLERS = (import_dataset, deliver_webhook, import_model, query_identity_provider)
 REFUSED = (AddressBlocked, FetchFailed, requests.ConnectionError)
 
 

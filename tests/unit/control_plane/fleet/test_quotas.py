@@ -46,8 +46,8 @@ def test_a_run_within_its_nominal_quota_gets_its_slots_back_from_a_run_that_borr
     assert alice.see(own["id"])["status"] == "QUEUED", "the other run has its minimum runtime"
     tick(600)
     first = Attempt.objects.get(run=other)
-    (told,) = machine.beat().attempts
-    assert [job.name for job in told.jobs if job.stop] == ["trainer"], "it saves a checkpoint first"
+    (attempt,) = machine.beat().attempts
+    assert [job.name for job in attempt.jobs if job.stop] == ["trainer"], "it saves a checkpoint first"
     commit_checkpoint(other.pk, first.pk, step=5)
     machine.upload_checkpoint(first.pk, first.epoch, step=5)
     let_it_stop(machine, tick)

@@ -18,13 +18,13 @@ from rich.live import Live
 from rich.text import Text
 
 from oolong.cli.exit_codes import ExitCode, of_run
-from oolong.cli.gate.baseline import FORMS, NoBaseline, parse_comparison, read_baselines
-from oolong.cli.gate.gate import Gate, check_run
-from oolong.cli.gate.noise import CONFIDENCE, Bounds
-from oolong.cli.gate.reports import markdown, write_junit, write_markdown
-from oolong.cli.gate.values import newest_points
-from oolong.cli.gate.verdict import Check, Verdict, worst
 from oolong.cli.output import JsonOption, notes, show_json
+from oolong.cli.regression.baseline import FORMS, NoBaseline, parse_comparison, read_baselines
+from oolong.cli.regression.gate import Gate, check_run
+from oolong.cli.regression.noise import CONFIDENCE, Bounds
+from oolong.cli.regression.reports import markdown, write_junit, write_markdown
+from oolong.cli.regression.values import newest_points
+from oolong.cli.regression.verdict import Check, Verdict, worst
 from oolong.cli.run_output import (
     RunArgument,
     boot_lines,

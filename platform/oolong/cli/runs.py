@@ -9,9 +9,9 @@ import typer
 
 from oolong.cli import run_compare, run_control, run_export, run_plan, run_telemetry, run_wait
 from oolong.cli.exit_codes import ExitCode
-from oolong.cli.gate.gate import Gate
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
+from oolong.cli.regression.gate import Gate
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import (
     RunArgument,

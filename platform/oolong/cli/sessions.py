@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oolong.cli.output import show_json
-from oolong.client import Client, calls
+from oolong.client import Client, endpoints
 
 app = typer.Typer(no_args_is_help=True, help="Agent sessions of a run (workflow agent_session).")
 
@@ -29,14 +29,14 @@ def open_session(
 def get(run: Run, session: SessionId) -> None:
     """How a session stands, with its branches."""
     with Client() as client:
-        show_json(client.send(calls.sessions.get(run, session)))
+        show_json(client.send(endpoints.sessions.get(run, session)))
 
 
 @app.command()
 def reward(run: Run, session: SessionId, value: Annotated[float, typer.Argument()]) -> None:
     """Set the session's reward."""
     with Client() as client:
-        show_json(client.send(calls.sessions.set_reward(run, session, value)))
+        show_json(client.send(endpoints.sessions.set_reward(run, session, value)))
 
 
 @app.command()
@@ -48,4 +48,4 @@ def end(
 ) -> None:
     """End a session."""
     with Client() as client:
-        show_json(client.send(calls.sessions.end(run, session, reward=value, discard=discard)))
+        show_json(client.send(endpoints.sessions.end(run, session, reward=value, discard=discard)))

@@ -18,8 +18,8 @@ from oolong.client.errors import (
     TooManyRequests,
     Unreachable,
 )
-from oolong.client.exchange import RetryPolicy, TokenExpiresSoon
 from oolong.client.sync.client import Client
+from oolong.client.transport import RetryPolicy, TokenExpiresSoon
 
 __all__ = [
     "ApiError",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oolong.client.directory_tar import DirectoryTar
-from oolong.client.exchange import file_chunks
 from oolong.client.models import UploadSession
+from oolong.client.transport import file_chunks
 
 Progress = Callable[[int, int], None]  # (bytes so far, bytes in all)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from oolong.client.archives import Progress
 from oolong.client.errors import OolongError
-from oolong.client.exchange import file_chunks
+from oolong.client.transport import file_chunks
 
 
 class Arriving(Protocol):

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from oolong.client.archives import Progress
 from oolong.client.errors import OolongError
-from oolong.client.exchange import file_chunks
 from oolong.client.models import CheckpointFiles, StoredFile
+from oolong.client.transport import file_chunks
 
 MODEL_FOLDER = "hf/"
 CARD = "README.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from oolong.client import calls, models
-from oolong.client.exchange import RetryPolicy
+from oolong.client import endpoints, models
 from oolong.client.settings import ClientSettings
 from oolong.client.sync.connection import Connection
+from oolong.client.transport import RetryPolicy
 
 
 def secret_of(link: str) -> str:
@@ -29,6 +29,6 @@ def join(
         ClientSettings(url.rstrip("/"), ""), retries=RetryPolicy(), timeout_seconds=60.0, transport=None
     )
     try:
-        return connection.send(calls.invitations.accept(secret, username, password, token_name))
+        return connection.send(endpoints.invitations.accept(secret, username, password, token_name))
     finally:
         connection.close()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable, models
-from oolong.client.calls import Call
-from oolong.client.exchange import EventReader, LineReader
+from oolong.client.endpoints import Call
 from oolong.client.models import Run
 from oolong.client.sync import runs as sync_runs
+from oolong.client.transport import EventReader, LineReader
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped
 
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, longest_seconds=0.5)

@@ -16,8 +16,17 @@ from xml.etree import ElementTree as xml
 import msgspec
 import pytest
 
-from oolong.cli.gate.noise import Band, Bounds, Measured, band, judge, normal_quantile, pair, student_quantile
-from oolong.cli.gate.verdict import Verdict
+from oolong.cli.regression.noise import (
+    Band,
+    Bounds,
+    Measured,
+    band,
+    judge,
+    normal_quantile,
+    pair,
+    student_quantile,
+)
+from oolong.cli.regression.verdict import Verdict
 from oolong.client import models
 from oolong.contracts.assertions import parse
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys

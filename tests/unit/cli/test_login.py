@@ -115,7 +115,7 @@ def test_a_single_fault_is_told_once_and_several_each(api: ScriptedApi, oolong: 
 def test_an_answer_of_the_server_has_its_exit_code(
     api: ScriptedApi, oolong: Oolong, monkeypatch: pytest.MonkeyPatch, status: int, code: int
 ) -> None:
-    monkeypatch.setattr("oolong.client.exchange.RetryPolicy.wait", lambda *given: 0.0)
+    monkeypatch.setattr("oolong.client.transport.RetryPolicy.wait", lambda *given: 0.0)
     api.script["POST runs/run_1/stop"] = Answer(problem("x", "no"), status)
     assert oolong("run", "stop", "run_1").returncode == code
 

@@ -17,8 +17,8 @@ from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from oolong.client import calls
-from oolong.client.calls import Call
+from oolong.client import endpoints
+from oolong.client.endpoints import Call
 from oolong.contracts.run_spec import RunSpec, read_spec
 from oolong.presets import built_in_presets
 from tests.tools import cli_page
@@ -74,10 +74,10 @@ def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def all_calls() -> Iterator[tuple[str, Call[Any]]]:
     """Every call of the SDK with made-up arguments, by the name of its function."""
-    for module in pkgutil.iter_modules(calls.__path__):
+    for module in pkgutil.iter_modules(endpoints.__path__):
         if module.name == "call":
             continue
-        nouns = import_module(f"oolong.client.calls.{module.name}")
+        nouns = import_module(f"oolong.client.endpoints.{module.name}")
         for name, function in inspect.getmembers(nouns, inspect.isfunction):
             if function.__module__ == nouns.__name__ and not name.startswith("_"):
                 yield f"{module.name}.{name}", function(**made_up(function))

@@ -7018,7 +7018,6 @@ export interface components {
             algorithm: components["schemas"]["RunSpecAlgorithmSection"];
             /**
              * @default {
-             *       "transport": "disk",
              *       "probe_first_versions": 20,
              *       "probe_every": 10,
              *       "probe_tolerance": null
@@ -7905,12 +7904,6 @@ export interface components {
         };
         RunSpecWeightSyncSection: {
             /**
-             * @description how weights reach the engines
-             * @default disk
-             * @constant
-             */
-            transport: "disk";
-            /**
              * @description the probe is compared for this many first versions
              * @default 20
              */
@@ -8391,8 +8384,6 @@ export interface components {
             compile?: boolean | null;
         };
         RunSpecPatchWeightSyncSection: {
-            /** @description how weights reach the engines */
-            transport?: "disk" | null;
             /** @description the probe is compared for this many first versions */
             probe_first_versions?: number | null;
             /** @description then for every k-th version */
@@ -9277,7 +9268,6 @@ export interface operations {
                      *               "every_steps": 20
                      *             },
                      *             "weight_sync": {
-                     *               "transport": "disk",
                      *               "probe_every": 10,
                      *               "probe_tolerance": null,
                      *               "probe_first_versions": 20
@@ -9295,11 +9285,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 30581,
-                     *             "engine-0": 30582,
-                     *             "controller": 30580
+                     *             "reward": 27121,
+                     *             "engine-0": 27122,
+                     *             "controller": 27120
                      *           },
-                     *           "token": "bO4m6pSoDnlVqKqI0mlQjK7rP82z65YEnLY0HPBJVB0",
+                     *           "token": "Ue8LSTjjFCJ8_PjNe2MRY48C0FDD1NJYAFGODlUDSZM",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10587,7 +10577,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "06f1ead1",
+                     *             "after": "38107c6b",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -12762,7 +12752,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -13626,8 +13615,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzdmpkNjdhYnZydzFrZXFydG5zbTdiIiwxNzk1NDI5NTEwLCJ1c3JfMDFtODN2amIxeDV6azA2MXdmbmJweDd2aDQiLCJ0b2tfMDFtODN2amIyNDJoamFucDcyczE2cGNqcmUiXQ:1xVQIQ:zQzSgNeLCQ3cAIOVAKhxbTOt9kRVpnN_c3FDPeXeQfs",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzdmpkNjdhYnZydzFrZXFydG5zbTdiIiwxNzk1NDI5NTEwLCJ1c3JfMDFtODN2amIxeDV6azA2MXdmbmJweDd2aDQiLCJ0b2tfMDFtODN2amIyNDJoamFucDcyczE2cGNqcmUiXQ:1xVQIQ:zQzSgNeLCQ3cAIOVAKhxbTOt9kRVpnN_c3FDPeXeQfs/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzd3BmemVteHA2OTdkYzJ4cHF3ZjFqIiwxNzk1NDMwNjk2LCJ1c3JfMDFtODN3cGFmY2FyOXF2bmhrYmpjaGZrM3IiLCJ0b2tfMDFtODN3cGFmaGtlM3M2NDFtbTRjN254ZjMiXQ:1xVQbY:Kpr1onwRhKvvkIGBXOhm2wOvR9DhT0UY1_MrcaUcrWg",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzd3BmemVteHA2OTdkYzJ4cHF3ZjFqIiwxNzk1NDMwNjk2LCJ1c3JfMDFtODN3cGFmY2FyOXF2bmhrYmpjaGZrM3IiLCJ0b2tfMDFtODN3cGFmaGtlM3M2NDFtbTRjN254ZjMiXQ:1xVQbY:Kpr1onwRhKvvkIGBXOhm2wOvR9DhT0UY1_MrcaUcrWg/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13740,8 +13729,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "032a817f3b96dac2872f97cd70fbc4e9bb7aee96a57584b7a4cdf010c2013e04",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=032a817f3b96dac2872f97cd70fbc4e9bb7aee96a57584b7a4cdf010c2013e04"
+                     *       "sha256": "5d80aeb2f07b2271df1a1aa8897ee4daefefc9943a2156aad39733904d5b7e46",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=5d80aeb2f07b2271df1a1aa8897ee4daefefc9943a2156aad39733904d5b7e46"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16361,7 +16350,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:43013. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:40473. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19138,15 +19127,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 7.205,
+                     *           "slot_seconds": 16.73,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.603,
+                     *             "train": 4,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.603
+                     *             "other": 12.73
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19170,15 +19159,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 7.205,
+                     *         "slot_seconds": 16.73,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.603,
+                     *           "train": 4,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.603
+                     *           "other": 12.73
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -21966,7 +21955,6 @@ export interface operations {
                      *             },
                      *             "reward_test": null,
                      *             "weight_sync": {
-                     *               "transport": "disk",
                      *               "probe_every": 10,
                      *               "probe_tolerance": null,
                      *               "probe_first_versions": 20
@@ -22199,7 +22187,6 @@ export interface operations {
                      *               "max_new_tokens": 4096
                      *             },
                      *             "weight_sync": {
-                     *               "transport": "disk",
                      *               "probe_every": 10,
                      *               "probe_tolerance": null,
                      *               "probe_first_versions": 20
@@ -22416,7 +22403,6 @@ export interface operations {
                      *             "playground": null,
                      *             "reward_test": null,
                      *             "weight_sync": {
-                     *               "transport": "disk",
                      *               "probe_every": 10,
                      *               "probe_tolerance": null,
                      *               "probe_first_versions": 20
@@ -22656,7 +22642,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -22955,7 +22940,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -23331,7 +23315,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -23675,7 +23658,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -24143,7 +24125,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -24450,7 +24431,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -24921,7 +24901,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -25737,7 +25716,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -26033,7 +26011,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -26348,7 +26325,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -26716,7 +26692,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -27144,7 +27119,6 @@ export interface operations {
                      *         "playground": null,
                      *         "reward_test": null,
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_every": 10,
                      *           "probe_tolerance": null,
                      *           "probe_first_versions": 20
@@ -27440,7 +27414,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -27914,7 +27887,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -28192,7 +28164,6 @@ export interface operations {
                      *           "loss_constant_tokens": null
                      *         },
                      *         "weight_sync": {
-                     *           "transport": "disk",
                      *           "probe_first_versions": 20,
                      *           "probe_every": 10,
                      *           "probe_tolerance": null
@@ -28569,7 +28540,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "06f1ead1",
+                     *           "fingerprint": "38107c6b",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -28635,7 +28606,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "a1435f60",
+                     *       "fingerprint": "377eefe6",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28656,7 +28627,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "a1435f60",
+                     *       "fingerprint": "377eefe6",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28995,7 +28966,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000126",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_3ui6QX",
+                     *       "prefix": "ool_o3Ifsg",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29181,7 +29152,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "yN3B9zyLlZXSg6CZorTKxb4stH1SMZcTuliDpdGFVcwCcOqlYNtmWoezcicisjkd"
+                     *       "csrf_token": "8LQT9TaWFvOgFUNouo0Jqb56VTWFPQO3uzQy6Ewj0fBRIjx2wnA0JEmdVqJH2Bva"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -30513,7 +30484,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_o1rzmL",
+                     *           "prefix": "ool_-pcRww",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30526,7 +30497,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_UwPBzj",
+                     *           "prefix": "ool_Kd-A_P",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -30539,7 +30510,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_j_AbF9",
+                     *           "prefix": "ool_4-2kJX",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -30552,7 +30523,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_D5oG-S",
+                     *           "prefix": "ool_4UfZmm",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -30565,7 +30536,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_-0HRWJ",
+                     *           "prefix": "ool_McYMJf",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -30578,7 +30549,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_pSPd5u",
+                     *           "prefix": "ool_V2Jwsl",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -30591,7 +30562,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_sIce3F",
+                     *           "prefix": "ool_vFxtzi",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -30604,7 +30575,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_osQhl2",
+                     *           "prefix": "ool_9sf6mX",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -30617,7 +30588,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_Lrx6wh",
+                     *           "prefix": "ool_pvR2ys",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -30630,7 +30601,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_nEP5Pa",
+                     *           "prefix": "ool_L1wmIS",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -30643,7 +30614,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_VTAInq",
+                     *           "prefix": "ool_32gY8g",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -30656,7 +30627,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_TYA299",
+                     *           "prefix": "ool__ijfM3",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -30669,7 +30640,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_tA8vd6",
+                     *           "prefix": "ool_SMhYF_",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -30682,7 +30653,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_hhjyOu",
+                     *           "prefix": "ool_cjfasR",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -30695,7 +30666,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_aKGNLa",
+                     *           "prefix": "ool_xknoeb",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -30708,7 +30679,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_nZFN99",
+                     *           "prefix": "ool_gJPdAB",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -30721,7 +30692,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_5LITZH",
+                     *           "prefix": "ool_x3VmM1",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -30734,7 +30705,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_9R6R1p",
+                     *           "prefix": "ool_t0Xzp_",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -30747,7 +30718,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_Bq9aoT",
+                     *           "prefix": "ool_okkK1x",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -30760,7 +30731,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_rlmHVM",
+                     *           "prefix": "ool_wTQsEf",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -30773,7 +30744,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_JqEUnD",
+                     *           "prefix": "ool_74Nx3V",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -30786,7 +30757,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_CXmxqP",
+                     *           "prefix": "ool_7brFp6",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -30799,7 +30770,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_nF79YE",
+                     *           "prefix": "ool_DGb9-y",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -30812,7 +30783,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_oy2Blf",
+                     *           "prefix": "ool_XXJpCF",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -30825,7 +30796,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_Hfkoo3",
+                     *           "prefix": "ool_kMp0ja",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -30838,7 +30809,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_p8QeLy",
+                     *           "prefix": "ool_dAgu53",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -30851,7 +30822,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_E-q7Sf",
+                     *           "prefix": "ool_w_oCC2",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -30864,7 +30835,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_U5X95U",
+                     *           "prefix": "ool_WGDKm3",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -30877,7 +30848,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_jsbz4v",
+                     *           "prefix": "ool_Uz4EKx",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -30890,7 +30861,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_jhIHXm",
+                     *           "prefix": "ool_HsMZBb",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -30961,7 +30932,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000131",
                      *       "name": "ci",
-                     *       "prefix": "ool_ydD375",
+                     *       "prefix": "ool_o7SRl3",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31074,7 +31045,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_GbWT9u",
+                     *       "prefix": "ool_oO3Acw",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -31730,7 +31701,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…/5VejPU="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -32016,7 +31987,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…/5VejPU="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.errors import Unreachable
 
@@ -26,7 +26,7 @@ class AsyncAudit:
     ) -> AsyncIterator[models.AuditEntry]:
         """Newest first. `actor` and `target`: id or name; `action`: run.stop, or run.* for all of runs."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
-        return self._connection.pages(calls.audit.page(**filters))
+        return self._connection.pages(endpoints.audit.page(**filters))
 
     async def export(
         self,
@@ -40,7 +40,7 @@ class AsyncAudit:
     ) -> AsyncIterator[bytes]:
         """The whole log, oldest first, as `jsonl` or `csv`, piece by piece. Raises Unreachable when it breaks off."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
-        call = calls.audit.export(format, **filters)
+        call = endpoints.audit.export(format, **filters)
         try:
             async with self._connection.open(call, {}) as response:
                 async for data in response.aiter_bytes():

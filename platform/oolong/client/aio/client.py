@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.audit import AsyncAudit
 from oolong.client.aio.checkpoints import AsyncCheckpoints
 from oolong.client.aio.connection import AsyncConnection
@@ -31,9 +31,9 @@ from oolong.client.aio.uploads import upload
 from oolong.client.aio.views import AsyncViews
 from oolong.client.aio.webhooks import AsyncWebhooks
 from oolong.client.archives import Progress
-from oolong.client.calls import Call
-from oolong.client.exchange import RetryPolicy
+from oolong.client.endpoints import Call
 from oolong.client.settings import ClientSettings, read_settings
+from oolong.client.transport import RetryPolicy
 
 T = TypeVar("T")
 
@@ -94,20 +94,20 @@ class AsyncClient:
         await self._connection.close()
 
     async def me(self) -> models.Me:
-        return await self.send(calls.account.me())
+        return await self.send(endpoints.account.me())
 
     async def stream_ticket(self) -> models.StreamTicket:
         """Opens one stream, once, for a page or program that can send no header."""
-        return await self.send(calls.streams.ticket())
+        return await self.send(endpoints.streams.ticket())
 
     async def health(self) -> models.Health:
-        return await self.send(calls.account.health())
+        return await self.send(endpoints.account.health())
 
     async def presets(self) -> list[models.Preset]:
-        return (await self.send(calls.runs.presets())).data
+        return (await self.send(endpoints.runs.presets())).data
 
     async def send(self, call: Call[T]) -> T:
-        """Any call of `oolong.client.calls`."""
+        """Any call of `oolong.client.endpoints`."""
         return await self._connection.send(call)
 
     def pages(self, call: Call[models.Page[T]]) -> AsyncIterator[T]:

@@ -9,9 +9,11 @@ from typing import TypeVar
 import httpx
 
 from oolong.client.async_primitives import PendingResponse, sleep
-from oolong.client.calls import Call
+from oolong.client.endpoints import Call
 from oolong.client.errors import Unreachable
-from oolong.client.exchange import (
+from oolong.client.models import Page
+from oolong.client.settings import ClientSettings
+from oolong.client.transport import (
     LineReader,
     RetryPolicy,
     error_answer,
@@ -20,8 +22,6 @@ from oolong.client.exchange import (
     retry_after,
     worth_repeating,
 )
-from oolong.client.models import Page
-from oolong.client.settings import ClientSettings
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.uploads import upload
 from oolong.client.archives import Progress
@@ -25,17 +25,17 @@ class AsyncDatasets:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Dataset]:
-        return self._connection.pages(calls.datasets.page())
+        return self._connection.pages(endpoints.datasets.page())
 
     async def get(self, dataset_id: str) -> models.Dataset:
-        return await self._connection.send(calls.datasets.get(dataset_id))
+        return await self._connection.send(endpoints.datasets.get(dataset_id))
 
     async def create(self, name: str, *, description: str = "") -> models.Dataset:
-        return await self._connection.send(calls.datasets.create(name, description))
+        return await self._connection.send(endpoints.datasets.create(name, description))
 
     async def named(self, name: str) -> models.Dataset:
         """The dataset of that name. Raises NotFound."""
-        async for dataset in self._connection.pages(calls.datasets.page(name=name)):
+        async for dataset in self._connection.pages(endpoints.datasets.page(name=name)):
             return dataset
         raise NotFound(404, code="not_found", detail=f"no dataset is named {name!r}")
 
@@ -67,7 +67,7 @@ class AsyncDatasets:
             dataset = await self.named(name)
         except NotFound:
             dataset = await self.create(name, description=description)
-        return await self._connection.send(calls.datasets.create_version(dataset.id, checked.id))
+        return await self._connection.send(endpoints.datasets.create_version(dataset.id, checked.id))
 
     async def validate(
         self,
@@ -89,11 +89,11 @@ class AsyncDatasets:
         Raises TimeoutError, and OolongError when the check itself failed; rows with faults are an answer.
         """
         if str(path).startswith("https://"):
-            uploaded = await self._connection.send(calls.datasets.fetch(str(path), secret))
+            uploaded = await self._connection.send(endpoints.datasets.fetch(str(path), secret))
         else:
             uploaded = await upload(self._connection, Path(path), purpose="dataset", progress=progress)
         found = await self._connection.send(
-            calls.datasets.create_validation(uploaded.id, mapping, stop_after, config)
+            endpoints.datasets.create_validation(uploaded.id, mapping, stop_after, config)
         )
         began = time.monotonic()
         while not found.ended:
@@ -101,7 +101,7 @@ class AsyncDatasets:
                 raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
             wait = min(1, LONG_POLL_SECONDS) if checking is not None else LONG_POLL_SECONDS
-            call = calls.datasets.get_validation(found.id, wait=wait or None, seen=found.state)
+            call = endpoints.datasets.get_validation(found.id, wait=wait or None, seen=found.state)
             found = await self._connection.send(call)
             if checking is not None:
                 checking(found)
@@ -113,7 +113,7 @@ class AsyncDatasets:
 
     async def report(self, validation_id: str) -> bytes:
         """Every fault of a validation, as JSON lines."""
-        return await self._connection.send(calls.datasets.validation_report(validation_id))
+        return await self._connection.send(endpoints.datasets.validation_report(validation_id))
 
     async def preview(
         self,
@@ -132,30 +132,30 @@ class AsyncDatasets:
     async def version(self, id_or_ref: str) -> models.DatasetVersion:
         """By id (dsv_…) or by reference (name@3, name@latest)."""
         if "@" in id_or_ref:
-            return await self._connection.send(calls.datasets.resolve(id_or_ref))
-        return await self._connection.send(calls.datasets.get_version(id_or_ref))
+            return await self._connection.send(endpoints.datasets.resolve(id_or_ref))
+        return await self._connection.send(endpoints.datasets.get_version(id_or_ref))
 
     async def derive(
         self, id_or_ref: str, ratios: Mapping[str, float], *, seed: int = 0, stratify: str | None = None
     ) -> models.DatasetVersion:
         """A version with the same rows in new splits; rows with the same prompt share a split."""
         parent = await self.version(id_or_ref)
-        return await self._connection.send(calls.datasets.derive(parent.id, ratios, seed, stratify))
+        return await self._connection.send(endpoints.datasets.derive(parent.id, ratios, seed, stratify))
 
     async def set_alias(
         self, name: str, alias: str, version: str, *, expected: int | None = None
     ) -> models.DatasetAlias:
         """Let name@alias mean a version: its number, reference or id. 409 if it no longer means `expected`."""
         dataset = await self.named(name)
-        return await self._connection.send(calls.datasets.set_alias(dataset.id, alias, version, expected))
+        return await self._connection.send(endpoints.datasets.set_alias(dataset.id, alias, version, expected))
 
     async def delete_alias(self, name: str, alias: str) -> None:
         dataset = await self.named(name)
-        await self._connection.send(calls.datasets.delete_alias(dataset.id, alias))
+        await self._connection.send(endpoints.datasets.delete_alias(dataset.id, alias))
 
     async def aliases(self, name: str) -> builtins.list[models.DatasetAlias]:
         dataset = await self.named(name)
-        return [alias async for alias in self._connection.pages(calls.datasets.aliases(dataset.id))]
+        return [alias async for alias in self._connection.pages(endpoints.datasets.aliases(dataset.id))]
 
     async def statistics(
         self,
@@ -173,10 +173,10 @@ class AsyncDatasets:
         they are. Raises TimeoutError, and OolongError when it failed.
         """
         version = await self.version(id_or_ref)
-        asked = await self._connection.send(calls.datasets.measure(version.id, model))
+        asked = await self._connection.send(endpoints.datasets.measure(version.id, model))
         began = time.monotonic()
         while True:
-            known = self._connection.pages(calls.datasets.statistics(version.id, over=over))
+            known = self._connection.pages(endpoints.datasets.statistics(version.id, over=over))
             found = await anext(one async for one in known if one.id == asked.id)
             if found.state == "FAILED":
                 raise OolongError(f"the tokens could not be counted: {found.message}")
@@ -191,10 +191,10 @@ class AsyncDatasets:
     async def diff(self, old: str, new: str) -> models.DatasetDifference:
         """What changed from one version to the other, by id or reference."""
         newer = await self.version(new)
-        return await self._connection.send(calls.datasets.diff(newer.id, old))
+        return await self._connection.send(endpoints.datasets.diff(newer.id, old))
 
     def rows(
         self, version_id: str, *, text: str | None = None, split: str | None = None
     ) -> AsyncIterator[models.DatasetRow]:
         """All rows, or those that hold a text or are of a split."""
-        return self._connection.pages(calls.datasets.rows(version_id, text=text, split=split))
+        return self._connection.pages(endpoints.datasets.rows(version_id, text=text, split=split))

@@ -6,8 +6,8 @@ import httpx
 
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
-from oolong.client.calls import Call
 from oolong.client.downloads import Arriving
+from oolong.client.endpoints import Call
 from oolong.client.errors import ServerError, Unreachable
 
 

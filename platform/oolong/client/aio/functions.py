@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.functions import source_text, verified
 
@@ -17,23 +17,23 @@ class AsyncFunctions:
         self._connection = connection
 
     def list(self, *, kind: str | None = None) -> AsyncIterator[models.Function]:
-        return self._connection.pages(calls.functions.page(kind=kind))
+        return self._connection.pages(endpoints.functions.page(kind=kind))
 
     async def get(self, function_id: str) -> models.Function:
-        return await self._connection.send(calls.functions.get(function_id))
+        return await self._connection.send(endpoints.functions.get(function_id))
 
     async def upload(
         self, path: str | Path, *, name: str, kind: str, description: str = ""
     ) -> models.FunctionVersion:
         """Make a Python file the next version of the function of that name, which is made if need be."""
         source = source_text(Path(path))
-        return await self._connection.send(calls.functions.upload(name, kind, source, description))
+        return await self._connection.send(endpoints.functions.upload(name, kind, source, description))
 
     async def version(self, reference: str) -> models.FunctionVersion:
         """By name@3, name@latest, or id."""
-        return await self._connection.send(calls.functions.resolve(reference))
+        return await self._connection.send(endpoints.functions.resolve(reference))
 
     async def source(self, reference: str) -> bytes:
         """The file of a version, as it was uploaded. Raises OolongError when its sha256 is not the version's."""
         version = await self.version(reference)
-        return verified(await self._connection.send(calls.functions.source(version.id)), version)
+        return verified(await self._connection.send(endpoints.functions.source(version.id)), version)

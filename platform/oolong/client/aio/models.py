@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.uploads import upload
 from oolong.client.archives import Progress
@@ -22,14 +22,14 @@ class AsyncModels:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Model]:
-        return self._connection.pages(calls.models.page())
+        return self._connection.pages(endpoints.models.page())
 
     async def get(self, model_id: str) -> models.Model:
-        return await self._connection.send(calls.models.get(model_id))
+        return await self._connection.send(endpoints.models.get(model_id))
 
     async def named(self, name: str) -> models.Model:
         """A version by its reference, name@2 or name@latest; a bare name means the latest. Raises NotFound."""
-        return await self._connection.send(calls.models.resolve(name))
+        return await self._connection.send(endpoints.models.resolve(name))
 
     async def upload(
         self,
@@ -66,7 +66,7 @@ class AsyncModels:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"model {model.id} is {model.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
-            call = calls.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
+            call = endpoints.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
             model = await self._connection.send(call)
             if model.state == "VALIDATING" and (took := time.monotonic() - asked) < poll_seconds:
                 await sleep(poll_seconds - took)
@@ -78,15 +78,15 @@ class AsyncModels:
     ) -> models.Model:
         """Upload and ask for the check without waiting for it."""
         uploaded = await upload(self._connection, Path(path), purpose="model", progress=progress)
-        return await self._connection.send(calls.models.register_upload(name, uploaded.id))
+        return await self._connection.send(endpoints.models.register_upload(name, uploaded.id))
 
     async def begin_register_path(self, path: str, *, name: str) -> models.Model:
         """Ask for the check of a path without waiting for it."""
-        return await self._connection.send(calls.models.register_path(name, path))
+        return await self._connection.send(endpoints.models.register_path(name, path))
 
     async def remove(self, model_id: str) -> None:
         """Forget one that is INVALID or DUPLICATE, or waits for a node to look at it."""
-        await self._connection.send(calls.models.remove(model_id))
+        await self._connection.send(endpoints.models.remove(model_id))
 
     async def import_from_hub(
         self,
@@ -118,13 +118,15 @@ class AsyncModels:
         self, hub_model: str, *, name: str, revision: str = "main", secret: str = ""
     ) -> models.ModelImport:
         """Ask for it without waiting."""
-        return await self._connection.send(calls.models.import_from_hub(name, hub_model, revision, secret))
+        return await self._connection.send(
+            endpoints.models.import_from_hub(name, hub_model, revision, secret)
+        )
 
     async def get_import(self, import_id: str) -> models.ModelImport:
-        return await self._connection.send(calls.models.get_import(import_id))
+        return await self._connection.send(endpoints.models.get_import(import_id))
 
     async def cancel_import(self, import_id: str) -> models.ModelImport:
-        return await self._connection.send(calls.models.cancel_import(import_id))
+        return await self._connection.send(endpoints.models.cancel_import(import_id))
 
     def imports(self) -> AsyncIterator[models.ModelImport]:
-        return self._connection.pages(calls.models.imports())
+        return self._connection.pages(endpoints.models.imports())

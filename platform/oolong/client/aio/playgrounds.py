@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
 
@@ -20,10 +20,10 @@ class AsyncPlaygrounds:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Playground]:
-        return self._connection.pages(calls.playgrounds.page())
+        return self._connection.pages(endpoints.playgrounds.page())
 
     async def get(self, playground_id: str) -> models.Playground:
-        return await self._connection.send(calls.playgrounds.get(playground_id))
+        return await self._connection.send(endpoints.playgrounds.get(playground_id))
 
     async def open(
         self,
@@ -35,12 +35,12 @@ class AsyncPlaygrounds:
 
         With `reward` (as in a RunSpec) replies can be scored.
         """
-        call = calls.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
+        call = endpoints.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
         return await self._connection.send(call)
 
     async def close(self, playground_id: str) -> None:
         """Give its slots back."""
-        await self._connection.send(calls.playgrounds.close(playground_id))
+        await self._connection.send(endpoints.playgrounds.close(playground_id))
 
     async def wait_ready(self, playground_id: str, *, timeout_seconds: float = 600.0) -> models.Playground:
         """Until a side answers, or all have ended. Raises TimeoutError, saying why it waits."""
@@ -62,7 +62,7 @@ class AsyncPlaygrounds:
         self, run_id: str, messages: Sequence[Mapping[str, str]], **options: Any
     ) -> AsyncIterator[str]:
         """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
-        call = calls.playgrounds.chat(run_id, messages, options)
+        call = endpoints.playgrounds.chat(run_id, messages, options)
         async with aclosing(self._connection.lines(call, {"Accept": "text/event-stream"})) as lines:
             async for line in lines:
                 piece = _piece(line)
@@ -73,7 +73,7 @@ class AsyncPlaygrounds:
         self, run_id: str, messages: Sequence[Mapping[str, str]], completion: str, *, answer: str = ""
     ) -> models.ReplyScore:
         """What the playground's reward gives the reply."""
-        return await self._connection.send(calls.playgrounds.score(run_id, messages, completion, answer))
+        return await self._connection.send(endpoints.playgrounds.score(run_id, messages, completion, answer))
 
 
 def _piece(line: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 
 
@@ -16,10 +16,10 @@ class AsyncRewardTests:
     def list(
         self, *, reward: str | None = None, verdict: str | None = None
     ) -> AsyncIterator[models.RewardTest]:
-        return self._connection.pages(calls.reward_tests.page(reward=reward, verdict=verdict))
+        return self._connection.pages(endpoints.reward_tests.page(reward=reward, verdict=verdict))
 
     async def get(self, test_id: str) -> models.RewardTest:
-        return await self._connection.send(calls.reward_tests.get(test_id))
+        return await self._connection.send(endpoints.reward_tests.get(test_id))
 
     async def create(
         self,
@@ -34,7 +34,7 @@ class AsyncRewardTests:
     ) -> models.RewardTest:
         """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `reward_test` as in the RunSpec;
         samples come from a base model or a checkpoint."""
-        call = calls.reward_tests.create(
+        call = endpoints.reward_tests.create(
             dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint,
             reward_test=reward_test or {},
             stored=stored,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from datetime import datetime
 from typing import Any
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.aio.streams import stream
 from oolong.client.async_primitives import sleep
@@ -32,18 +32,18 @@ class AsyncRuns:
     ) -> AsyncIterator[models.Run]:
         """Newest first. `filters` are the list's other parameters: {"metric": ["reward/mean>=0.5"]}; `view` is the id
         of a saved one."""
-        call = calls.runs.page(status=status, kind=kind, name=name, tag=tag, view=view, filters=filters)
+        call = endpoints.runs.page(status=status, kind=kind, name=name, tag=tag, view=view, filters=filters)
         return self._connection.pages(call)
 
     async def get(self, run_id: str) -> models.Run:
-        return await self._connection.send(calls.runs.get(run_id))
+        return await self._connection.send(endpoints.runs.get(run_id))
 
     async def validate(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Validation:
-        return await self._connection.send(calls.runs.validate(spec, template=template))
+        return await self._connection.send(endpoints.runs.validate(spec, template=template))
 
     async def plan(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Plan:
         """What it would take and where it would stand, if it were submitted now."""
-        return await self._connection.send(calls.runs.plan(spec, template=template))
+        return await self._connection.send(endpoints.runs.plan(spec, template=template))
 
     async def create(
         self,
@@ -60,43 +60,43 @@ class AsyncRuns:
         raises Conflict.
         """
         return await self._connection.send(
-            calls.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
+            endpoints.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
         )
 
     async def submit(self, run_id: str) -> models.Run:
         """Queue a draft."""
-        return await self._connection.send(calls.runs.submit(run_id))
+        return await self._connection.send(endpoints.runs.submit(run_id))
 
     async def delete(self, run_id: str) -> None:
         """Throw a draft away."""
-        await self._connection.send(calls.runs.delete(run_id))
+        await self._connection.send(endpoints.runs.delete(run_id))
 
     async def stop(self, run_id: str, *, force: bool = False) -> models.Run:
         """Ask it to take a checkpoint and stop; with `force` it ends at once, and its slots come free on proof."""
-        call = calls.runs.force_stop(run_id) if force else calls.runs.stop(run_id)
+        call = endpoints.runs.force_stop(run_id) if force else endpoints.runs.stop(run_id)
         return await self._connection.send(call)
 
     async def cancel(self, run_id: str) -> models.Run:
         """End it without a last checkpoint."""
-        return await self._connection.send(calls.runs.cancel(run_id))
+        return await self._connection.send(endpoints.runs.cancel(run_id))
 
     async def pause(self, run_id: str) -> models.Run:
         """Ask it to take a checkpoint and give its slots back."""
-        return await self._connection.send(calls.runs.pause(run_id))
+        return await self._connection.send(endpoints.runs.pause(run_id))
 
     async def resume(self, run_id: str) -> models.Run:
         """Put a paused run back into the queue; it goes on from its checkpoint."""
-        return await self._connection.send(calls.runs.resume(run_id))
+        return await self._connection.send(endpoints.runs.resume(run_id))
 
     async def retry(self, run_id: str) -> models.Run:
         """A new run that goes on from the last checkpoint of a failed or stopped one."""
-        return await self._connection.send(calls.runs.retry(run_id))
+        return await self._connection.send(endpoints.runs.retry(run_id))
 
     async def clone(
         self, run_id: str, *, changes: Mapping[str, Any] | None = None, checkpoint: str | None = None
     ) -> models.Run:
         """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
-        return await self._connection.send(calls.runs.clone(run_id, changes or {}, checkpoint))
+        return await self._connection.send(endpoints.runs.clone(run_id, changes or {}, checkpoint))
 
     async def change(
         self,
@@ -111,27 +111,27 @@ class AsyncRuns:
 
         `fields` are those of `update`. Everything changes, or nothing.
         """
-        call = calls.runs.change(
+        call = endpoints.runs.change(
             run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate, fields=fields
         )
         return await self._connection.send(call)
 
     async def update(self, run_id: str, **fields: Any) -> models.Run:
         """Change name, notes, tags, or the priority of a run that waits."""
-        return await self._connection.send(calls.runs.update(run_id, fields))
+        return await self._connection.send(endpoints.runs.update(run_id, fields))
 
     def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
-        return self._connection.pages(calls.runs.events(run_id))
+        return self._connection.pages(endpoints.runs.events(run_id))
 
     def alerts(self, run_id: str, *, open: bool | None = None) -> AsyncIterator[models.Alert]:
         """What the rules say or said about it; with `open`, only what holds now."""
-        return self._connection.pages(calls.runs.alerts(run_id, open=open))
+        return self._connection.pages(endpoints.runs.alerts(run_id, open=open))
 
     def attempts(self, run_id: str) -> AsyncIterator[models.Attempt]:
-        return self._connection.pages(calls.runs.attempts(run_id))
+        return self._connection.pages(endpoints.runs.attempts(run_id))
 
     def jobs(self, run_id: str) -> AsyncIterator[models.Job]:
-        return self._connection.pages(calls.runs.jobs(run_id))
+        return self._connection.pages(endpoints.runs.jobs(run_id))
 
     async def metrics(
         self,
@@ -150,7 +150,7 @@ class AsyncRuns:
         """Series by name (all when none is given). With `limit` the first so many points after `after_x`; without it
         a series longer than `max_points` comes in that many buckets. `join="attempts"` or `"lineage"` makes one
         line of what belongs together; `x_axis="version"`, `"tokens"` or `"wall"` says where each point lies there."""
-        call = calls.telemetry.metrics(
+        call = endpoints.telemetry.metrics(
             run_id, names, axis=axis, after_x=after_x, limit=limit, from_x=from_x, to_x=to_x, max_points=max_points,
             join=join, x_axis=x_axis,
         )  # fmt: skip
@@ -160,7 +160,7 @@ class AsyncRuns:
         self, run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
     ) -> Sequence[models.Histogram]:
         """The newest of a name, ascending in x."""
-        call = calls.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
+        call = endpoints.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
         return (await self._connection.send(call)).data
 
     def trajectories(
@@ -177,7 +177,7 @@ class AsyncRuns:
         text: str | None = None,
     ) -> AsyncIterator[models.Trajectory]:
         """Sampled ones, newest first; `text` is looked for in prompt and completion."""
-        call = calls.telemetry.trajectories(
+        call = endpoints.telemetry.trajectories(
             run_id, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
             span_min=span_min, row=row, because=because, q=text,
         )  # fmt: skip
@@ -185,7 +185,7 @@ class AsyncRuns:
 
     async def trajectory(self, run_id: str, trajectory_id: int) -> models.WholeTrajectory:
         """One sampled trajectory, token by token."""
-        return await self._connection.send(calls.telemetry.trajectory(run_id, str(trajectory_id)))
+        return await self._connection.send(endpoints.telemetry.trajectory(run_id, str(trajectory_id)))
 
     def search_logs(
         self,
@@ -199,7 +199,7 @@ class AsyncRuns:
         until: datetime | None = None,
     ) -> AsyncIterator[models.FoundLine]:
         """Lines with the text (case ignored) or the regular expression, of the level or worse."""
-        call = calls.telemetry.search_logs(
+        call = endpoints.telemetry.search_logs(
             run_id, q=text or None, regex="true" if regex else None, level=level, job=job,
             since=since.isoformat() if since else None, until=until.isoformat() if until else None,
         )  # fmt: skip
@@ -207,7 +207,7 @@ class AsyncRuns:
 
     async def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
         """What was measured, with the last x of each."""
-        return (await self._connection.send(calls.telemetry.metric_names(run_id))).data
+        return (await self._connection.send(endpoints.telemetry.metric_names(run_id))).data
 
     async def last_value(self, run_id: str, name: str) -> float | None:
         """The newest attempt's last point of a metric; None when there is none."""
@@ -227,19 +227,19 @@ class AsyncRuns:
 
     async def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.StateSnapshot]:
         """What the run's jobs say of their state, newest words only; with `name` that one, or none yet."""
-        return (await self._connection.send(calls.telemetry.documents(run_id, name=name))).data
+        return (await self._connection.send(endpoints.telemetry.documents(run_id, name=name))).data
 
     async def document(self, run_id: str, name: str) -> models.StateSnapshot:
-        return await self._connection.send(calls.telemetry.document(run_id, name))
+        return await self._connection.send(endpoints.telemetry.document(run_id, name))
 
     async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
-        return (await self._connection.send(calls.telemetry.log_files(run_id))).data
+        return (await self._connection.send(endpoints.telemetry.log_files(run_id))).data
 
     async def log_part(
         self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024
     ) -> models.LogPart:
         return await self._connection.send(
-            calls.telemetry.log_part(run_id, file.job, file.incarnation, offset, limit)
+            endpoints.telemetry.log_part(run_id, file.job, file.incarnation, offset, limit)
         )
 
     def stream(self, run_id: str, *, after_seq: int | None = None) -> AsyncGenerator[models.Frame, None]:
@@ -290,4 +290,4 @@ class AsyncRuns:
     async def _look(self, run_id: str, seen: models.Run | None, seconds: float) -> models.Run:
         if seen is None or seconds < 1:
             return await self.get(run_id)
-        return await self._connection.send(calls.runs.get(run_id, wait=int(seconds), seen=seen.status))
+        return await self._connection.send(endpoints.runs.get(run_id, wait=int(seconds), seen=seen.status))

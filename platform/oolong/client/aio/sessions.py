@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from oolong.client import calls, models, sessions
+from oolong.client import endpoints, models, sessions
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, TooManyRequests
@@ -24,7 +24,7 @@ class AsyncSessions:
         while True:
             try:
                 return sessions.ready(
-                    await self._connection.send(calls.sessions.open(run_id)), self._connection.settings
+                    await self._connection.send(endpoints.sessions.open(run_id)), self._connection.settings
                 )
             except (TooManyRequests, ServerError) as error:
                 if not sessions.passes(error) or time.monotonic() + sessions.ASK_AGAIN_SECONDS > deadline:
@@ -32,16 +32,16 @@ class AsyncSessions:
             await sleep(sessions.ASK_AGAIN_SECONDS)
 
     async def get(self, session: models.Session) -> models.SessionState:
-        return await self._connection.send(calls.sessions.get(session.run_id, session.id))
+        return await self._connection.send(endpoints.sessions.get(session.run_id, session.id))
 
     async def set_reward(self, session: models.Session, reward: float) -> models.SessionState:
         """The worth of the whole session; the run's reward.scale and reward.bias are applied to it."""
-        return await self._connection.send(calls.sessions.set_reward(session.run_id, session.id, reward))
+        return await self._connection.send(endpoints.sessions.set_reward(session.run_id, session.id, reward))
 
     async def end(self, session: models.Session, *, reward: float | None = None) -> models.SessionState:
         """The session is over and has its reward."""
-        return await self._connection.send(calls.sessions.end(session.run_id, session.id, reward=reward))
+        return await self._connection.send(endpoints.sessions.end(session.run_id, session.id, reward=reward))
 
     async def discard(self, session: models.Session) -> models.SessionState:
         """The agent failed: the session's group is dropped, which is not a reward of 0."""
-        return await self._connection.send(calls.sessions.end(session.run_id, session.id, discard=True))
+        return await self._connection.send(endpoints.sessions.end(session.run_id, session.id, discard=True))

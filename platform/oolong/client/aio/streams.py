@@ -11,11 +11,11 @@ from contextlib import aclosing
 
 import httpx
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, StreamGap, Unreachable
-from oolong.client.exchange import EventReader
+from oolong.client.transport import EventReader
 
 POLL_SECONDS = 5  # shorter than the patience of any proxy
 FRUITLESS = 2
@@ -62,7 +62,7 @@ async def _events(
     connection: AsyncConnection, topic: str, after_seq: int | None, poll: int | None
 ) -> AsyncGenerator[models.Frame | None, None]:
     """Frames of one connection; None when the server says that nothing more will come."""
-    call = calls.streams.stream(topic, after_seq, poll)
+    call = endpoints.streams.stream(topic, after_seq, poll)
     reader = EventReader()
     async with aclosing(connection.lines(call, {"Accept": "text/event-stream"})) as lines:
         async for line in lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 
 
@@ -15,30 +15,30 @@ class AsyncTeams:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Team]:
-        return self._connection.pages(calls.teams.page())
+        return self._connection.pages(endpoints.teams.page())
 
     async def create(self, name: str) -> models.CreatedTeam:
         """Only for who administers the installation."""
-        return await self._connection.send(calls.teams.create(name))
+        return await self._connection.send(endpoints.teams.create(name))
 
     async def get(self) -> models.Team:
-        return await self._connection.send(calls.teams.get())
+        return await self._connection.send(endpoints.teams.get())
 
     async def rename(self, name: str) -> models.Team:
-        return await self._connection.send(calls.teams.rename(name))
+        return await self._connection.send(endpoints.teams.rename(name))
 
     def members(self) -> AsyncIterator[models.Member]:
         """Those with a role in the whole team."""
-        return self._connection.pages(calls.teams.members())
+        return self._connection.pages(endpoints.teams.members())
 
     async def add_member(self, username: str, role: str) -> models.Member:
-        return await self._connection.send(calls.teams.add_member(username, role))
+        return await self._connection.send(endpoints.teams.add_member(username, role))
 
     async def set_role(self, user_id: str, role: str) -> models.Member:
-        return await self._connection.send(calls.teams.set_role(user_id, role))
+        return await self._connection.send(endpoints.teams.set_role(user_id, role))
 
     async def remove_member(self, user_id: str) -> None:
-        await self._connection.send(calls.teams.remove_member(user_id))
+        await self._connection.send(endpoints.teams.remove_member(user_id))
 
 
 class AsyncMembers:
@@ -48,18 +48,18 @@ class AsyncMembers:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Member]:
-        return self._connection.pages(calls.members.page())
+        return self._connection.pages(endpoints.members.page())
 
     async def add(self, username: str, role: str) -> models.Member:
         """Somebody of the team; anybody else is invited."""
-        return await self._connection.send(calls.members.add(username, role))
+        return await self._connection.send(endpoints.members.add(username, role))
 
     async def set_role(self, user_id: str, role: str) -> models.Member:
-        return await self._connection.send(calls.members.set_role(user_id, role))
+        return await self._connection.send(endpoints.members.set_role(user_id, role))
 
     async def remove(self, user_id: str) -> None:
         """Also oneself. Their tokens for the project end."""
-        await self._connection.send(calls.members.remove(user_id))
+        await self._connection.send(endpoints.members.remove(user_id))
 
 
 class AsyncInvitations:
@@ -67,24 +67,24 @@ class AsyncInvitations:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.Invitation]:
-        return self._connection.pages(calls.invitations.page())
+        return self._connection.pages(endpoints.invitations.page())
 
     async def create(
         self, role: str, *, level: str = "project", note: str = "", days: int = 7
     ) -> models.CreatedInvitation:
         """With a link that is shown this once. Level `team`: the role in all of its projects."""
-        return await self._connection.send(calls.invitations.create(role, level, note, days))
+        return await self._connection.send(endpoints.invitations.create(role, level, note, days))
 
     async def revoke(self, invitation_id: str) -> None:
-        await self._connection.send(calls.invitations.revoke(invitation_id))
+        await self._connection.send(endpoints.invitations.revoke(invitation_id))
 
     async def look_up(self, secret: str) -> models.Invited:
         """What the invitation is into, of the part of its link behind the #."""
-        return await self._connection.send(calls.invitations.look_up(secret))
+        return await self._connection.send(endpoints.invitations.look_up(secret))
 
     async def accept(self, secret: str, *, token_name: str | None = None) -> models.Accepted:
         """As the user of this client's token; a token for the new project has at most its scopes."""
-        return await self._connection.send(calls.invitations.accept(secret, None, None, token_name))
+        return await self._connection.send(endpoints.invitations.accept(secret, None, None, token_name))
 
 
 class AsyncServiceAccounts:
@@ -92,17 +92,17 @@ class AsyncServiceAccounts:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.ServiceAccount]:
-        return self._connection.pages(calls.service_accounts.page())
+        return self._connection.pages(endpoints.service_accounts.page())
 
     async def create(self, name: str, role: str) -> models.ServiceAccount:
-        return await self._connection.send(calls.service_accounts.create(name, role))
+        return await self._connection.send(endpoints.service_accounts.create(name, role))
 
     async def set_role(self, service_account_id: str, role: str) -> models.ServiceAccount:
-        return await self._connection.send(calls.service_accounts.set_role(service_account_id, role))
+        return await self._connection.send(endpoints.service_accounts.set_role(service_account_id, role))
 
     async def remove(self, service_account_id: str) -> None:
         """Its tokens end at once; what it made stays."""
-        await self._connection.send(calls.service_accounts.remove(service_account_id))
+        await self._connection.send(endpoints.service_accounts.remove(service_account_id))
 
     async def create_token(
         self,
@@ -114,7 +114,7 @@ class AsyncServiceAccounts:
         never_expires: bool = False,
     ) -> models.CreatedToken:
         """It ends after 90 days unless `expires_at` or `never_expires` says otherwise."""
-        call = calls.service_accounts.create_token(
+        call = endpoints.service_accounts.create_token(
             service_account_id, name, scopes, expires_at, never_expires
         )
         return await self._connection.send(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from oolong.client import calls, models
+from oolong.client import endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 
 
@@ -14,21 +14,21 @@ class AsyncTemplates:
         self._connection = connection
 
     def list(self) -> AsyncIterator[models.RunTemplate]:
-        return self._connection.pages(calls.templates.page())
+        return self._connection.pages(endpoints.templates.page())
 
     async def create(
         self, name: str, spec: Mapping[str, Any], *, description: str | None = None, for_team: bool = False
     ) -> models.RunTemplate:
         """Keep a part of a spec under a name."""
-        call = calls.templates.create(name, spec, description=description, for_team=for_team)
+        call = endpoints.templates.create(name, spec, description=description, for_team=for_team)
         return await self._connection.send(call)
 
     async def get(self, template_id: str) -> models.RunTemplate:
-        return await self._connection.send(calls.templates.get(template_id))
+        return await self._connection.send(endpoints.templates.get(template_id))
 
     async def add_version(self, template_id: str, spec: Mapping[str, Any]) -> models.RunTemplate:
-        return await self._connection.send(calls.templates.add_version(template_id, spec))
+        return await self._connection.send(endpoints.templates.add_version(template_id, spec))
 
     async def delete(self, template_id: str) -> None:
         """Runs that were made from it stay as they are."""
-        await self._connection.send(calls.templates.delete(template_id))
+        await self._connection.send(endpoints.templates.delete(template_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from oolong.client import archives, calls, models
+from oolong.client import archives, endpoints, models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.archives import Body, Progress, body_of, counted, missing_parts
 from oolong.client.async_primitives import in_thread
@@ -24,22 +24,22 @@ async def upload(
         for chunk in counted(body, progress):
             yield chunk
 
-    call = calls.uploads.upload(body.filename, purpose, body.sha256, body.size)
+    call = endpoints.uploads.upload(body.filename, purpose, body.sha256, body.size)
     return await connection.send_with(call, chunks, timeout_seconds=UPLOAD_SECONDS)
 
 
 async def _in_parts(
     connection: AsyncConnection, body: Body, *, purpose: str, progress: Progress | None
 ) -> models.Upload:
-    session = await connection.send(calls.uploads.begin(body.filename, purpose, body.size, body.sha256))
+    session = await connection.send(endpoints.uploads.begin(body.filename, purpose, body.size, body.sha256))
     if session.upload is not None:
         return session.upload
     missing = missing_parts(session)
     sent = body.size - sum(part.size for part in missing)
     for part in missing:
         data = await in_thread(body.read, part.offset, part.size)
-        await connection.send(calls.uploads.put_part(session.id, part.number, data))
+        await connection.send(endpoints.uploads.put_part(session.id, part.number, data))
         sent += part.size
         if progress is not None:
             progress(sent, body.size)
-    return await connection.send(calls.uploads.complete(session.id))
+    return await connection.send(endpoints.uploads.complete(session.id))

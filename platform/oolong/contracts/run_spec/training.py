@@ -66,7 +66,6 @@ class TrainerSection(Section):
 
 
 class WeightSyncSection(Section):
-    transport: Literal["disk"] = Field("disk", description="how weights reach the engines")
     probe_first_versions: NonNegativeInt = Field(
         20, description="the probe is compared for this many first versions"
     )

@@ -1,0 +1,62 @@
+"""Every call of the API as plain data, a module for each noun: `endpoints.runs.stop(run_id)` says what to send.
+
+Both clients send the same ones. A test holds each against the API's schema.
+"""
+
+from oolong.client.endpoints import (
+    account,
+    audit,
+    checkpoints,
+    datasets,
+    functions,
+    invitations,
+    members,
+    models,
+    playgrounds,
+    pool,
+    project,
+    reward_tests,
+    runs,
+    secrets,
+    service_accounts,
+    sessions,
+    streams,
+    sweeps,
+    teams,
+    telemetry,
+    templates,
+    tokens,
+    uploads,
+    views,
+    webhooks,
+)
+from oolong.client.endpoints.call import Call
+
+__all__ = [
+    "Call",
+    "account",
+    "audit",
+    "checkpoints",
+    "datasets",
+    "functions",
+    "invitations",
+    "members",
+    "models",
+    "playgrounds",
+    "pool",
+    "project",
+    "reward_tests",
+    "runs",
+    "secrets",
+    "service_accounts",
+    "sessions",
+    "streams",
+    "sweeps",
+    "teams",
+    "telemetry",
+    "templates",
+    "tokens",
+    "uploads",
+    "views",
+    "webhooks",
+]

@@ -144,3 +144,17 @@ def test_the_provider_may_have_hosts_of_its_own_in_a_private_network(network: Ne
         with pytest.raises(requests.ConnectionError, match="add localhost to OOLONG_OIDC_HOSTS"):
             session.get("https://localhost/x")
     assert network.sent == ["10.0.0.5", "10.0.0.6"]
+
+
+def test_the_client_secret_is_not_sent_after_a_redirect(network: Network) -> None:
+    network.names = {"id.example.org": [[PUBLIC]], "other.example.org": [["8.8.8.8"]]}
+    network.leads_to["id.example.org"] = "https://other.example.org/token"
+    oidc = Oidc(
+        issuer="https://id.example.org", client_id="a", client_secret="b", name="c", role_claim="d", roles=()
+    )
+    with (
+        provider_session(oidc, seconds=60.0) as session,
+        pytest.raises(requests.ConnectionError, match="redirects"),
+    ):
+        session.post("https://id.example.org/token", data={"client_secret": "b"})
+    assert network.sent == [PUBLIC]

@@ -60,6 +60,10 @@ class CheckedAdapter(BaseAdapter):
                     extensions={"trace": cut.watch},
                 )  # fmt: skip
                 received = http.send(answer, stream=True)
+                if request.method == "POST" and received.has_redirect_location:
+                    raise RequestFailed(
+                        f"{request.url} redirects, and would take the client secret elsewhere"
+                    )
                 return _response(request, received, _read(received))
             except AddressBlocked as error:
                 raise RequestFailed(str(error), request=request) from error

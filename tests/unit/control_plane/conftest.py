@@ -481,7 +481,7 @@ def oolong(
         return handler(environ, start_response)
 
     def connected(**arguments: Any) -> httpx.Client:
-        return plain(**{**arguments, "transport": httpx.WSGITransport(app=app)})
+        return plain(**{**arguments, "transport": arguments.get("transport") or httpx.WSGITransport(app=app)})
 
     def tick(seconds: float) -> None:
         validation_services.advance_validations(now=clock.now)

@@ -20,9 +20,12 @@ from oolong.contracts.lifecycle import EndReason
 BODY = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
 SOURCE = "def score(prompt, completion, answer, bonus=0.0):\n    return float(answer in completion) + bonus\n"
 REPORT = {
+    "zero_variance_frac": None,
+    "determinism": {"checked": 2, "differing": 0},
+    "latency_seconds": {"p50": 0.001, "p95": 0.002, "max": 0.002},
     "verdict": "green",
     "reasons": [],
-    "range": {"min": 0.0, "max": 1.0},
+    "range": {"min": 0.0, "max": 1.0, "model_mean": None},
     "probes": {"empty": {"mean": 0.0, "max": 0.0, "success_frac": 0.0}},
 }
 

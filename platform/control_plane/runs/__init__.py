@@ -27,6 +27,4 @@ through `submission` and `drafts`. Everything else follows from what nodes repor
     STARTING, RUNNING, RECOVERING → STOPPED         termination.force_terminate: an operator does not wait
     PAUSING, STOPPING, FINALIZING → STOPPED         termination.force_terminate: nor for these
     FINALIZING → SUCCEEDED, STOPPED, FAILED         reconciler.reconcile_run: telemetry and checkpoints have arrived
-    FINALIZING → STOPPING                           events.transition_run: allowed; nothing does it
-    STARTING, RUNNING, PAUSING, STOPPING → FAILED   events.transition_run: allowed; they finalize first
 """

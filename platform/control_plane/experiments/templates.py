@@ -19,7 +19,7 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import FieldError, Problem, conflict, or_not_found, unprocessable
 from control_plane.experiments.models import RunTemplate, RunTemplateVersion
 from control_plane.experiments.presets import presets
-from control_plane.runs.cloning import merge_patch
+from control_plane.runs.cloning import merge_spec
 from oolong.contracts.run_spec import spec_errors
 
 # Section and two fields of it that exclude each other.
@@ -93,8 +93,7 @@ def with_template(caller: Caller, reference: Any, spec: Mapping[str, Any]) -> di
     if found is None:
         message = f"there is no template {reference!r}; name@2 or name of a template or preset"
         raise unprocessable("invalid", message, [FieldError("/template", "unknown_template", message)])
-    merged: dict[str, Any] = merge_patch(_drop_excluded(found, spec), dict(spec))
-    return merged
+    return merge_spec(_drop_excluded(found, spec), dict(spec))
 
 
 def _drop_excluded(template: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from django.db import transaction
+from pydantic import ValidationError
 
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
@@ -17,6 +18,8 @@ from control_plane.runs.events import record_event
 from control_plane.runs.models import Run
 from control_plane.runs.submission import create_run
 from oolong.contracts.lifecycle import RunStatus
+from oolong.contracts.model_faults import faults_of
+from oolong.contracts.run_spec import RunSpec
 
 Relation = Literal["clone", "fork", "retry"]
 
@@ -29,7 +32,7 @@ def clone_run(
     With `checkpoint` ("latest", or the ID of a stored one) it is a fork: it starts from those weights, with a fresh
     optimizer and data order. 422 with pointers into the merged spec.
     """
-    document = merge_patch(parent.spec, changes)
+    document = merge_spec(parent.spec, changes)
     if checkpoint:
         found = selectors.newest_stored_checkpoint(parent) if checkpoint == "latest" else None
         if checkpoint == "latest" and found is None:
@@ -67,6 +70,26 @@ def retry_run(caller: Caller, parent: Run, *, now: datetime) -> Run:
             data={"new_run": run.pk},
         )  # fmt: skip
         return _link_to_parent(run, parent, "retry", checkpoint=checkpoint, now=now)
+
+
+def merge_spec(spec: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`changes` merged into a RunSpec document. 422 for a null under a key that a RunSpec does not have: the merge
+    removes it, so validation of the result cannot find it."""
+    try:
+        RunSpec.model_validate(changes)
+    except ValidationError as error:
+        raw = error.errors(include_url=False)
+        errors = [
+            FieldError(fault.pointer, fault.code, fault.message)
+            for found, fault in zip(raw, faults_of(error, RunSpec), strict=True)
+            if fault.code == "unknown_key" and found["input"] is None
+        ]
+        if errors:
+            raise unprocessable(
+                "spec_invalid", f"{errors[0].pointer}: {errors[0].message}", errors
+            ) from error
+    merged: dict[str, Any] = merge_patch(spec, changes)
+    return merged
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

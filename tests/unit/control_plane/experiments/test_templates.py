@@ -106,6 +106,15 @@ def test_a_template_that_no_spec_could_hold_is_refused(
     assert not RunTemplate.objects.exists()
 
 
+def test_a_misspelled_key_set_to_null_over_a_template_is_refused_by_name(alice: Any) -> None:
+    spec = alice.spec(staleness={"maximum": None})
+    refused = alice.post("/runs", {"template": "dr-grpo", "spec": spec})
+    assert (refused.status_code, refused.json()["code"]) == (422, "spec_invalid")
+    assert refused.json()["errors"][0]["pointer"] == "/staleness/maximum"
+    correct = alice.post("/runs", {"template": "dr-grpo", "spec": alice.spec(staleness={"max": None})})
+    assert correct.status_code == 201, correct.content
+
+
 @pytest.mark.parametrize("reference", ["nobody", "ours@2", "ours@x", "dr-grpo@1", 3])
 def test_a_template_that_is_not_there_is_refused(alice: Any, reference: Any) -> None:
     make(alice)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from control_plane.fleet.models import Lease
 from control_plane.runs.cloning import merge_patch
 from control_plane.runs.models import Attempt, Run
@@ -236,6 +238,22 @@ def test_a_change_that_makes_no_valid_spec_is_refused_with_its_field(alice: Any)
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/staleness/maximum"
     assert alice.post(f"/runs/{run['id']}/clone", {"change": {}}).json()["errors"][0]["code"] == "unknown_key"
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [({"staleness": {"maximum": None}}, "/staleness/maximum"), ({"stalenes": None}, "/stalenes")],
+)
+def test_a_misspelled_key_set_to_null_is_refused_by_name(
+    alice: Any, changes: dict[str, Any], pointer: str
+) -> None:
+    run = alice.run()
+    cloned = alice.post(f"/runs/{run['id']}/clone", {"changes": changes})
+    assert (cloned.status_code, cloned.json()["code"]) == (422, "spec_invalid")
+    [error] = cloned.json()["errors"]
+    assert (error["pointer"], error["code"]) == (pointer, "unknown_key")
+    assert f"unknown key {pointer.rsplit('/', 1)[1]!r}" in error["message"]
     assert Run.objects.count() == 1
 
 

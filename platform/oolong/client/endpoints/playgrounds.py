@@ -44,7 +44,3 @@ def score(
         "answer": answer,
     }
     return Call("POST", call.filled("runs/{}/playground/score", (run_id,)), ReplyScore, body=body)
-
-
-def keep_alive(run_id: str) -> Call[bytes]:
-    return Call("POST", call.filled("runs/{}/playground/keepalive", (run_id,)), bytes, body={})

@@ -99,7 +99,7 @@ function Tile({ slot }: { slot: Slot }) {
 function Queue({ pool }: { pool: Pool }) {
   const now = useNow(10_000);
   return (
-    <Panel title="Queue" aside="by priority, then by age" flush>
+    <Panel title="Queue" aside="within nominal quota first, then priority, fair share, age" flush>
       {pool.queue.length === 0 ? <Empty title="The queue is empty">Runs that wait for slots are listed here with the reason.</Empty> : (
         <Table className="tabular" data-testid="queue">
           <Table.Thead><Table.Tr><Table.Th w={50}>Position</Table.Th><Table.Th>Run</Table.Th><Table.Th ta="right">Priority</Table.Th><Table.Th ta="right">Slots</Table.Th><Table.Th>Reason</Table.Th><Table.Th ta="right">Waiting</Table.Th></Table.Tr></Table.Thead>

@@ -20,6 +20,7 @@ from gpu_agents.rollout.controller.__main__ import controller_config, evaluation
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.initial_weights import publish_initial_weights
+from gpu_agents.rollout.controller.prompt_order import one_source
 from gpu_agents.rollout.controller.prompt_store import InvalidPrompts, PromptStore
 from gpu_agents.rollout.controller.server import ControllerServer
 from gpu_agents.rollout.controller.state import ControllerState
@@ -131,7 +132,7 @@ async def _from_model(
     controller = Controller(
         ControllerState(
             config=controller_config(job.attempt.run_spec),
-            rows=store.rows,
+            prompts=one_source(store.rows),
             prompt_of=store.get,
             evaluation=EvaluationPlan(
                 prompts=prompts,
@@ -148,7 +149,7 @@ async def _from_model(
     controller.evaluate_only(
         publish_initial_weights(job.attempt.model_directory, job.attempt.weights_directory)
     )
-    telemetry = ControllerTelemetry(job, outbox, template)
+    telemetry = ControllerTelemetry(job, outbox, template, source_of=lambda row: store.get(row).source)
     server = ControllerServer(
         controller, telemetry, token=job.attempt.token, live=LiveFile(job.attempt.directory)
     )

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from control_plane.telemetry.alerts.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_TRANSITIONS
-from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS, Metric
+from oolong.contracts.metrics import FAMILIES, HISTOGRAMS, LEFT_OUT, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
@@ -229,7 +229,9 @@ def _metrics() -> str:
     head = ["# Metrics", "", "A value that was not measured is absent, never 0.", ""]
     return "\n".join(
         [
-            *[*head, *_metric_rows(METRICS), "", "## Histograms", ""],
+            *[*head, *_metric_rows(METRICS), "", "## One for each source of the dataset", ""],
+            *["The name of the source follows the last slash.", "", *_metric_rows(FAMILIES), ""],
+            *["## Histograms", ""],
             *["One per train step; the unit is that of the buckets.", "", *_metric_rows(HISTOGRAMS), ""],
             *["## Not measured, and why", "", "| what other tools have | here |", "| --- | --- |"],
             *[*(f"| {names} | {reason} |" for names, reason in LEFT_OUT.items()), ""],

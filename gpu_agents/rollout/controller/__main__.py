@@ -69,7 +69,7 @@ def build(job: Job) -> tuple[Controller, ChatTemplate]:
         restored = snapshots.decode(file.read_bytes())
     state = ControllerState(
         config=controller_config(spec),
-        rows=prompts.rows,
+        prompts=prompts.by_source(spec.dataset.weights),
         prompt_of=prompts.get,
         evaluation=_evaluation_plan(job, spec, template),
         restored=restored,
@@ -149,7 +149,7 @@ def _evaluator_seconds(environment: Mapping[str, str]) -> float:
 async def serve(job: Job, controller: Controller, template: ChatTemplate) -> int:
     state = controller.state
     outbox = Outbox(job.directory, job.job.incarnation)
-    telemetry = ControllerTelemetry(job, outbox, template)
+    telemetry = ControllerTelemetry(job, outbox, template, source_of=lambda row: state.prompt_of(row).source)
     live = LiveFile(job.attempt.directory)
     server = ControllerServer(controller, telemetry, token=job.attempt.token, live=live)
     host, port = address_of(job.attempt.controller_url)

@@ -20,7 +20,7 @@ from gpu_agents.rollout.controller.ledger import (
     LedgerState,
     TokenLedger,
 )
-from gpu_agents.rollout.controller.prompt_order import PromptOrder
+from gpu_agents.rollout.controller.prompt_order import PromptOrder, PromptSource
 from gpu_agents.rollout.controller.snapshot import InvalidSnapshot, Snapshot, restore_group, snapshot_group
 from gpu_agents.rollout.controller.staleness_stats import DroppedTotals, SelectionBias
 from gpu_agents.rollout.controller.versions import Versions
@@ -40,13 +40,18 @@ class GroupStore:
         self,
         *,
         config: ControllerConfig,
-        rows: list[int],
+        prompts: Mapping[str, PromptSource],
         versions: Versions,
         restored: Snapshot | None = None,
     ) -> None:
+        if restored and restored.cursors.keys() != prompts.keys():
+            raise InvalidSnapshot(
+                f"the snapshot has cursors of the sources {sorted(restored.cursors)}; this run samples from "
+                f"{sorted(prompts)}"
+            )
         self._config = config
         self._versions = versions
-        self.prompts = PromptOrder(rows, seed=config.seed, cursor=restored.cursor if restored else None)
+        self.prompts = PromptOrder(prompts, seed=config.seed, cursors=restored.cursors if restored else None)
         self.ledger = Ledger(restored.ledger if restored else None)
         self.tokens = TokenLedger(restored.tokens if restored else None)
         self.claims = Claims(timeout_seconds=config.group_timeout_seconds)
@@ -250,7 +255,7 @@ class GroupStore:
             version=version,
             seed=self._config.seed,
             groups_per_step=self._config.gate.groups_per_step,
-            cursor=self.prompts.cursor,
+            cursors=self.prompts.cursors,
             next_order=self._next_order,
             ledger=self.ledger.counts(),
             tokens=self.tokens.counts(),

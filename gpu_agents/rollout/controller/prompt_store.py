@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpu_agents.rollout.chat_template import ChatTemplate
+from gpu_agents.rollout.controller.prompt_order import PromptSource, one_source
 from oolong.contracts.attempt import CanonicalRow
 from oolong.contracts.rollout import EvaluationPrompt
 from oolong.contracts.run_spec import RolloutSection
@@ -30,13 +31,32 @@ class PromptStore:
             )
         token_ids = template.encode_many(texts)
         self._prompts = {
-            row.row: EvaluationPrompt(index=row.row, prompt_token_ids=ids, prompt=text, answer=row.answer)
+            row.row: EvaluationPrompt(
+                index=row.row, prompt_token_ids=ids, prompt=text, answer=row.answer, source=row.source
+            )
             for row, ids, text in zip(rows, token_ids, texts, strict=True)
         }
 
     @property
     def rows(self) -> list[int]:
         return list(self._prompts)
+
+    def by_source(self, weights: Mapping[str, float]) -> dict[str, PromptSource]:
+        """The rows of each source with a positive weight; all rows together where nothing is weighted.
+
+        Raises InvalidPrompts for a weighted source without rows.
+        """
+        if not weights:
+            return one_source(self.rows)
+        rows: dict[str, list[int]] = {name: [] for name, weight in weights.items() if weight > 0}
+        for row, prompt in self._prompts.items():
+            if prompt.source in rows:
+                rows[prompt.source].append(row)
+        if missing := [name for name in rows if not rows[name]]:
+            raise InvalidPrompts(
+                f"dataset.weights names {missing[0]!r}, but no row of the split has this source"
+            )
+        return {name: PromptSource(rows[name], weights[name]) for name in rows}
 
     def get(self, row: int) -> EvaluationPrompt:
         return self._prompts[row]

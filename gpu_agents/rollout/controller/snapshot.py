@@ -26,7 +26,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     seed: int
     groups_per_step: int
-    cursor: PromptCursor
+    cursors: dict[str, PromptCursor]  # by source; "" without weights
     next_order: int
     ledger: LedgerCounts
     tokens: TokenCounts

@@ -5,7 +5,7 @@ No clock, no network and no disk: callers pass `now` and write the files. One th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gpu_agents.rollout.controller.config import ControllerConfig
 from gpu_agents.rollout.controller.counters import Counters
@@ -16,6 +16,7 @@ from gpu_agents.rollout.controller.filtering import FilterCounts
 from gpu_agents.rollout.controller.gate import Admission, admit
 from gpu_agents.rollout.controller.group_store import GroupStore
 from gpu_agents.rollout.controller.ledger import Ledger, TokenLedger
+from gpu_agents.rollout.controller.prompt_order import PromptSource
 from gpu_agents.rollout.controller.snapshot import Snapshot
 from gpu_agents.rollout.controller.staleness_stats import ConsumedTotals
 from gpu_agents.rollout.controller.versions import Versions
@@ -29,7 +30,7 @@ class ControllerState:
         self,
         *,
         config: ControllerConfig,
-        rows: list[int],
+        prompts: Mapping[str, PromptSource],
         prompt_of: Callable[[int], EvaluationPrompt],
         evaluation: EvaluationPlan | None = None,
         restored: Snapshot | None = None,
@@ -38,7 +39,7 @@ class ControllerState:
         self.config = config
         self.prompt_of = prompt_of
         self.versions = Versions()
-        self.groups = GroupStore(config=config, rows=rows, versions=self.versions, restored=restored)
+        self.groups = GroupStore(config=config, prompts=prompts, versions=self.versions, restored=restored)
         self.groups.tokens.recover(tokens_generated_before)
         self.consumed = restored.consumed if restored else ConsumedTotals()
         self.filtering = FilterCounts()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpu_agents.rollout.controller.staleness_stats import (
 )
 from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
+from oolong.contracts.metrics import GROUPS_BY_SOURCE, REWARD_BY_SOURCE
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
@@ -57,10 +59,14 @@ class TrajectorySample:
 
 
 class ControllerTelemetry:
-    def __init__(self, job: Job, outbox: Outbox, template: ChatTemplate) -> None:
+    def __init__(
+        self, job: Job, outbox: Outbox, template: ChatTemplate, *, source_of: Callable[[int], str]
+    ) -> None:
+        """`source_of(row)` returns the source of a dataset row, "" where rows have none."""
         self._job = job
         self._outbox = outbox
         self._template = template
+        self._source_of = source_of
         self._last_point = -TIME_POINT_SECONDS
         self._progress = AttemptProgress()
 
@@ -88,6 +94,7 @@ class ControllerTelemetry:
         staleness = batch.staleness
         values = staleness_metrics(staleness, bound=batch.bound) | selection_metrics(batch)
         values["staleness/exceeded_groups"] = float(batch.exceeded_groups)
+        values |= source_metrics(batch.groups, self._source_of)
         self._outbox.write(Points(axis="step", x=batch.version, values=values))
         for name, histogram in (
             ("staleness/consumed_trajectories", staleness.by_trajectory),
@@ -317,6 +324,19 @@ def selection_metrics(batch: TrainedBatch) -> dict[str, float]:
         "response_length/selection_bias": batch.selection_bias.ratio,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def source_metrics(groups: list[Group], source_of: Callable[[int], str]) -> dict[str, float]:
+    """Of each source that the batch has rows of: its groups and the mean reward of its rollouts."""
+    rewards: dict[str, list[float]] = {}
+    sizes: Counter[str] = Counter()
+    for group in groups:
+        if source := source_of(group.row):
+            sizes[source] += 1
+            rewards.setdefault(source, []).extend(t.reward or 0.0 for t in group.trajectories)
+    return {
+        f"{REWARD_BY_SOURCE}{source}": sum(values) / len(values) for source, values in rewards.items()
+    } | {f"{GROUPS_BY_SOURCE}{source}": float(count) for source, count in sizes.items()}
 
 
 def lengths(groups: list[Group]) -> dict[int, int]:

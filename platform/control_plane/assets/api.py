@@ -37,6 +37,10 @@ class MappingSerializer(StrictSerializer):
     answer_column = serializers.CharField(max_length=200)
     completion_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
     split_column = serializers.CharField(max_length=200, required=False, allow_null=True, default=None)
+    source_column = serializers.CharField(
+        max_length=200, required=False, allow_null=True, default=None,
+        help_text="names the collection that a row comes from; a run can weight them (dataset.weights)",
+    )  # fmt: skip
     default_split = serializers.CharField(max_length=60, required=False, default="train")
     template = serializers.CharField(
         max_length=20_000, required=False, default="{prompt}", trim_whitespace=False,
@@ -57,9 +61,14 @@ class VersionSerializer(ResponseSerializer):
     rows = serializers.IntegerField()
     splits = serializers.DictField(child=serializers.IntegerField())
     with_completion = serializers.DictField(child=serializers.IntegerField())
+    sources = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="split → source → rows; empty without a source column",
+    )
     mapping = MappingSerializer()
     derived = serializers.DictField(
-        allow_null=True, help_text="from which version, with what ratios and seed"
+        allow_null=True,
+        help_text="new splits: from which version, with what ratios and seed; merged: of which versions",
     )
     created_at = serializers.DateTimeField()
 
@@ -108,6 +117,7 @@ class RenderedSerializer(ResponseSerializer):
     answer = serializers.CharField()
     completion = serializers.CharField(allow_null=True)
     split = serializers.CharField()
+    source = serializers.CharField(help_text="which collection the row comes from, or empty")
 
 
 class CanonicalRowSerializer(RenderedSerializer):

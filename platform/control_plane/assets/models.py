@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.db import models
 
@@ -91,9 +91,10 @@ class DatasetVersion(models.Model):
     rows = models.PositiveIntegerField()
     splits = models.JSONField()  # {"train": 20000, ...}
     with_completion = models.JSONField(default=dict)  # rows of each split that carry a demonstration
+    sources = models.JSONField(default=dict)  # {"train": {"gsm8k": 7000, ...}}; empty without a source column
     mapping = models.JSONField()
     offsets = models.JSONField()  # byte offset of every OFFSET_STRIDE-th row
-    derived = models.JSONField(null=True)  # from which version, with what ratios and seed; null: uploaded
+    derived = models.JSONField(null=True)  # {"from": ...} of new splits, {"merged": [...]}; null: uploaded
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -106,6 +107,12 @@ class DatasetVersion(models.Model):
     @property
     def ref(self) -> str:
         return f"{self.dataset.name}@{self.number}"
+
+    def sampled_rows(self, split: str, weights: dict[str, float]) -> int | None:
+        """Rows of the split that a run with these weights samples; None without such a split."""
+        if not weights:
+            return cast("int | None", self.splits.get(split))
+        return sum(rows for name, rows in self.sources.get(split, {}).items() if weights.get(name, 0) > 0)
 
 
 class DatasetAlias(models.Model):

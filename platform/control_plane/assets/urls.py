@@ -30,6 +30,7 @@ urlpatterns = [
     path("datasets", api.DatasetsView.as_view()),
     path("datasets/<str:dataset_id>", api.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", api.VersionsView.as_view()),
+    path("datasets/<str:dataset_id>/merge", version_api.MergeView.as_view()),
     path("datasets/<str:dataset_id>/aliases", dataset_api.DatasetAliasesView.as_view()),
     path("datasets/<str:dataset_id>/aliases/<str:dataset_alias>", dataset_api.DatasetAliasView.as_view()),
     path("dataset-versions/<str:version_id>/statistics", dataset_api.MeasurementsView.as_view()),

@@ -29,7 +29,9 @@ def lint_context(
     slots = [slot for node in nodes for slot in (*node.free, *node.held)]
     gpus = [slot.memory_bytes for slot in slots if slot.device == "cuda" and slot.memory_bytes]
     return Facts(
-        train_rows=version.splits.get(spec.dataset.split) if version is not None else None,
+        train_rows=version.sampled_rows(spec.dataset.split, spec.dataset.weights)
+        if version is not None
+        else None,
         parameters=model.parameters if model is not None else None,
         context_tokens=context if isinstance(context, int) else None,
         kv_bytes_per_token=kv_bytes_per_token(config),

@@ -21,7 +21,7 @@ from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run
 from control_plane.runs.reward_test_policy import untested_reward_error
 from oolong.contracts import user_code
-from oolong.contracts.model_faults import nearest
+from oolong.contracts.model_faults import nearest, pointer_part
 from oolong.contracts.run_spec import LintFinding, RunSpec, lint, spec_errors
 from oolong.contracts.run_spec.device import device_needed
 from oolong.contracts.user_code import EVALUATION_REWARD, SourceKind
@@ -177,6 +177,7 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         "eval": (spec.scoring.prompts, "evaluation.prompts"),
     }.get(spec.kind, (1, "reward_test.rows"))
     _check_split(resolved, version, spec.dataset.split, "/dataset/split", at_least, needing)
+    _check_weights(resolved, version, spec)
     if spec.kind != "sft":
         return
     rows, demonstrations = (
@@ -193,6 +194,40 @@ def _resolve_dataset(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
         _check_split(
             resolved, version, spec.sft.validation_split, "/sft/validation_split", spec.sft.validation_rows,
             "sft.validation_rows",
+        )  # fmt: skip
+
+
+def _check_weights(resolved: Resolved, version: DatasetVersion, spec: RunSpec) -> None:
+    """Each source of the split has a weight, and those above 0 have enough rows for a batch."""
+    split, weights = spec.dataset.split, spec.dataset.weights
+    if not weights or split not in version.splits:
+        return
+    sources = version.sources.get(split, {})
+    without = version.splits[split] - sum(sources.values())
+    if without:
+        resolved.add_error(
+            "/dataset/weights", "rows_without_source",
+            f"{without} of {version.splits[split]} rows of {version.ref} split {split!r} have no source; upload a "
+            "version whose mapping names source_column",
+        )  # fmt: skip
+        return
+    known = ", ".join(f"{name} ({rows} rows)" for name, rows in sources.items())
+    for name in weights.keys() - sources.keys():
+        resolved.add_error(
+            f"/dataset/weights/{pointer_part(name)}", "unknown_source",
+            f"{version.ref} split {split!r} has no rows of source {name!r}; it has {known}",
+        )  # fmt: skip
+    for name in sources.keys() - weights.keys():
+        resolved.add_error(
+            "/dataset/weights", "source_without_weight",
+            f"source {name!r} of {version.ref} split {split!r} has no weight; give it one, 0 to leave it out",
+        )  # fmt: skip
+    rows = version.sampled_rows(split, weights) or 0
+    if weights.keys() == sources.keys() and rows < spec.trainer.groups_per_step:
+        resolved.add_error(
+            "/dataset/weights", "split_too_small",
+            f"the sources with a weight above 0 have {rows} rows, trainer.groups_per_step="
+            f"{spec.trainer.groups_per_step} requires at least as many",
         )  # fmt: skip
 
 

@@ -272,6 +272,28 @@ def split(
 
 
 @app.command()
+def merge(
+    versions: Annotated[
+        list[str], typer.Argument(help="name@3, name@latest, or ids, in the order of their rows")
+    ],
+    name: Annotated[str, typer.Option(help="the dataset; a new version is added when it exists")],
+    json: JsonOption = False,
+) -> None:
+    """Put the rows of several versions into one. Rows without a source get their dataset's name as source."""
+    with Client() as client:
+        made = client.datasets.merge(name, versions)
+    if json:
+        show_json(made)
+        return
+    print(made.ref)
+    counts = (
+        f"{split}: {', '.join(f'{source} {rows}' for source, rows in sources.items())}"
+        for split, sources in made.sources.items()
+    )
+    notes.print("; ".join(counts), markup=False)
+
+
+@app.command()
 def diff(
     old: Annotated[str, typer.Argument(help="name@1")],
     new: Annotated[str, typer.Argument(help="name@2")],

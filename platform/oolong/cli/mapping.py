@@ -14,6 +14,10 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "answer_column": (Annotated[str, typer.Option(help="column that the reward compares with")], "answer"),
     "completion_column": (Annotated[str | None, typer.Option(help="demonstrations, for sft")], None),
     "split_column": (Annotated[str | None, typer.Option(help="column that names the row's split")], None),
+    "source_column": (
+        Annotated[str | None, typer.Option(help="column that names the row's source, for dataset.weights")],
+        None,
+    ),
     "default_split": (Annotated[str, typer.Option(help="split of rows without one")], "train"),
     "template": (
         Annotated[

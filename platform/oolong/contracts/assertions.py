@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from oolong.contracts.metrics import METRICS
+from oolong.contracts.metrics import METRICS, find_metric
 from oolong.contracts.model_faults import nearest
 
 # Beside the catalogue: what the summary of an eval run has for a number of samples, as a gate reads it.
@@ -79,6 +79,6 @@ def parse(text: str) -> Assertion:
 def name_fault(assertion: Assertion) -> str:
     """Why no run can have what the assertion names; "" when one can."""
     name = assertion.name
-    if name.startswith("summary.") or name in METRICS or EVALUATION_ONLY.fullmatch(name):
+    if name.startswith("summary.") or find_metric(name) or EVALUATION_ONLY.fullmatch(name):
         return ""
     return f"assertion '{assertion}': no run measures {name!r}{nearest(name, METRICS)}; see the metrics reference"

@@ -86,6 +86,7 @@ class CanonicalRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[dict[str, str]]  # chat messages {"role", "content"}, rendered from the template
     answer: str
     completion: str | None = None  # demonstration for sft
+    source: str = ""  # which collection the row comes from, e.g. gsm8k; "" without a source column
 
 
 # --- files of a job directory -----------------------------------------------------------------------------

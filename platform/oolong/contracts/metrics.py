@@ -223,5 +223,27 @@ def _parse(table: str) -> dict[str, Metric]:
 
 
 METRICS: dict[str, Metric] = _parse(_TABLE)
+# One metric for each of something that a run names itself: what stands behind the last slash is the name.
+REWARD_BY_SOURCE = "reward/by_source/"
+GROUPS_BY_SOURCE = "group/by_source/"
+FAMILIES: dict[str, Metric] = {
+    family.name: family
+    for family in (
+        Metric(
+            REWARD_BY_SOURCE, "", "mean reward of the batch's rollouts on rows of this source of the dataset"
+        ),
+        Metric(GROUPS_BY_SOURCE, "groups", "groups of the batch on rows of this source of the dataset"),
+    )
+}
 HISTOGRAMS: dict[str, Metric] = _parse(_HISTOGRAMS)  # unit: of the buckets
 LEFT_OUT: dict[str, str] = dict(line.split(" | ", 1) for line in _LEFT_OUT.strip().splitlines())
+
+
+def find_metric(name: str) -> Metric | None:
+    """The metric with this name, also one of a family; None if no process measures it."""
+    if name in METRICS:
+        return METRICS[name]
+    for prefix, family in FAMILIES.items():
+        if name.startswith(prefix) and name != prefix:
+            return Metric(name, family.unit, family.help)
+    return None

@@ -79,7 +79,7 @@ def non_finite(value: Any, path: tuple[str | int, ...] = ()) -> tuple[str | int,
 def _fault_of(fault: ErrorDetails, model: type[BaseModel], prefix: str) -> SpecError:
     kind, context = fault["type"], fault.get("ctx", {})
     path = (*fault["loc"], *context.get("path", ()))
-    pointer = prefix + "".join(f"/{_escape(str(part))}" for part in path)
+    pointer = prefix + "".join(f"/{pointer_part(str(part))}" for part in path)
     if kind == "extra_forbidden":
         section, name = _model_at(model, fault["loc"][:-1]), str(fault["loc"][-1])
         known = ", ".join(section.model_fields) if section is not None else "see the reference"
@@ -140,5 +140,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)
 
 
-def _escape(part: str) -> str:
+def pointer_part(part: str) -> str:
+    """A key as it stands between the slashes of a JSON pointer (RFC 6901)."""
     return part.replace("~", "~0").replace("/", "~1")

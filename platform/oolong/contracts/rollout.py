@@ -133,6 +133,7 @@ class EvaluationPrompt(Message, frozen=True, kw_only=True):
     prompt_token_ids: list[int]
     prompt: str
     answer: str
+    source: str = ""  # of its dataset row
 
 
 class EvaluationTask(Message, frozen=True, kw_only=True):

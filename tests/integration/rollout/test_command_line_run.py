@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gpu_agents.rollout.controller.prompt_order import PromptOrder
+from gpu_agents.rollout.controller.prompt_order import PromptOrder, one_source
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.telemetry import AnyLine, Note, Points, StateSnapshot, TrajectoryLine
 from tests.integration.rollout.conftest import TinyModel
@@ -198,7 +198,7 @@ def test_every_group_is_trained_once_across_the_recovery(story: Story) -> None:
     trained = [group_id for ids in [*before.values(), *after.values()] for group_id in ids]
     assert len(trained) == len(set(trained)) == BATCH * story.steps
     ledger = story.summaries["controller"]["ledger"]
-    order = PromptOrder(list(range(ROWS)), seed=1)
+    order = PromptOrder(one_source(range(ROWS)), seed=1)
     drawn = {order.next().group_id for _ in range(ledger["drawn"])}
     assert set(trained) <= drawn
     left = ledger["drawn"] - len(trained)

@@ -134,7 +134,10 @@ class Harness:
         reward_port = await self.reward_service.rpc.start("127.0.0.1", 0)
         job = self._job("controller", JobKind.CONTROLLER, controller_port=0, reward_port=reward_port)
         self.controller, template = build(job)
-        telemetry = ControllerTelemetry(job, Outbox(job.directory, 0), template)
+        prompt_of = self.controller.state.prompt_of
+        telemetry = ControllerTelemetry(
+            job, Outbox(job.directory, 0), template, source_of=lambda row: prompt_of(row).source
+        )
         self.telemetry = telemetry
         self.server = ControllerServer(
             self.controller, telemetry, token=TOKEN, live=LiveFile(self.directory), clock=self.clock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -76,13 +77,14 @@ def seal(directory: Path, version: int, shapes: dict[str, tuple[int, ...]]) -> P
     )
 
 
-def write_rows(path: Path, rows: int, *, split: str = "train") -> Path:
+def write_rows(path: Path, rows: int, *, split: str = "train", sources: Sequence[str] = ("",)) -> Path:
+    """Rows take the sources in turn."""
     with path.open("w") as file:
         for row in range(rows):
             content = f"{chr(97 + row % 26)}{row}"
             line = {
                 "row": row, "split": split, "messages": [{"role": "user", "content": content}],
-                "answer": str(row), "completion": None,
+                "answer": str(row), "completion": None, "source": sources[row % len(sources)],
             }  # fmt: skip
             file.write(json.dumps(line) + "\n")
     return path

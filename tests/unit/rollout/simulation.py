@@ -17,6 +17,7 @@ from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.filtering import FilterConfig
 from gpu_agents.rollout.controller.gate import GateConfig
 from gpu_agents.rollout.controller.ledger import LedgerState
+from gpu_agents.rollout.controller.prompt_order import one_source
 from gpu_agents.rollout.controller.snapshot import Snapshot, decode, encode
 from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.rollout import (
@@ -78,7 +79,7 @@ def new_controller(
     return Controller(
         ControllerState(
             config=rules,
-            rows=list(range(rows)),
+            prompts=one_source(range(rows)),
             prompt_of=prompt_of,
             restored=restored,
             tokens_generated_before=tokens_generated_before,

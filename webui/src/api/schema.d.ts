@@ -1308,6 +1308,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/datasets/{dataset_id}/merge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Merge dataset versions
+         * @description Creates a version of this dataset with the rows of all of them. A row without a source gets the name of its dataset as source, so that a run can weight it (dataset.weights). The mapping is that of the first.
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["merge_dataset_versions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/datasets/{dataset_id}/versions": {
         parameters: {
             query?: never;
@@ -4290,6 +4312,8 @@ export interface components {
             answer: string;
             completion: string | null;
             split: string;
+            /** @description which collection the row comes from, or empty */
+            source: string;
             row: number;
         };
         CanonicalRowPage: {
@@ -5179,6 +5203,8 @@ export interface components {
             answer_column: string;
             completion_column?: string | null;
             split_column?: string | null;
+            /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
+            source_column?: string | null;
             /** @default train */
             default_split: string;
             /**
@@ -5194,6 +5220,8 @@ export interface components {
             answer_column: string;
             completion_column?: string | null;
             split_column?: string | null;
+            /** @description names the collection that a row comes from; a run can weight them (dataset.weights) */
+            source_column?: string | null;
             /** @default train */
             default_split: string;
             /**
@@ -5284,6 +5312,10 @@ export interface components {
             data: components["schemas"]["Member"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        MergeRequest: {
+            /** @description ids, name@3 or name@latest, in the order of their rows */
+            versions: string[];
         };
         Message: {
             role: string;
@@ -5834,6 +5866,8 @@ export interface components {
             answer: string;
             completion: string | null;
             split: string;
+            /** @description which collection the row comes from, or empty */
+            source: string;
         };
         Retention: {
             /** @description keep so many newest ones of each run */
@@ -6761,8 +6795,14 @@ export interface components {
             with_completion: {
                 [key: string]: number;
             };
+            /** @description split → source → rows; empty without a source column */
+            sources: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
             mapping: components["schemas"]["Mapping"];
-            /** @description from which version, with what ratios and seed */
+            /** @description new splits: from which version, with what ratios and seed; merged: of which versions */
             derived: {
                 [key: string]: unknown;
             } | null;
@@ -7285,6 +7325,10 @@ export interface components {
              * @default train
              */
             split: string;
+            /** @description of the sources of the split's rows, as the dataset's source column names them: 3 and 1 sample three prompts of the one for each of the other, 0 leaves a source out. Name all of them; without weights every row is sampled once per data epoch */
+            weights?: {
+                [key: string]: number;
+            };
         };
         /** @description Scores a held-out split at a pinned version, on an idle slot or a leased engine; never in gate or ledger. */
         RunSpecEvaluationSection: {
@@ -8028,6 +8072,10 @@ export interface components {
             version?: string;
             /** @description rows of this split are used */
             split?: string;
+            /** @description of the sources of the split's rows, as the dataset's source column names them: 3 and 1 sample three prompts of the one for each of the other, 0 leaves a source out. Name all of them; without weights every row is sampled once per data epoch */
+            weights?: {
+                [key: string]: number;
+            };
         };
         RunSpecPatch: {
             /** @description asynchronous RL; a supervised warm start; eval: score the model on dataset.split as the evaluation section says, and end; reward_test: test a reward (POST /api/v1/reward-tests); playground: chat with a model (POST /api/v1/playgrounds) */
@@ -8135,6 +8183,10 @@ export interface components {
             version?: string | null;
             /** @description rows of this split are used */
             split?: string | null;
+            /** @description of the sources of the split's rows, as the dataset's source column names them: 3 and 1 sample three prompts of the one for each of the other, 0 leaves a source out. Name all of them; without weights every row is sampled once per data epoch */
+            weights?: {
+                [key: string]: number;
+            } | null;
         };
         RunSpecPatchEvaluationSection: {
             /** @description dataset version; the training one when left out */
@@ -8675,6 +8727,7 @@ export type MeasurementStateEnum = components['schemas']['MeasurementStateEnum']
 export type Member = components['schemas']['Member'];
 export type MemberAddRequest = components['schemas']['MemberAddRequest'];
 export type MemberPage = components['schemas']['MemberPage'];
+export type MergeRequest = components['schemas']['MergeRequest'];
 export type Message = components['schemas']['Message'];
 export type MethodEnum = components['schemas']['MethodEnum'];
 export type Metric = components['schemas']['Metric'];
@@ -8897,7 +8950,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @example c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de */
+                /** @example adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec */
                 sha256: string;
             };
             cookie?: never;
@@ -9159,7 +9212,8 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004"
+                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "weights": {}
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -9274,8 +9328,8 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *             "bytes": 3331,
+                     *             "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *             "bytes": 3715,
                      *             "kind": "dataset"
                      *           },
                      *           "evaluation": null,
@@ -9285,11 +9339,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 27121,
-                     *             "engine-0": 27122,
-                     *             "controller": 27120
+                     *             "reward": 29181,
+                     *             "engine-0": 29182,
+                     *             "controller": 29180
                      *           },
-                     *           "token": "Ue8LSTjjFCJ8_PjNe2MRY48C0FDD1NJYAFGODlUDSZM",
+                     *           "token": "FCTpY92f1mFsmIFeUdbUM4kgPR8xjKpPWywWwbNf_qU",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10428,7 +10482,8 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000004"
+                     *                 "version": "dsv_01jy0000000000000000000004",
+                     *                 "weights": {}
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -10577,7 +10632,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "38107c6b",
+                     *             "after": "81df1ffb",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -12097,7 +12152,8 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004"
+                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "weights": {}
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -12240,7 +12296,8 @@ export interface operations {
                      *       "spec": {
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "reward": {
                      *           "name": "exact_match",
@@ -12390,7 +12447,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -12638,7 +12696,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -13536,7 +13595,7 @@ export interface operations {
                      *           "id": "dsv_01jy0000000000000000000004",
                      *           "kind": "dataset_version",
                      *           "name": "sums@1",
-                     *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de"
+                     *           "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec"
                      *         },
                      *         {
                      *           "id": "bm_01jy0000000000000000000005",
@@ -13615,8 +13674,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzd3BmemVteHA2OTdkYzJ4cHF3ZjFqIiwxNzk1NDMwNjk2LCJ1c3JfMDFtODN3cGFmY2FyOXF2bmhrYmpjaGZrM3IiLCJ0b2tfMDFtODN3cGFmaGtlM3M2NDFtbTRjN254ZjMiXQ:1xVQbY:Kpr1onwRhKvvkIGBXOhm2wOvR9DhT0UY1_MrcaUcrWg",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTgzd3BmemVteHA2OTdkYzJ4cHF3ZjFqIiwxNzk1NDMwNjk2LCJ1c3JfMDFtODN3cGFmY2FyOXF2bmhrYmpjaGZrM3IiLCJ0b2tfMDFtODN3cGFmaGtlM3M2NDFtbTRjN254ZjMiXQ:1xVQbY:Kpr1onwRhKvvkIGBXOhm2wOvR9DhT0UY1_MrcaUcrWg/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0a3ZnYWEzMTE2enZ0Zndldnd3OWhiIiwxNzk1NDU0OTczLCJ1c3JfMDFtODRrdmV6czhjMjBra2JzZjV0ZjFxc2MiLCJ0b2tfMDFtODRrdmV6eHhzMGUzNHRudnRzazk1NXIiXQ:1xVWv7:JvTrOlFIG6AOnVCJzWSuLeBSlktw9g6F2tHvfzLfaGg",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0a3ZnYWEzMTE2enZ0Zndldnd3OWhiIiwxNzk1NDU0OTczLCJ1c3JfMDFtODRrdmV6czhjMjBra2JzZjV0ZjFxc2MiLCJ0b2tfMDFtODRrdmV6eHhzMGUzNHRudnRzazk1NXIiXQ:1xVWv7:JvTrOlFIG6AOnVCJzWSuLeBSlktw9g6F2tHvfzLfaGg/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13729,8 +13788,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "5d80aeb2f07b2271df1a1aa8897ee4daefefc9943a2156aad39733904d5b7e46",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=5d80aeb2f07b2271df1a1aa8897ee4daefefc9943a2156aad39733904d5b7e46"
+                     *       "sha256": "872867d94a0fe3ca44de5c1a9801a584c823415568d6491e82c3b3fa7d5a4326",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=872867d94a0fe3ca44de5c1a9801a584c823415568d6491e82c3b3fa7d5a4326"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -13882,6 +13941,7 @@ export interface operations {
                      *             "answer_column": "a",
                      *             "completion_column": null,
                      *             "split_column": null,
+                     *             "source_column": null,
                      *             "default_split": "train",
                      *             "template": "{prompt}",
                      *             "system": ""
@@ -14000,7 +14060,8 @@ export interface operations {
                      *               ],
                      *               "answer": "1",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14011,7 +14072,8 @@ export interface operations {
                      *               ],
                      *               "answer": "2",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14022,7 +14084,8 @@ export interface operations {
                      *               ],
                      *               "answer": "3",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14033,7 +14096,8 @@ export interface operations {
                      *               ],
                      *               "answer": "4",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14044,7 +14108,8 @@ export interface operations {
                      *               ],
                      *               "answer": "5",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14055,7 +14120,8 @@ export interface operations {
                      *               ],
                      *               "answer": "6",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14066,7 +14132,8 @@ export interface operations {
                      *               ],
                      *               "answer": "7",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14077,7 +14144,8 @@ export interface operations {
                      *               ],
                      *               "answer": "8",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14088,7 +14156,8 @@ export interface operations {
                      *               ],
                      *               "answer": "9",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14099,7 +14168,8 @@ export interface operations {
                      *               ],
                      *               "answer": "10",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14110,7 +14180,8 @@ export interface operations {
                      *               ],
                      *               "answer": "11",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14121,7 +14192,8 @@ export interface operations {
                      *               ],
                      *               "answer": "12",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14132,7 +14204,8 @@ export interface operations {
                      *               ],
                      *               "answer": "13",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14143,7 +14216,8 @@ export interface operations {
                      *               ],
                      *               "answer": "14",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14154,7 +14228,8 @@ export interface operations {
                      *               ],
                      *               "answer": "15",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14165,7 +14240,8 @@ export interface operations {
                      *               ],
                      *               "answer": "16",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14176,7 +14252,8 @@ export interface operations {
                      *               ],
                      *               "answer": "17",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14187,7 +14264,8 @@ export interface operations {
                      *               ],
                      *               "answer": "18",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14198,7 +14276,8 @@ export interface operations {
                      *               ],
                      *               "answer": "19",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             },
                      *             {
                      *               "messages": [
@@ -14209,7 +14288,8 @@ export interface operations {
                      *               ],
                      *               "answer": "20",
                      *               "completion": null,
-                     *               "split": "train"
+                     *               "split": "train",
+                     *               "source": ""
                      *             }
                      *           ],
                      *           "splits": {
@@ -14297,6 +14377,7 @@ export interface operations {
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -14485,18 +14566,20 @@ export interface operations {
                      *       },
                      *       "number": 1,
                      *       "ref": "sums@1",
-                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *       "bytes": 3331,
+                     *       "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *       "bytes": 3715,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -14663,7 +14746,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "1",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 1,
@@ -14675,7 +14759,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "2",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 2,
@@ -14687,7 +14772,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "3",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 3,
@@ -14699,7 +14785,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "4",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 4,
@@ -14711,7 +14798,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "5",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 5,
@@ -14723,7 +14811,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "6",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 6,
@@ -14735,7 +14824,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "7",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 7,
@@ -14747,7 +14837,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "8",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 8,
@@ -14759,7 +14850,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "9",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 9,
@@ -14771,7 +14863,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "10",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 10,
@@ -14783,7 +14876,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "11",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 11,
@@ -14795,7 +14889,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "12",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 12,
@@ -14807,7 +14902,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "13",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 13,
@@ -14819,7 +14915,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "14",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 14,
@@ -14831,7 +14928,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "15",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 15,
@@ -14843,7 +14941,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "16",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 16,
@@ -14855,7 +14954,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "17",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 17,
@@ -14867,7 +14967,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "18",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 18,
@@ -14879,7 +14980,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "19",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 19,
@@ -14891,7 +14993,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "20",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 20,
@@ -14903,7 +15006,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "21",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 21,
@@ -14915,7 +15019,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "22",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 22,
@@ -14927,7 +15032,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "23",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 23,
@@ -14939,7 +15045,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "24",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 24,
@@ -14951,7 +15058,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "25",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 25,
@@ -14963,7 +15071,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "26",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 26,
@@ -14975,7 +15084,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "27",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 27,
@@ -14987,7 +15097,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "28",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 28,
@@ -14999,7 +15110,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "29",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 29,
@@ -15011,7 +15123,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "30",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 30,
@@ -15023,7 +15136,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "31",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         },
                      *         {
                      *           "row": 31,
@@ -15035,7 +15149,8 @@ export interface operations {
                      *             }
                      *           ],
                      *           "answer": "32",
-                     *           "completion": null
+                     *           "completion": null,
+                     *           "source": ""
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -15104,19 +15219,21 @@ export interface operations {
                      *       },
                      *       "number": 2,
                      *       "ref": "sums@2",
-                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
-                     *       "bytes": 3328,
+                     *       "sha256": "fb6121ca01dd5fa99567b36649f0cdca7edbb4022170e0f47113ede8d53a3424",
+                     *       "bytes": 3712,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 29,
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -15150,19 +15267,21 @@ export interface operations {
                      *       },
                      *       "number": 2,
                      *       "ref": "sums@2",
-                     *       "sha256": "db670028edca660481965824e9f5b45c087a4a721c9600550e25e9ac09286370",
-                     *       "bytes": 3328,
+                     *       "sha256": "fb6121ca01dd5fa99567b36649f0cdca7edbb4022170e0f47113ede8d53a3424",
+                     *       "bytes": 3712,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 29,
                      *         "eval": 3
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -15407,18 +15526,20 @@ export interface operations {
                      *       },
                      *       "number": 1,
                      *       "ref": "sums@1",
-                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *       "bytes": 3331,
+                     *       "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *       "bytes": 3715,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -15484,18 +15605,20 @@ export interface operations {
                      *               },
                      *               "number": 1,
                      *               "ref": "sums@1",
-                     *               "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *               "bytes": 3331,
+                     *               "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *               "bytes": 3715,
                      *               "rows": 32,
                      *               "splits": {
                      *                 "train": 32
                      *               },
                      *               "with_completion": {},
+                     *               "sources": {},
                      *               "mapping": {
                      *                 "prompt_column": "q",
                      *                 "answer_column": "a",
                      *                 "completion_column": null,
                      *                 "split_column": null,
+                     *                 "source_column": null,
                      *                 "default_split": "train",
                      *                 "template": "{prompt}",
                      *                 "system": ""
@@ -15512,18 +15635,20 @@ export interface operations {
                      *             },
                      *             "number": 1,
                      *             "ref": "sums@1",
-                     *             "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *             "bytes": 3331,
+                     *             "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *             "bytes": 3715,
                      *             "rows": 32,
                      *             "splits": {
                      *               "train": 32
                      *             },
                      *             "with_completion": {},
+                     *             "sources": {},
                      *             "mapping": {
                      *               "prompt_column": "q",
                      *               "answer_column": "a",
                      *               "completion_column": null,
                      *               "split_column": null,
+                     *               "source_column": null,
                      *               "default_split": "train",
                      *               "template": "{prompt}",
                      *               "system": ""
@@ -15654,18 +15779,20 @@ export interface operations {
                      *           },
                      *           "number": 1,
                      *           "ref": "sums@1",
-                     *           "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *           "bytes": 3331,
+                     *           "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *           "bytes": 3715,
                      *           "rows": 32,
                      *           "splits": {
                      *             "train": 32
                      *           },
                      *           "with_completion": {},
+                     *           "sources": {},
                      *           "mapping": {
                      *             "prompt_column": "q",
                      *             "answer_column": "a",
                      *             "completion_column": null,
                      *             "split_column": null,
+                     *             "source_column": null,
                      *             "default_split": "train",
                      *             "template": "{prompt}",
                      *             "system": ""
@@ -15682,18 +15809,20 @@ export interface operations {
                      *         },
                      *         "number": 1,
                      *         "ref": "sums@1",
-                     *         "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *         "bytes": 3331,
+                     *         "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *         "bytes": 3715,
                      *         "rows": 32,
                      *         "splits": {
                      *           "train": 32
                      *         },
                      *         "with_completion": {},
+                     *         "sources": {},
                      *         "mapping": {
                      *           "prompt_column": "q",
                      *           "answer_column": "a",
                      *           "completion_column": null,
                      *           "split_column": null,
+                     *           "source_column": null,
                      *           "default_split": "train",
                      *           "template": "{prompt}",
                      *           "system": ""
@@ -15891,6 +16020,147 @@ export interface operations {
             };
         };
     };
+    merge_dataset_versions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description makes the call safe to repeat: the same key and body get the first answer again, for 24 hours */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @example ds_01jy0000000000000000000003 */
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "versions": [
+                 *         "sums@1"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["MergeRequest"];
+            };
+        };
+        responses: {
+            /** @description a version has these rows already */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01jy0000000000000000000095",
+                     *       "dataset": {
+                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "baabf3f07b88a4b9750065cf8df81abb13b21b84dbe7624e47d2b6ecb1f9d0ad",
+                     *       "bytes": 3843,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "sources": {
+                     *         "train": {
+                     *           "sums": 32
+                     *         }
+                     *       },
+                     *       "mapping": {
+                     *         "prompt_column": "q",
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "source_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
+                     *       },
+                     *       "derived": {
+                     *         "merged": [
+                     *           "sums@1"
+                     *         ]
+                     *       },
+                     *       "created_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "dsv_01jy0000000000000000000095",
+                     *       "dataset": {
+                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "name": "sums"
+                     *       },
+                     *       "number": 2,
+                     *       "ref": "sums@2",
+                     *       "sha256": "baabf3f07b88a4b9750065cf8df81abb13b21b84dbe7624e47d2b6ecb1f9d0ad",
+                     *       "bytes": 3843,
+                     *       "rows": 32,
+                     *       "splits": {
+                     *         "train": 32
+                     *       },
+                     *       "with_completion": {},
+                     *       "sources": {
+                     *         "train": {
+                     *           "sums": 32
+                     *         }
+                     *       },
+                     *       "mapping": {
+                     *         "prompt_column": "q",
+                     *         "answer_column": "a",
+                     *         "completion_column": null,
+                     *         "split_column": null,
+                     *         "source_column": null,
+                     *         "default_split": "train",
+                     *         "template": "{prompt}",
+                     *         "system": ""
+                     *       },
+                     *       "derived": {
+                     *         "merged": [
+                     *           "sums@1"
+                     *         ]
+                     *       },
+                     *       "created_at": "2026-01-01T12:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Version"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     create_dataset_version: {
         parameters: {
             query?: never;
@@ -15930,18 +16200,20 @@ export interface operations {
                      *       },
                      *       "number": 1,
                      *       "ref": "sums@1",
-                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *       "bytes": 3331,
+                     *       "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *       "bytes": 3715,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -15967,18 +16239,20 @@ export interface operations {
                      *       },
                      *       "number": 1,
                      *       "ref": "sums@1",
-                     *       "sha256": "c11567f5a936561df5b11d379e8b062c95715a64f67671b294227dcf67e5a3de",
-                     *       "bytes": 3331,
+                     *       "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec",
+                     *       "bytes": 3715,
                      *       "rows": 32,
                      *       "splits": {
                      *         "train": 32
                      *       },
                      *       "with_completion": {},
+                     *       "sources": {},
                      *       "mapping": {
                      *         "prompt_column": "q",
                      *         "answer_column": "a",
                      *         "completion_column": null,
                      *         "split_column": null,
+                     *         "source_column": null,
                      *         "default_split": "train",
                      *         "template": "{prompt}",
                      *         "system": ""
@@ -16204,9 +16478,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000095",
+                     *       "id": "fnv_01jy0000000000000000000096",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000096",
+                     *         "id": "fn_01jy0000000000000000000097",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -16230,9 +16504,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000095",
+                     *       "id": "fnv_01jy0000000000000000000096",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000096",
+                     *         "id": "fn_01jy0000000000000000000097",
                      *         "name": "length"
                      *       },
                      *       "kind": "reward",
@@ -16350,7 +16624,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:40473. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:43173. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -16464,7 +16738,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "inv_01jy0000000000000000000097",
+                     *       "id": "inv_01jy0000000000000000000098",
                      *       "level": "project",
                      *       "role": "editor",
                      *       "note": "for the new colleague",
@@ -16566,11 +16840,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000098",
+                     *         "id": "team_01jy0000000000000000000099",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000099",
+                     *         "id": "prj_01jy0000000000000000000100",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -16627,11 +16901,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "team": {
-                     *         "id": "team_01jy0000000000000000000098",
+                     *         "id": "team_01jy0000000000000000000099",
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000099",
+                     *         "id": "prj_01jy0000000000000000000100",
                      *         "name": "default"
                      *       },
                      *       "level": "project",
@@ -16764,7 +17038,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000100",
+                     *           "id": "usr_01jy0000000000000000000101",
                      *           "username": "admin",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -16778,7 +17052,7 @@ export interface operations {
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000101",
+                     *           "id": "usr_01jy0000000000000000000102",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
@@ -16792,56 +17066,56 @@ export interface operations {
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000102",
+                     *           "id": "usr_01jy0000000000000000000103",
                      *           "username": "editor",
                      *           "role": "editor",
                      *           "project_role": "editor",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000103",
+                     *           "id": "usr_01jy0000000000000000000104",
                      *           "username": "expired",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000104",
+                     *           "id": "usr_01jy0000000000000000000105",
                      *           "username": "operator",
                      *           "role": "operator",
                      *           "project_role": "operator",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "id": "usr_01jy0000000000000000000106",
                      *           "username": "pool admin",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000106",
+                     *           "id": "usr_01jy0000000000000000000107",
                      *           "username": "pool admin of another pool",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000107",
+                     *           "id": "usr_01jy0000000000000000000108",
                      *           "username": "revoked",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000108",
+                     *           "id": "usr_01jy0000000000000000000109",
                      *           "username": "switched off",
                      *           "role": "admin",
                      *           "project_role": "admin",
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000109",
+                     *           "id": "usr_01jy0000000000000000000110",
                      *           "username": "viewer",
                      *           "role": "viewer",
                      *           "project_role": "viewer",
@@ -16900,7 +17174,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000100",
+                     *       "id": "usr_01jy0000000000000000000101",
                      *       "username": "admin",
                      *       "role": "admin",
                      *       "project_role": "admin",
@@ -18261,7 +18535,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000110",
+                     *       "id": "bm_01jy0000000000000000000111",
                      *       "name": "small",
                      *       "number": null,
                      *       "ref": "",
@@ -18296,7 +18570,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000110",
+                     *       "id": "bm_01jy0000000000000000000111",
                      *       "name": "small",
                      *       "number": null,
                      *       "ref": "",
@@ -18617,11 +18891,11 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01jy0000000000000000000111",
+                     *       "id": "pg_01jy0000000000000000000112",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000112",
+                     *           "run": "run_01jy0000000000000000000113",
                      *           "model": {
                      *             "id": "bm_01jy0000000000000000000005",
                      *             "name": "tiny",
@@ -18632,7 +18906,7 @@ export interface operations {
                      *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000112/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000113/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -19127,15 +19401,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 16.73,
+                     *           "slot_seconds": 6.709,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 4,
+                     *             "train": 3.355,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 12.73
+                     *             "other": 3.355
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19159,15 +19433,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 16.73,
+                     *         "slot_seconds": 6.709,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 4,
+                     *           "train": 3.355,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 12.73
+                     *           "other": 3.355
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -19435,7 +19709,7 @@ export interface operations {
                      *           "appointed_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000105",
+                     *           "id": "usr_01jy0000000000000000000106",
                      *           "username": "pool admin",
                      *           "appointed_at": "2026-01-01T12:00:00Z"
                      *         }
@@ -19494,7 +19768,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000109",
+                     *       "id": "usr_01jy0000000000000000000110",
                      *       "username": "viewer",
                      *       "appointed_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -20909,7 +21183,8 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000004"
+                     *                 "version": "dsv_01jy0000000000000000000004",
+                     *                 "weights": {}
                      *               },
                      *               "rollout": {
                      *                 "min_p": 0,
@@ -21058,7 +21333,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "prj_01jy0000000000000000000113",
+                     *           "id": "prj_01jy0000000000000000000114",
                      *           "name": "other",
                      *           "team": {
                      *             "id": "team_01jy0000000000000000000002",
@@ -21127,7 +21402,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000114",
+                     *       "id": "prj_01jy0000000000000000000115",
                      *       "name": "research",
                      *       "team": {
                      *         "id": "team_01jy0000000000000000000002",
@@ -21261,8 +21536,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01jy0000000000000000000115",
-                     *       "run": "run_01jy0000000000000000000116",
+                     *       "id": "rwt_01jy0000000000000000000116",
+                     *       "run": "run_01jy0000000000000000000117",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -21470,7 +21745,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000117",
+                     *       "id": "tpl_01jy0000000000000000000118",
                      *       "name": "small-grpo",
                      *       "ref": "small-grpo@1",
                      *       "description": "A short run for trying things out.",
@@ -21833,7 +22108,8 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": ""
+                     *               "version": "",
+                     *               "weights": {}
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -22052,7 +22328,8 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004"
+                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "weights": {}
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -22284,7 +22561,8 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004"
+                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "weights": {}
                      *             },
                      *             "rollout": {
                      *               "min_p": 0,
@@ -22498,7 +22776,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000118",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -22528,7 +22806,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -22796,7 +23075,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000118",
+                     *       "id": "run_01jy0000000000000000000119",
                      *       "name": "letters",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -22826,7 +23105,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -23196,7 +23476,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -23544,7 +23825,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -24006,7 +24288,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -24287,7 +24570,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000119",
+                     *       "id": "run_01jy0000000000000000000120",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "QUEUED",
@@ -24317,7 +24600,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -24782,7 +25066,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -25597,7 +25882,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -25897,7 +26183,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -26211,7 +26498,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -26573,7 +26861,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -27000,7 +27289,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004"
+                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "weights": {}
                      *         },
                      *         "rollout": {
                      *           "min_p": 0,
@@ -27300,7 +27590,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -27773,7 +28064,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -28050,7 +28342,8 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
-                     *           "split": "train"
+                     *           "split": "train",
+                     *           "weights": {}
                      *         },
                      *         "workflow": {
                      *           "name": "single_turn",
@@ -28325,7 +28618,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000120",
+                     *       "id": "view_01jy0000000000000000000121",
                      *       "name": "Running",
                      *       "query": {
                      *         "status": [
@@ -28540,7 +28833,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "38107c6b",
+                     *           "fingerprint": "81df1ffb",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -28606,7 +28899,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "377eefe6",
+                     *       "fingerprint": "8f3d650e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28627,7 +28920,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "377eefe6",
+                     *       "fingerprint": "8f3d650e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -28724,28 +29017,28 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000121",
+                     *           "id": "usr_01jy0000000000000000000122",
                      *           "name": "admin",
                      *           "role": "admin",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000122",
+                     *           "id": "usr_01jy0000000000000000000123",
                      *           "name": "operator",
                      *           "role": "operator",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000123",
+                     *           "id": "usr_01jy0000000000000000000124",
                      *           "name": "editor",
                      *           "role": "editor",
                      *           "tokens": 1,
                      *           "created_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000124",
+                     *           "id": "usr_01jy0000000000000000000125",
                      *           "name": "viewer",
                      *           "role": "viewer",
                      *           "tokens": 1,
@@ -28804,7 +29097,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000125",
+                     *       "id": "usr_01jy0000000000000000000126",
                      *       "name": "nightly",
                      *       "role": "editor",
                      *       "tokens": 0,
@@ -28964,9 +29257,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000126",
+                     *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_o3Ifsg",
+                     *       "prefix": "ool_7vy9nD",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29152,7 +29445,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "8LQT9TaWFvOgFUNouo0Jqb56VTWFPQO3uzQy6Ewj0fBRIjx2wnA0JEmdVqJH2Bva"
+                     *       "csrf_token": "gvgRAiFps3XiFsvnQKtyMrjiSFZZzIfhLKS28q9ZHjW3GRt9QQm4W8YN2EKhWBOH"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -29503,7 +29796,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000127",
+                     *       "id": "swp_01jy0000000000000000000128",
                      *       "name": "seeds",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -30150,7 +30443,7 @@ export interface operations {
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000101",
+                     *           "id": "usr_01jy0000000000000000000102",
                      *           "username": "admin of the team",
                      *           "role": "admin",
                      *           "project_role": null,
@@ -30216,7 +30509,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000109",
+                     *       "id": "usr_01jy0000000000000000000110",
                      *       "username": "viewer",
                      *       "role": "viewer",
                      *       "project_role": "viewer",
@@ -30365,7 +30658,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "team_01jy0000000000000000000128",
+                     *           "id": "team_01jy0000000000000000000129",
                      *           "name": "blue"
                      *         },
                      *         {
@@ -30424,10 +30717,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "team_01jy0000000000000000000129",
+                     *       "id": "team_01jy0000000000000000000130",
                      *       "name": "vision",
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000130",
+                     *         "id": "prj_01jy0000000000000000000131",
                      *         "name": "default"
                      *       }
                      *     }
@@ -30484,7 +30777,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_-pcRww",
+                     *           "prefix": "ool_X5JaUu",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30497,7 +30790,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_Kd-A_P",
+                     *           "prefix": "ool_-Vn78u",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -30510,7 +30803,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_4-2kJX",
+                     *           "prefix": "ool_UnI_0V",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -30523,7 +30816,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_4UfZmm",
+                     *           "prefix": "ool_2iog9W",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -30536,7 +30829,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_McYMJf",
+                     *           "prefix": "ool_Ak8vEz",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -30549,7 +30842,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_V2Jwsl",
+                     *           "prefix": "ool_dn5yOY",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -30562,7 +30855,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_vFxtzi",
+                     *           "prefix": "ool_b-0Tmw",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -30575,7 +30868,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_9sf6mX",
+                     *           "prefix": "ool_soXVAQ",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -30588,7 +30881,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_pvR2ys",
+                     *           "prefix": "ool_DNU4S2",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -30601,7 +30894,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_L1wmIS",
+                     *           "prefix": "ool_BpkBxh",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -30614,7 +30907,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_32gY8g",
+                     *           "prefix": "ool_nrTcsT",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -30627,7 +30920,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool__ijfM3",
+                     *           "prefix": "ool_MQGG2c",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -30640,7 +30933,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_SMhYF_",
+                     *           "prefix": "ool_uTjCDi",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -30653,7 +30946,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_cjfasR",
+                     *           "prefix": "ool_ol948D",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -30666,7 +30959,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_xknoeb",
+                     *           "prefix": "ool_zN0OCm",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -30679,7 +30972,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_gJPdAB",
+                     *           "prefix": "ool_rpsmie",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -30692,7 +30985,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_x3VmM1",
+                     *           "prefix": "ool_DeYRVk",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -30705,7 +30998,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_t0Xzp_",
+                     *           "prefix": "ool_CnlUZi",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -30718,7 +31011,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_okkK1x",
+                     *           "prefix": "ool_o2bBa5",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -30731,7 +31024,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_wTQsEf",
+                     *           "prefix": "ool_C7Cc9b",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -30744,7 +31037,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_74Nx3V",
+                     *           "prefix": "ool_LPXLfx",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -30757,7 +31050,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_7brFp6",
+                     *           "prefix": "ool_IivrfL",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -30770,7 +31063,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_DGb9-y",
+                     *           "prefix": "ool_m2atF-",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -30783,7 +31076,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_XXJpCF",
+                     *           "prefix": "ool_aSEdhT",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -30796,7 +31089,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_kMp0ja",
+                     *           "prefix": "ool_RaWz_o",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -30809,7 +31102,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_dAgu53",
+                     *           "prefix": "ool_30YelF",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -30822,7 +31115,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_w_oCC2",
+                     *           "prefix": "ool_ajgwE5",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -30835,7 +31128,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_WGDKm3",
+                     *           "prefix": "ool__cNZhb",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -30848,7 +31141,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_Uz4EKx",
+                     *           "prefix": "ool_cpHY7u",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -30861,7 +31154,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_HsMZBb",
+                     *           "prefix": "ool_fV8G8m",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -30930,9 +31223,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000131",
+                     *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_o7SRl3",
+                     *       "prefix": "ool_mDnbiM",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31045,7 +31338,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_oO3Acw",
+                     *       "prefix": "ool_T5QP8F",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -31111,7 +31404,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000132",
+                     *       "id": "ups_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -31132,7 +31425,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000132",
+                     *       "id": "ups_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -31272,7 +31565,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000133",
+                     *       "id": "upl_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -31329,7 +31622,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000132",
+                     *       "id": "ups_01jy0000000000000000000133",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 104857600,
@@ -31388,7 +31681,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000133",
+                     *       "id": "upl_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -31444,7 +31737,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "upl_01jy0000000000000000000133",
+                     *       "id": "upl_01jy0000000000000000000134",
                      *       "filename": "rows.jsonl",
                      *       "purpose": "dataset",
                      *       "bytes": 23,
@@ -31497,7 +31790,7 @@ export interface operations {
                      *       "id": "whd_01jy0000000000000000000015",
                      *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000134",
+                     *         "id": "msg_01jy0000000000000000000135",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -31557,7 +31850,7 @@ export interface operations {
                      *       "id": "whd_01jy0000000000000000000015",
                      *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000134",
+                     *         "id": "msg_01jy0000000000000000000135",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {
@@ -31913,7 +32206,7 @@ export interface operations {
                      *           "id": "whd_01jy0000000000000000000015",
                      *           "webhook": "whk_01jy0000000000000000000014",
                      *           "event": {
-                     *             "id": "msg_01jy0000000000000000000134",
+                     *             "id": "msg_01jy0000000000000000000135",
                      *             "type": "webhook.test",
                      *             "at": "2026-01-01T12:00:00Z",
                      *             "data": {
@@ -32034,10 +32327,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000135",
+                     *       "id": "whd_01jy0000000000000000000136",
                      *       "webhook": "whk_01jy0000000000000000000014",
                      *       "event": {
-                     *         "id": "msg_01jy0000000000000000000136",
+                     *         "id": "msg_01jy0000000000000000000137",
                      *         "type": "webhook.test",
                      *         "at": "2026-01-01T12:00:00Z",
                      *         "data": {

@@ -37,7 +37,7 @@ export function DatasetPage() {
                   <Table.Tr key={entry.id} bg={entry.id === version?.id ? "var(--accent-soft)" : undefined}>
                     <Table.Td><Link to={`?version=${entry.id}`} onClick={(event) => { event.preventDefault(); setSearch({ version: entry.id }); }}>{entry.ref}</Link></Table.Td>
                     <Table.Td ta="right">{grouped(entry.rows)}</Table.Td>
-                    <Table.Td><Splits splits={entry.splits} /></Table.Td>
+                    <Table.Td><Splits splits={entry.splits} sources={entry.sources} /></Table.Td>
                     <Table.Td className="mono">{entry.mapping.prompt_column}, {entry.mapping.answer_column}</Table.Td>
                     <Table.Td><CopyId id={entry.sha256} label={entry.sha256.slice(0, 12)} /></Table.Td>
                     <Table.Td ta="right">{bytes(entry.bytes)}</Table.Td>

@@ -50,8 +50,11 @@ export function DatasetsPage() {
   );
 }
 
-export function Splits({ splits }: { splits: Record<string, number> }) {
-  const entries = Object.entries(splits);
-  if (entries.length === 0) return DASH;
-  return <span>{entries.map(([name, count]) => `${name} ${grouped(count)}`).join(", ")}</span>;
+const counts = (of: Record<string, number>) => Object.entries(of).map(([name, count]) => `${name} ${grouped(count)}`).join(", ");
+
+/** Rows by split; with sources, each split on a line of its own with the rows of each source. */
+export function Splits({ splits, sources = {} }: { splits: Record<string, number>; sources?: Record<string, Record<string, number>> }) {
+  if (Object.keys(splits).length === 0) return DASH;
+  if (Object.keys(sources).length === 0) return <span>{counts(splits)}</span>;
+  return Object.entries(splits).map(([name, rows]) => <div key={name}>{name} {grouped(rows)}{sources[name] ? ` (${counts(sources[name])})` : ""}</div>);
 }

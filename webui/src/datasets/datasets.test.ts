@@ -16,6 +16,11 @@ test("a solution column next to an answer column is the completion", () => {
   assert.deepEqual([mapping.answer_column, mapping.completion_column], ["answer", "solution"]);
 });
 
+test("a data_source column names the source", () => {
+  assert.equal(guessMapping(["prompt", "answer", "data_source"]).source_column, "data_source");
+  assert.equal(guessMapping(["prompt", "answer", "source"]).source_column, null);
+});
+
 test("unknown column names are not mapped", () => {
   assert.equal(guessMapping(["a", "b"]).prompt_column, "");
 });

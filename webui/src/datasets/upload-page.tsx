@@ -94,7 +94,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
   });
 
   const set = (change: Partial<Mapping>) => setMapping((old) => ({ ...old, ...change }));
-  const column = (key: "prompt_column" | "answer_column" | "completion_column" | "split_column", label: string, description: string, required: boolean) => (
+  const column = (key: "prompt_column" | "answer_column" | "completion_column" | "split_column" | "source_column", label: string, description: string, required: boolean) => (
     <Select
       label={label} description={description} required={required} clearable={!required} searchable data={names} data-testid={key}
       value={mapping[key] ?? null} onChange={(value) => set({ [key]: value ?? (required ? "" : null) })}
@@ -113,6 +113,7 @@ function MappingForm({ upload, raw }: { upload: Upload; raw: DatasetValidation }
             {column("answer_column", "Answer", "the expected answer that the reward compares with", true)}
             {column("completion_column", "Completion", "a demonstration, required for a warm start (sft)", false)}
             {column("split_column", "Split", "train, eval, validation …; without it all rows are train", false)}
+            {column("source_column", "Source", "which collection the row comes from; a run can weight the sources", false)}
             <Textarea label="Prompt template" description="{name} inserts a column; write {{ for a brace" autosize minRows={2} maxRows={6} value={mapping.template ?? ""} onChange={(event) => set({ template: event.currentTarget.value })} classNames={{ input: "mono" }} />
             <Textarea label="System prompt" description="added before every prompt; leave empty for none" autosize minRows={1} maxRows={6} value={mapping.system ?? ""} onChange={(event) => set({ system: event.currentTarget.value })} />
           </div>

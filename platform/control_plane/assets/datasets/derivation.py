@@ -1,10 +1,10 @@
-"""What can be made of, and said about, whole versions: derived splits, and the difference between two."""
+"""What can be made of, and said about, whole versions: derived splits, merged rows, and the difference between two."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -53,29 +53,86 @@ def derive_version(
     if empty := [name for name in ratios if not counts[name]]:
         message = f"{len(found)} rows are too few: split {empty[0]!r} would be empty"
         raise unprocessable("invalid", message, [FieldError(f"/ratios/{empty[0]}", "empty_split", message)])
+    derived = {"from": parent.ref, "ratios": ratios, "seed": seed, "stratify": stratify}
+    moved = (msgspec.structs.replace(row, split=split) for row, split in zip(found, splits, strict=True))
+    return _store(caller, parent.dataset, moved, mapping=parent.mapping, derived=derived)
+
+
+def merge_versions(
+    caller: Caller, dataset: Dataset, versions: list[DatasetVersion]
+) -> tuple[DatasetVersion, bool]:
+    """A new version with the rows of all of these, one after another, or the version that has them already.
+
+    A row without a source gets the name of its dataset as source, so that a run can weight it. 422 when there are more
+    rows than can be read within a request, more splits or sources than a version may have, or a dataset's name is no
+    name of a source.
+    """
+    _refuse_large(*versions)
+    for index, version in enumerate(versions):
+        unnamed = version.rows - sum(sum(rows.values()) for rows in version.sources.values())
+        if unnamed and not rows.SOURCE_NAME.fullmatch(version.dataset.name):
+            message = (
+                f"{unnamed} rows of {version.ref} have no source, and {version.dataset.name!r} cannot be one: 1 to 60 "
+                "letters, digits and . _ - /. Rename the dataset, or upload it with a source_column"
+            )
+            raise unprocessable(
+                "invalid", message, [FieldError(f"/versions/{index}", "source_name", message)]
+            )
+    for what, names, most in (
+        ("splits", {name for version in versions for name in version.splits}, rows.MAX_SPLITS),
+        ("sources", {name for version in versions for name in _source_names(version)}, rows.MAX_SOURCES),
+    ):
+        if len(names) > most:
+            message = f"the versions have {len(names)} different {what} together, at most {most} are possible"
+            raise unprocessable("invalid", message, [FieldError("/versions", f"too_many_{what}", message)])
+    merged = (
+        msgspec.structs.replace(row, source=row.source or version.dataset.name)
+        for version in versions
+        for row in _rows(version)
+    )
+    derived = {"merged": [version.ref for version in versions]}
+    return _store(caller, dataset, merged, mapping=versions[0].mapping, derived=derived)
+
+
+def _source_names(version: DatasetVersion) -> set[str]:
+    return {version.dataset.name} | {name for rows in version.sources.values() for name in rows}
+
+
+def _store(
+    caller: Caller,
+    dataset: Dataset,
+    found: Iterable[CanonicalRow],
+    *,
+    mapping: dict[str, Any],
+    derived: dict[str, Any],
+) -> tuple[DatasetVersion, bool]:
+    """Number the rows and keep them as the dataset's next version, or return its version that has them already."""
     offsets: list[int] = []
+    splits: Counter[str] = Counter()
     with_completion: Counter[str] = Counter()
+    sources = rows.SourceCounts()
     with store.new_blob() as target:
-        for row, split in zip(found, splits, strict=True):
-            if row.row % rows.OFFSET_STRIDE == 0:
+        for number, row in enumerate(found):
+            if number % rows.OFFSET_STRIDE == 0:
                 offsets.append(target.tell())
-            target.write(msgspec.json.encode(msgspec.structs.replace(row, split=split)) + b"\n")
-            with_completion[split] += row.completion is not None
+            target.write(msgspec.json.encode(msgspec.structs.replace(row, row=number)) + b"\n")
+            splits[row.split] += 1
+            with_completion[row.split] += row.completion is not None
+            sources.add(row)
     blob = target.blob
     with transaction.atomic():
         store.lock_blob(blob.sha256)
-        Dataset.objects.select_for_update().get(pk=parent.dataset_id)
-        existing = DatasetVersion.objects.filter(dataset=parent.dataset, sha256=blob.sha256).select_related(
+        Dataset.objects.select_for_update().get(pk=dataset.pk)
+        existing = DatasetVersion.objects.filter(dataset=dataset, sha256=blob.sha256).select_related(
             "dataset"
         )
         if (same := existing.first()) is not None:
             return same, False
-        newest = parent.dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
+        newest = dataset.versions.aggregate(newest=Max("number"))["newest"] or 0
         version = DatasetVersion.objects.create(
-            dataset=parent.dataset, number=newest + 1, sha256=blob.sha256, bytes=blob.bytes, rows=len(found),
-            splits=dict(counts), with_completion={name: n for name, n in with_completion.items() if n},
-            mapping=parent.mapping, offsets=offsets, created_by=caller.user,
-            derived={"from": parent.ref, "ratios": ratios, "seed": seed, "stratify": stratify},
+            dataset=dataset, number=newest + 1, sha256=blob.sha256, bytes=blob.bytes, rows=sum(splits.values()),
+            splits=dict(splits), with_completion={name: n for name, n in with_completion.items() if n},
+            sources=sources.as_json(), mapping=mapping, offsets=offsets, created_by=caller.user, derived=derived,
         )  # fmt: skip
     return version, True
 
@@ -160,8 +217,8 @@ def _prompt(row: CanonicalRow) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(row.messages), digest_size=16).digest()
 
 
-def _refuse_large(version: DatasetVersion) -> None:
-    if version.rows > MOST_ROWS:
-        raise unprocessable(
-            "too_many_rows", f"{version.ref} has {version.rows} rows; this is done for at most {MOST_ROWS}"
-        )
+def _refuse_large(*versions: DatasetVersion) -> None:
+    total = sum(version.rows for version in versions)
+    if total > MOST_ROWS:
+        named = " and ".join(version.ref for version in versions)
+        raise unprocessable("too_many_rows", f"{named}: {total} rows; this is done for at most {MOST_ROWS}")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -18,6 +19,7 @@ import msgspec
 
 from control_plane.core.api.field_error import FieldError
 from oolong.contracts.attempt import CanonicalRow
+from oolong.contracts.model_faults import pointer_part
 
 OFFSET_STRIDE = 500
 MAX_ROWS = 5_000_000
@@ -25,6 +27,8 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_CELL_BYTES = 256 * 1024
 MAX_SPLITS = 20
 MAX_SPLIT_NAME = 60  # characters
+MAX_SOURCES = 50  # of all splits together
+SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,59}")
 ERRORS_SHOWN = 50
 SAMPLE_CHARACTERS = 80
 
@@ -45,6 +49,7 @@ class Mapping:
     answer_column: str
     completion_column: str | None = None
     split_column: str | None = None
+    source_column: str | None = None
     default_split: str = "train"
     template: str = "{prompt}"
     system: str = ""
@@ -61,11 +66,28 @@ class DecodedRow(NamedTuple):
     fault: RowFault | None = None  # why it could not be read
 
 
+class SourceCounts:
+    """Rows of each split by their source; rows without one are not counted."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, row: CanonicalRow) -> None:
+        if row.source:
+            self.names.add(row.source)
+            self._counts[row.split][row.source] += 1
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        return {split: dict(counts) for split, counts in self._counts.items()}
+
+
 @dataclass
 class Written:
     rows: int = 0
     splits: Counter[str] = field(default_factory=Counter)
     with_completion: Counter[str] = field(default_factory=Counter)
+    sources: SourceCounts = field(default_factory=SourceCounts)
     offsets: list[int] = field(default_factory=list)
     errors: list[FieldError] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)  # of each error: how its row begins
@@ -154,6 +176,13 @@ def write_canonical(
         written.splits[row.split] += 1
         if row.completion is not None:
             written.with_completion[row.split] += 1
+        written.sources.add(row)
+        if len(written.sources.names) > MAX_SOURCES:
+            message = (
+                f"more than {MAX_SOURCES} different sources; is {mapping.source_column!r} the source column?"
+            )
+            _note(written, FieldError("/mapping/source_column", "too_many_sources", message), decoded)
+            break
         if len(written.splits) > MAX_SPLITS:
             message = (
                 f"more than {MAX_SPLITS} different splits; is {mapping.split_column!r} the split column?"
@@ -167,7 +196,7 @@ def write_canonical(
 
 def fault_of_row(fault: RowFault, number: int, place: str) -> FieldError:
     """The pointer counts rows from 0, as JSON pointers do; the message names the place in the file."""
-    pointer = f"/rows/{number}/{_escape(fault.column)}" if fault.column else f"/rows/{number}"
+    pointer = f"/rows/{number}/{pointer_part(fault.column)}" if fault.column else f"/rows/{number}"
     return FieldError(pointer, fault.code, f"{place}: {fault}")
 
 
@@ -244,6 +273,16 @@ def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRo
                 "split_too_long",
                 f"a split's name has at most {MAX_SPLIT_NAME} characters: {_sample(split)}",
             )
+    source = ""
+    if mapping.source_column is not None and row.get(mapping.source_column) is not None:
+        source = _text(row, mapping.source_column)
+        if not SOURCE_NAME.fullmatch(source):
+            raise RowFault(
+                mapping.source_column,
+                "source_name",
+                "a source is named by 1 to 60 letters, digits and . _ - /, and begins with a letter or digit: "
+                + _sample(source),
+            )
     values = {
         name: prompt if name == "prompt" else _text(row, name, numbers=True)
         for name in template_names(mapping.template)
@@ -251,7 +290,9 @@ def canonical(row: dict[str, Any], mapping: Mapping, number: int) -> CanonicalRo
     messages = [{"role": "user", "content": mapping.template.format_map(values)}]
     if mapping.system:
         messages.insert(0, {"role": "system", "content": mapping.system})
-    return CanonicalRow(row=number, split=split, messages=messages, answer=answer, completion=completion)
+    return CanonicalRow(
+        row=number, split=split, messages=messages, answer=answer, completion=completion, source=source
+    )
 
 
 def _text(row: dict[str, Any], column: str, *, numbers: bool = False) -> str:
@@ -296,10 +337,6 @@ class _NotJson(Exception):
 
 def _refuse_constant(name: str) -> None:
     raise _NotJson(f"{name} is not JSON")
-
-
-def _escape(column: str) -> str:
-    return column.replace("~", "~0").replace("/", "~1")
 
 
 def _sample(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Whole versions: derived splits, leaks between splits, the difference between two."""
+"""Whole versions: derived splits, merged versions, leaks between splits, the difference between two."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ class SplitSerializer(StrictSerializer):
     stratify = serializers.ChoiceField(
         choices=["answer", "split"], required=False, allow_null=True, default=None,
         help_text="divide the rows of each answer, or of each split, by the ratios",
+    )  # fmt: skip
+
+
+class MergeSerializer(StrictSerializer):
+    versions = serializers.ListField(
+        child=serializers.CharField(max_length=200), min_length=1, max_length=20,
+        help_text="ids, name@3 or name@latest, in the order of their rows",
     )  # fmt: skip
 
 
@@ -71,6 +78,36 @@ class SplitView(ApiView):
         form = SplitSerializer(data=request.data)
         form.is_valid(raise_exception=True)
         version, created = derivation.derive_version(caller, parent, **form.validated_data)
+        return Response(VersionSerializer.render(version), status=201 if created else 200)
+
+
+class MergeView(ApiView):
+    scopes = {"POST": "datasets:write"}
+
+    @extend_schema(
+        operation_id="merge_dataset_versions",
+        request=MergeSerializer,
+        responses={
+            201: VersionSerializer,
+            200: OpenApiResponse(VersionSerializer, description="a version has these rows already"),
+        },
+    )
+    @idempotent
+    def post(self, request: Request, dataset_id: str) -> Response:
+        """Merge dataset versions.
+
+        Creates a version of this dataset with the rows of all of them. A row without a source gets the name of its
+        dataset as source, so that a run can weight it (dataset.weights). The mapping is that of the first.
+        """
+        caller = caller_of(request)
+        dataset = selectors.dataset_for(caller, dataset_id)
+        form = MergeSerializer(data=request.data)
+        form.is_valid(raise_exception=True)
+        versions = [
+            or_not_found(selectors.find_version(caller, reference), "dataset version", reference)
+            for reference in form.validated_data["versions"]
+        ]
+        version, created = derivation.merge_versions(caller, dataset, versions)
         return Response(VersionSerializer.render(version), status=201 if created else 200)
 
 

@@ -25,7 +25,7 @@ from control_plane.telemetry.query.series_read import (
     read_points,
     series_extents,
 )
-from oolong.contracts.metrics import METRICS
+from oolong.contracts.metrics import find_metric
 
 DEFAULT_POINTS = 2000  # a longer series is shown as at most so many buckets
 MAX_POINTS = 20_000
@@ -283,7 +283,7 @@ def _as_json(
     name = newest.name
     return {
         "name": name,
-        "unit": METRICS[name].unit if name in METRICS else "",
+        "unit": metric.unit if (metric := find_metric(name)) else "",
         "axis": newest.axis,
         "source": without_restart(newest.source) if joined else newest.source,
         "attempt": newest.attempt.number,

@@ -23,7 +23,7 @@ from control_plane.telemetry.models import (
     StateSnapshot,
 )
 from oolong.contracts.lifecycle import JobState
-from oolong.contracts.metrics import METRICS, Metric
+from oolong.contracts.metrics import Metric, find_metric
 
 MAX_LOG_BYTES = 1024 * 1024
 
@@ -53,7 +53,7 @@ def metric_names(run: Run) -> list[dict[str, Any]]:
     )
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in series:
-        metric = METRICS.get(one.name, Metric(one.name, "", ""))
+        metric = find_metric(one.name) or Metric(one.name, "", "")
         entry = found.setdefault(
             (one.name, one.axis),
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,15 @@ class AsyncDatasets:
         """A version with the same rows in new splits; rows with the same prompt share a split."""
         parent = await self.version(id_or_ref)
         return await self._connection.send(endpoints.datasets.derive(parent.id, ratios, seed, stratify))
+
+    async def merge(self, name: str, versions: Sequence[str]) -> models.DatasetVersion:
+        """The rows of all of these versions, as the next version of the dataset of that name, which is created when
+        there is none. A row without a source gets the name of its dataset as source, for dataset.weights."""
+        try:
+            dataset = await self.named(name)
+        except NotFound:
+            dataset = await self.create(name)
+        return await self._connection.send(endpoints.datasets.merge(dataset.id, versions))
 
     async def set_alias(
         self, name: str, alias: str, version: str, *, expected: int | None = None

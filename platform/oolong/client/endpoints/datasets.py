@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oolong.client.endpoints import call
@@ -100,6 +100,10 @@ def derive(
 ) -> Call[DatasetVersion]:
     body = {"ratios": dict(ratios), "seed": seed, "stratify": stratify}
     return call.post("dataset-versions/{}/split", DatasetVersion, version_id, body=body)
+
+
+def merge(dataset_id: str, versions: Sequence[str]) -> Call[DatasetVersion]:
+    return call.post("datasets/{}/merge", DatasetVersion, dataset_id, body={"versions": list(versions)})
 
 
 def diff(version_id: str, old: str) -> Call[DatasetDifference]:

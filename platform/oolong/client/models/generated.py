@@ -185,6 +185,7 @@ class DatasetRow(ApiModel):
     answer: str
     completion: str | None = None
     split: str
+    source: str
     row: int
 
 
@@ -250,6 +251,7 @@ class DatasetVersion(ApiModel):
     rows: int
     splits: dict[str, int]
     with_completion: dict[str, int]
+    sources: dict[str, dict[str, int]]
     mapping: Mapping
     derived: dict[str, Any] | None = None
     created_at: datetime
@@ -471,6 +473,7 @@ class Mapping(ApiModel):
     answer_column: str
     completion_column: str | None = None
     split_column: str | None = None
+    source_column: str | None = None
     default_split: str = "train"
     template: str = "{prompt}"
     system: str = ""
@@ -736,6 +739,7 @@ class RenderedRow(ApiModel):
     answer: str
     completion: str | None = None
     split: str
+    source: str
 
 
 class RetentionDecision(ApiModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from oolong.contracts.run_spec.section import PositiveFloat, PositiveInt, Section, refuse
+from oolong.contracts.run_spec.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section, refuse
 
 
 class ModelSection(Section):
@@ -25,6 +25,20 @@ class ModelSection(Section):
 class DatasetSection(Section):
     version: str = Field(description="dataset version: its id, or name@3, name@latest, or name@ and an alias")
     split: str = Field("train", description="rows of this split are used")
+    weights: dict[str, NonNegativeFloat] = Field(
+        default_factory=dict,
+        description="of the sources of the split's rows, as the dataset's source column names them: 3 and 1 sample "
+        "three prompts of the one for each of the other, 0 leaves a source out. Name all of them; without weights "
+        "every row is sampled once per data epoch",
+    )
+
+    @model_validator(mode="after")
+    def _something_is_sampled(self) -> Self:
+        if self.weights and not any(self.weights.values()):
+            raise refuse(
+                "no_weight", "every source has the weight 0, so there is nothing to sample", "weights"
+            )
+        return self
 
 
 class RewardSection(Section):

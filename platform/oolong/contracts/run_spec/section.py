@@ -14,6 +14,7 @@ LARGEST = 2**31 - 1  # what a column of the database holds
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=LARGEST)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
 def refuse(code: str, message: str, *path: str | int) -> PydanticCustomError:

@@ -116,6 +116,17 @@ class RunSpec(Section):
         return self
 
     @model_validator(mode="after")
+    def _only_rl_samples_by_weight(self) -> Self:
+        if self.dataset.weights and self.kind != "rl":
+            raise refuse(
+                "option_of_rl",
+                f"kind: {self.kind} uses the rows of a split in their order and reads no weights; leave them out, or "
+                "upload the rows that you want as a split of their own",
+                "dataset", "weights",
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
     def _an_eval_run_scores_its_dataset(self) -> Self:
         if self.kind != "eval":
             return self

@@ -106,6 +106,7 @@ ROUTES = {
     "GET /dataset-versions/resolve": "datasets:read",
     "GET /dataset-versions/{version_id}": "datasets:read",
     "POST /dataset-versions/{version_id}/split": "datasets:write",
+    "POST /datasets/{dataset_id}/merge": "datasets:write",
     "GET /dataset-versions/{version_id}/diff": "datasets:read",
     "GET /dataset-versions/{version_id}/leakage": "datasets:read",
     "GET /dataset-versions/{version_id}/rows": "datasets:read",

@@ -119,7 +119,7 @@ def test_rows_are_canonical_rendered_and_counted_by_split(alice: Any) -> None:
     assert version["with_completion"] == {"train": 1}
     listed = alice.get(f"/dataset-versions/{version['id']}/rows").json()["data"]
     assert listed[0] == {
-        "row": 0, "split": "train", "answer": "2", "completion": "one more",
+        "row": 0, "split": "train", "answer": "2", "completion": "one more", "source": "",
         "messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "[en] {x} 1+1"}],
     }  # fmt: skip
     assert (listed[1]["answer"], listed[1]["completion"], listed[1]["split"]) == ("4.5", None, "rest")
@@ -127,7 +127,14 @@ def test_rows_are_canonical_rendered_and_counted_by_split(alice: Any) -> None:
     assert hashlib.sha256(stored).hexdigest() == version["sha256"]
     decoded = [msgspec.json.decode(line, type=CanonicalRow) for line in stored.splitlines()]
     assert [row.row for row in decoded] == [0, 1]
-    assert list(json.loads(stored.splitlines()[0])) == ["row", "split", "messages", "answer", "completion"]
+    assert list(json.loads(stored.splitlines()[0])) == [
+        "row",
+        "split",
+        "messages",
+        "answer",
+        "completion",
+        "source",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
 from gpu_agents.rollout.controller.group_store import StaleClaim
 from gpu_agents.rollout.controller.ledger import DropReason, Ledger, LedgerState
+from gpu_agents.rollout.controller.prompt_order import one_source
 from gpu_agents.rollout.controller.snapshot import InvalidSnapshot
 from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.versions import VersionConflict
@@ -434,7 +435,7 @@ def evaluated(task_id: str, worker: str = ALICE) -> EvaluationResult:
 
 def with_evaluation() -> Controller:
     controller = Controller(
-        ControllerState(config=rules(), rows=list(range(9)), prompt_of=prompt_of, evaluation=PLAN)
+        ControllerState(config=rules(), prompts=one_source(range(9)), prompt_of=prompt_of, evaluation=PLAN)
     )
     controller.trainer.announce(announcement(0, "none"))
     return controller

@@ -13,6 +13,7 @@ from gpu_agents.rewards.reward import Completion
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluation_scores import bootstrap, pass_at_k, score_evaluation, wilson
 from gpu_agents.rollout.controller.evaluations import SAME_VERSION_SECONDS, EvaluationPlan
+from gpu_agents.rollout.controller.prompt_order import one_source
 from gpu_agents.rollout.controller.state import ControllerState
 from gpu_agents.rollout.controller.telemetry import evaluation_metrics
 from oolong.contracts.rollout import (
@@ -113,7 +114,7 @@ class Run:
         self.controller = Controller(
             ControllerState(
                 config=rules(max_staleness=4, policy="keep"),
-                rows=list(range(99)),
+                prompts=one_source(range(99)),
                 prompt_of=prompt_of,
                 evaluation=plan,
             )
@@ -227,7 +228,7 @@ def interrupted(run: Run, version: int) -> Controller:
     snapshot = through_bytes(run.controller.trainer.snapshot(version))
     run.controller.trainer.end(EndRequest(reason="stopped"))
     resumed = Controller(ControllerState(
-        config=run.controller.state.config, rows=list(range(99)), prompt_of=prompt_of, restored=snapshot,
+        config=run.controller.state.config, prompts=one_source(range(99)), prompt_of=prompt_of, restored=snapshot,
         evaluation=run.controller.state.evaluations.plan,
     ))  # fmt: skip
     resumed.trainer.announce(announcement(version, "none"))

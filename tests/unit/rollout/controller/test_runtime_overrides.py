@@ -10,6 +10,7 @@ import pytest
 from gpu_agents.rollout.controller.batch_assembler import TrainedBatch
 from gpu_agents.rollout.controller.controller import Controller
 from gpu_agents.rollout.controller.evaluations import EvaluationPlan
+from gpu_agents.rollout.controller.prompt_order import one_source
 from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.rollout import (
     ClaimRequest,
@@ -228,7 +229,7 @@ def test_an_evaluation_that_is_asked_for_takes_the_only_engine_and_says_what_tha
     plan = EvaluationPlan(prompts=[prompt_of(0)], samples=0, temperature=1.0, at_start=False, at_end=False)
     controller = Controller(
         ControllerState(
-            config=rules(max_staleness=1), rows=list(range(9)), prompt_of=prompt_of, evaluation=plan
+            config=rules(max_staleness=1), prompts=one_source(range(9)), prompt_of=prompt_of, evaluation=plan
         )
     )
     controller.trainer.announce(announcement(0, "none"))

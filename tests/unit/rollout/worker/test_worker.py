@@ -436,7 +436,7 @@ async def test_an_evaluation_has_its_own_file_greedy_and_sampled_and_the_rewards
         assert (seen[0.0], seen[0.5]) == (3, 6)
         groups = await run.trainer.take(0)
         assert {t.reward for group in groups for t in group.trajectories} == {0.5}
-        assert len(run.controller.state.groups.prompts._rows) == 60
+        assert len(run.controller.state.groups.prompts._sources[""]._rows) == 60
 
 
 async def test_an_evaluation_with_tokens_of_another_version_is_refused(

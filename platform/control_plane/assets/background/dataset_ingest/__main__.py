@@ -136,6 +136,7 @@ def _parse(job: ParseJob, folder: Path, progress: ProgressFile) -> ParseResult:
         errors=[error.as_json() for error in written.errors[:ERRORS_SHOWN]],
         splits=dict(written.splits),
         with_completion=dict(written.with_completion),
+        sources=written.sources.as_json(),
         offsets=written.offsets,
         delimiter=counts["delimiter"],
         duplicates=survey.duplicates,

@@ -59,6 +59,7 @@ class ColumnProfiler:
                         "answer": row.answer,
                         "completion": row.completion,
                         "split": row.split,
+                        "source": row.source,
                     }
                 )
             )

@@ -12,7 +12,7 @@ from oolong.contracts import rollout
 from oolong.contracts.attempt import AttemptFile, JobFile
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.runtime_overrides import LiveFile
-from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Summary
+from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Progress, Spans, Summary
 from trainers.algorithms.reward_shaping import apply_reward_shaping, shaping_metrics
 from trainers.checkpoint import CommittedCheckpoint, InvalidCheckpoint
 from trainers.models.flops import load_forward_flops
@@ -23,6 +23,7 @@ from trainers.rl.controller_client import ControllerClient
 from trainers.rl.logprob_verifier import LogprobVerifier
 from trainers.rl.run_summary import RunSummary
 from trainers.rl.step_metrics import batch_metrics, mean_staleness, memory_metrics, time_metrics
+from trainers.rl.timeline import trainer_spans
 from trainers.rl.weight_publisher import WeightPublisher
 
 POLL_SECONDS = 1.0  # of one take request: how soon a stop signal is noticed
@@ -220,6 +221,10 @@ class Rank0Coordinator:
             + " ".join(f"{phase} {spent:.3f}" for phase, spent in sorted(seconds.items())),
             flush=True,
         )
+
+    def record_timeline(self, version: int, timer: PhaseTimer) -> None:
+        """Write what the trainer did since the last flush of `timer`, up to the publishing of `version`."""
+        self.outbox.write(Spans(spans=trainer_spans(timer.flushed_laps, version=version)))
 
     def record_checkpoint(self, committed: CommittedCheckpoint, *, final: bool) -> None:
         self.outbox.write(

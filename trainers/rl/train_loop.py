@@ -63,6 +63,8 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
     timer = PhaseTimer()
     _publish(version, learner, rank0, dtype=dtype, first=True, timer=timer)
     timer.flush("wait_batch")
+    if rank0 is not None:
+        rank0.record_timeline(version, timer)
 
     total, failures, stopped = spec.trainer.total_train_steps, 0, False
     begun: int | None = None  # step of the newest checkpoint begun, which is written while training continues
@@ -99,6 +101,7 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
         if rank0 is not None:
             seconds = timer.flush("prepare")
             rank0.record_step(version, metrics, seconds, at=timer.flushed_at)
+            rank0.record_timeline(version, timer)
 
     if failures == MAX_CONSECUTIVE_NONFINITE:
         _report_checkpoint(rank0, writer.close())

@@ -113,8 +113,9 @@ class SessionManager:
                 f"{len(session.calls)} calls of the session are running; wait for one to finish",
             )
         number = len(session.tree.turns) + len(session.calls)
-        seed = group.policy.context.seed_of(group.claimed.group_id, session.rollout_index, number)
-        rollout = RolloutState(index=session.rollout_index, seed=seed)
+        group_id = group.claimed.group_id
+        seed = group.policy.context.seed_of(group_id, session.rollout_index, number)
+        rollout = RolloutState(index=session.rollout_index, group_id=group_id, seed=seed)
         session.calls.append(rollout)
         call = asyncio.create_task(
             group.policy.complete(session, request, group.prompt, rollout, on_text=on_text)

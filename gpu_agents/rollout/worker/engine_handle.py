@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from gpu_agents.rollout.engines.client import EngineClient, Generation, Sampling
 from gpu_agents.rollout.engines.errors import EngineUnavailable
 from gpu_agents.rollout.worker.engine_counters import EngineCounters
+from gpu_agents.rollout.worker.timeline import Segment, TimelineRecorder
 
 MAX_ENGINE_LOSSES_PER_REQUEST = 4
 ABORT_AGAIN_SECONDS = 0.1
@@ -23,6 +24,7 @@ class EngineHandle:
 
     def __init__(self, counters: EngineCounters, *, loads_between_requests: bool = False) -> None:
         self.counters = counters
+        self.timeline = TimelineRecorder()
         self._loads_between_requests = loads_between_requests
         self.loaded_version = -1
         self._client: EngineClient | None = None
@@ -50,6 +52,7 @@ class EngineHandle:
         self._closed.clear()
         self._open.set()
         self.counters.open()
+        self.timeline.open(version)
 
     def close(self) -> None:
         """The engine has ended: requests wait for the next one."""
@@ -57,6 +60,7 @@ class EngineHandle:
         self._client = None
         self.loaded_version = -1
         self._closed.set()
+        self.timeline.close()
 
     async def wait_closed(self) -> None:
         """Wait until the current engine has ended."""
@@ -85,11 +89,14 @@ class EngineHandle:
             except TimeoutError:
                 continue
 
-    async def generate(self, input_ids: list[int], sampling: Sampling, *, rid: str) -> Generation:
-        async with self._request() as client:
+    async def generate(
+        self, input_ids: list[int], sampling: Sampling, *, rid: str, group_id: str = "", member: int = -1
+    ) -> Generation:
+        async with self._request(group_id, member) as (client, segment):
             pauses_before = self._pauses
             only_version = self.loaded_version if self._loads_between_requests else None
             generation = await client.generate(input_ids, sampling, rid=rid, only_version=only_version)
+            segment.outcome = "interrupted" if generation.finish == "abort" else "finished"
         self.counters.request_returned(
             input_tokens=len(input_ids),
             cached_tokens=generation.cached_tokens,
@@ -103,7 +110,7 @@ class EngineHandle:
 
     async def prefill(self, input_ids: list[int], *, rid: str) -> None:
         """Compute the input's keys and values, so that requests with this prefix find them in the cache."""
-        async with self._request() as client:
+        async with self._request() as (client, _):
             prefill = await client.prefill(input_ids, rid=rid)
         self.counters.request_returned(
             input_tokens=len(input_ids),
@@ -114,7 +121,9 @@ class EngineHandle:
         )
 
     @contextlib.asynccontextmanager
-    async def _request(self) -> AsyncIterator[EngineClient]:
+    async def _request(
+        self, group_id: str = "", member: int = -1
+    ) -> AsyncIterator[tuple[EngineClient, Segment]]:
         """Wait until the engine takes requests. `drain` and `clear` wait for this block. Raises EngineUnavailable."""
         while not self._open.is_set():  # it may close again before this task runs
             await self._open.wait()
@@ -122,10 +131,12 @@ class EngineHandle:
             raise EngineUnavailable("the engine ended before the request was sent")
         self._no_requests.clear()
         self.counters.request_started()
+        segment = self.timeline.begin(group_id, member)
         try:
-            yield self._client
+            yield self._client, segment
         finally:
             self.counters.request_ended()
+            self.timeline.end(segment)
             if self.counters.live_requests == 0:
                 self._no_requests.set()
 

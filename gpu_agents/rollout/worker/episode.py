@@ -179,6 +179,8 @@ class RolloutEpisode:
 
         async def request_score() -> float:
             started = time.monotonic()
+            timeline = self._context.engine.timeline
+            scoring_since = timeline.now()
             reply = await self._context.scorer.score(
                 prompt=self._prompt.text,
                 answer=self._prompt.answer,
@@ -187,6 +189,14 @@ class RolloutEpisode:
                 row=self._prompt.row,
             )
             rollout.reward_seconds += time.monotonic() - started
+            if rollout.group_id:
+                timeline.add(
+                    "reward",
+                    start=scoring_since,
+                    version=rollout.versions[-1] if rollout.versions else -1,
+                    group_id=rollout.group_id,
+                    member=rollout.index,
+                )
             rollout.reward_parts, rollout.verdict = reply.parts, reply.verdict
             assert reply.score is not None
             return reply.score
@@ -277,6 +287,8 @@ class RolloutEpisode:
                         self._prompt.token_ids + rollout.token_ids,
                         Sampling(max_new_tokens=left, temperature=self._temperature, seed=rollout.seed),
                         rid=rollout.rid,
+                        group_id=rollout.group_id,
+                        member=rollout.index,
                     )
                 except EngineUnavailable:
                     crashes += 1

@@ -66,10 +66,13 @@ class GroupTask:
             text=claimed.prompt,
             answer=claimed.answer,
         )
-        resumed = {partial.index: RolloutState.resumed(partial) for partial in claimed.partial}
-        self.rollouts = [resumed.get(i) or RolloutState(index=i) for i in range(claimed.group_size)]
+        group_id = claimed.group_id
+        resumed = {partial.index: RolloutState.resumed(partial, group_id) for partial in claimed.partial}
+        self.rollouts = [
+            resumed.get(i) or RolloutState(index=i, group_id=group_id) for i in range(claimed.group_size)
+        ]
         for rollout in self.rollouts:
-            rollout.seed = context.seed_of(claimed.group_id, rollout.index)
+            rollout.seed = context.seed_of(group_id, rollout.index)
         self._prefill = PromptPrefill(context.engine, self._prompt.token_ids, self.rollouts)
         self._permits = [Permit(permits) for _ in self.rollouts]
         for permit in self._permits:

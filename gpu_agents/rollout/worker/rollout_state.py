@@ -16,6 +16,7 @@ _NOT_SAMPLED = -1  # version of environment tokens that precede the first sample
 @dataclass(kw_only=True)
 class RolloutState:
     index: int
+    group_id: str = ""  # empty for an evaluation
     token_ids: list[int] = field(default_factory=list)  # [T]
     loss_mask: list[int] = field(default_factory=list)  # [T] 1 where the policy sampled
     logprobs: list[float] = field(default_factory=list)  # [T]
@@ -34,11 +35,12 @@ class RolloutState:
     seed: int | None = None  # of sampling; None: the engine's own
 
     @classmethod
-    def resumed(cls, partial: PartialTrajectory) -> RolloutState:
+    def resumed(cls, partial: PartialTrajectory, group_id: str) -> RolloutState:
         """Resume from what an earlier worker released."""
         trajectory = partial.trajectory
         return cls(
             index=partial.index,
+            group_id=group_id,
             token_ids=list(trajectory.token_ids),
             loss_mask=list(trajectory.loss_mask),
             logprobs=list(trajectory.behavior_logprobs),

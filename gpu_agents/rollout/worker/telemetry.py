@@ -50,6 +50,8 @@ class WorkerTelemetry:
                 values["engine/waiting_requests"] = float(self._counters.load.waiting_requests)
                 values["engine/kv_cache_frac"] = self._counters.load.kv_cache_frac
             self._outbox.write(Points(axis="time", x=x, values=values))
+        if spans := engine.timeline.take():
+            self._outbox.write(spans)
         for load in loads:
             # A restarted engine loads a version again; only the first load counts.
             if load.version in self._reported_versions:

@@ -129,6 +129,7 @@ class WeightLoader:
         if not self._options.interruptible:
             await self._engine.drain()
         paused = time.monotonic()
+        self._engine.timeline.pause()
         if self._options.pause_mode == "abort":
             await self._engine.clear()
         await client.pause(self._options.pause_mode)

@@ -276,7 +276,9 @@ class Worker:
                     # Running groups must not get tokens of old weights: release them, so that they resume later.
                     await self._release_groups()
                     await self._loader.load_version(task.weights)
+                since = self._engine.timeline.now()
                 result = await self._run_evaluation(task)
+                self._engine.timeline.add("evaluate", start=since, version=task.version)
             except (RewardFailed, WorkflowFailed, InvalidWeights, EngineError) as error:
                 self._telemetry.note("evaluation_failed", f"evaluation {task.label}: {error}")
                 result = None

@@ -233,6 +233,35 @@ class TrajectoryTokens(models.Model):
         return f"tokens of {self.sample_id}"
 
 
+class RunSpan(models.Model):
+    """What a job did from `start` to `end`: a bar in the run's timeline."""
+
+    # Spans are written in the transaction that holds the run: a check per span would buy nothing.
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, related_name="spans", db_constraint=False, db_index=False
+    )
+    attempt = models.PositiveIntegerField()  # its number
+    lane = models.CharField(max_length=40)  # name of the job: trainer, rollout-0
+    kind = models.CharField(max_length=16)
+    start = models.FloatField()  # unix seconds
+    end = models.FloatField()
+    version = models.BigIntegerField(null=True)
+    group_id = models.CharField(max_length=120)
+    member = models.IntegerField(null=True)  # of the group
+    outcome = models.CharField(max_length=16)
+    sampled_groups = models.IntegerField()  # one of so many groups was recorded
+
+    class Meta:
+        # A window near the run's begin reads the first, one near its end the second.
+        indexes = [
+            models.Index(fields=["run", "start"], name="spans_by_start"),
+            models.Index(fields=["run", "end"], name="spans_by_end"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.lane} from {self.start} to {self.end}"
+
+
 class LogChunk(models.Model):
     """A chunk of a job's log as it was shipped."""
 

@@ -18,6 +18,7 @@ urlpatterns = [
     path("runs/<str:run_id>/state/<path:name>", api.StateView.as_view()),
     path("runs/<str:run_id>/trajectories", api.TrajectoriesView.as_view()),
     path("runs/<str:run_id>/trajectories/<str:trajectory_id>", api.TrajectoryView.as_view()),
+    path("runs/<str:run_id>/timeline", api.TimelineView.as_view()),
     path("runs/<str:run_id>/alerts", api.AlertsView.as_view()),
     path("runs/<str:run_id>/logs", api.LogsView.as_view()),
     path("runs/<str:run_id>/logs/search", log_api.LogSearchView.as_view()),

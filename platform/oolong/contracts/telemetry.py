@@ -102,6 +102,31 @@ class Summary(Line, frozen=True, kw_only=True, tag="summary"):
     value: dict[str, Any]
 
 
+SpanKind = Literal["generate", "reward", "load", "wait", "evaluate", "train", "publish", "checkpoint"]
+SpanOutcome = Literal["", "finished", "interrupted", "lost"]
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an engine, one of its rollouts, or the trainer does from `start` to `end`. The job is its lane."""
+
+    kind: SpanKind
+    start: float  # unix seconds
+    end: float
+    version: int = (
+        -1
+    )  # policy version that generates, that is loaded, or that the train step produces; -1: none
+    group_id: str = ""
+    member: int = -1  # of the group
+    outcome: SpanOutcome = ""  # of a generation: interrupted by a load or abort, and resumed from its tokens
+
+
+class Spans(Line, frozen=True, kw_only=True, tag="spans"):
+    """Spans of the run's timeline, a report's worth in one line."""
+
+    spans: list[Span]
+    sampled_groups: int = 1  # one of so many groups was recorded
+
+
 class Note(Line, frozen=True, kw_only=True, tag="note"):
     """Something a person should see among the run's events: an engine restarted, an engine turned STALE."""
 
@@ -109,7 +134,9 @@ class Note(Line, frozen=True, kw_only=True, tag="note"):
     message: str
 
 
-AnyLine = Points | Histogram | CheckpointLine | TrajectoryLine | Progress | StateSnapshot | Summary | Note
+AnyLine = (
+    Points | Histogram | CheckpointLine | TrajectoryLine | Progress | StateSnapshot | Summary | Spans | Note
+)
 
 decode_line = msgspec.json.Decoder(AnyLine).decode
 

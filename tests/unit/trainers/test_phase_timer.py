@@ -10,5 +10,8 @@ def test_phases_add_up_to_the_step() -> None:
         timer.start(phase)
         now[0] += spent
     assert timer.flush("prepare") == {"prepare": 0.0, "wait_batch": 1.5, "train": 2.5}
+    assert [phase for phase, _, _ in timer.flushed_laps] == ["prepare", "wait_batch", "train", "wait_batch"]
+    start, end = timer.flushed_laps[2][1:]
+    assert end - start == 2.5
     now[0] += 3.0
     assert timer.flush("prepare") == {"prepare": 3.0}

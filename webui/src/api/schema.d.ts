@@ -2908,6 +2908,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the timeline of a run
+         * @description What each engine and the trainer did in a window: generation, loads, rewards, waits and train steps.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/trajectories": {
         parameters: {
             query?: never;
@@ -5535,6 +5557,8 @@ export interface components {
         OutboxReply: {
             offset: number;
         };
+        /** @enum {string} */
+        OutcomeEnum: "finished" | "interrupted" | "lost";
         /**
          * Parameter
          * @description A field of the spec that varies: listed values, or a range for random points.
@@ -6293,6 +6317,28 @@ export interface components {
         SlotStateEnum: "free" | "held" | "unhealthy";
         /** @enum {string} */
         SourceKind: "reward" | "workflow" | "loss";
+        Span: {
+            /** @description the job: trainer, or rollout-0 for the first engine */
+            lane: string;
+            attempt: number;
+            kind: components["schemas"]["SpanKindEnum"];
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            start: number;
+            /** Format: double */
+            end: number;
+            /** @description policy version that generates, is loaded, or that the train step produces */
+            version: number | null;
+            group_id: string;
+            /** @description of the group */
+            member: number | null;
+            /** @description of a generation; interrupted: it is resumed */
+            outcome: components["schemas"]["OutcomeEnum"] | components["schemas"]["BlankEnum"];
+        };
+        /** @enum {string} */
+        SpanKindEnum: "generate" | "reward" | "load" | "wait" | "evaluate" | "train" | "publish" | "checkpoint";
         SpecRequest: {
             /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
             spec: components["schemas"]["RunSpecPatch"];
@@ -6538,6 +6584,22 @@ export interface components {
         TemplateVersionFormRequest: {
             /** @description a part of a RunSpec; a run that names the template adds the rest */
             spec: components["schemas"]["RunSpecPart"];
+        };
+        Timeline: {
+            /** @description engines first, then the trainer */
+            lanes: string[];
+            /**
+             * Format: double
+             * @description of the whole run's timeline, unix seconds
+             */
+            start: number | null;
+            /** Format: double */
+            end: number | null;
+            /** @description spans of the window beyond the limit: its shortest */
+            left_out: number;
+            /** @description one of so many groups was recorded */
+            sampled_groups: number;
+            data: components["schemas"]["Span"][];
         };
         Token: {
             id: string;
@@ -8755,6 +8817,7 @@ export type Objective = components['schemas']['Objective'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
 export type OutboxReply = components['schemas']['OutboxReply'];
+export type OutcomeEnum = components['schemas']['OutcomeEnum'];
 export type Parameter = components['schemas']['Parameter'];
 export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
@@ -8830,6 +8893,8 @@ export type SessionProjectRequest = components['schemas']['SessionProjectRequest
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
+export type Span = components['schemas']['Span'];
+export type SpanKindEnum = components['schemas']['SpanKindEnum'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type SplitRequest = components['schemas']['SplitRequest'];
 export type Staleness = components['schemas']['Staleness'];
@@ -8854,6 +8919,7 @@ export type TemplateFormRequest = components['schemas']['TemplateFormRequest'];
 export type TemplatePage = components['schemas']['TemplatePage'];
 export type TemplateVersion = components['schemas']['TemplateVersion'];
 export type TemplateVersionFormRequest = components['schemas']['TemplateVersionFormRequest'];
+export type Timeline = components['schemas']['Timeline'];
 export type Token = components['schemas']['Token'];
 export type TokenCreateRequest = components['schemas']['TokenCreateRequest'];
 export type TokenPage = components['schemas']['TokenPage'];
@@ -27840,6 +27906,74 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    timeline: {
+        parameters: {
+            query?: {
+                /** @description begin of the window, unix seconds */
+                from?: number;
+                /** @description 2000 when left out, at most 10000 */
+                limit?: number;
+                /** @description end of the window, unix seconds */
+                to?: number;
+            };
+            header?: never;
+            path: {
+                /** @example run_01jy0000000000000000000016 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "lanes": [
+                     *         "rollout-0",
+                     *         "trainer"
+                     *       ],
+                     *       "start": 1767268800,
+                     *       "end": 1767268800,
+                     *       "left_out": 0,
+                     *       "sampled_groups": 1,
+                     *       "data": [
+                     *         {
+                     *           "lane": "rollout-0",
+                     *           "attempt": 1,
+                     *           "kind": "generate",
+                     *           "start": 1767268800,
+                     *           "end": 1767268800,
+                     *           "version": 3,
+                     *           "group_id": "0-0-0",
+                     *           "member": 2,
+                     *           "outcome": "interrupted"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

@@ -17,7 +17,14 @@ from control_plane.core.infra.pg_arrays import Float8Array, Int8Array, execute
 from control_plane.runs.models import Job
 from control_plane.telemetry.compaction.point_chunks import expand
 from control_plane.telemetry.compaction.rollups import invalidate
-from control_plane.telemetry.models import ROWS, Histogram, MetricSeries, TrajectorySample, TrajectoryTokens
+from control_plane.telemetry.models import (
+    ROWS,
+    Histogram,
+    MetricSeries,
+    RunSpan,
+    TrajectorySample,
+    TrajectoryTokens,
+)
 from oolong.contracts import telemetry as contract
 
 _INSERT_POINTS = """
@@ -218,6 +225,26 @@ def _sample(job: Job, line: contract.TrajectoryLine) -> TrajectorySample:
         low_version=min(versions, default=None),
         high_version=max(versions, default=None),
         timeline=line.timeline,
+    )
+
+
+def insert_spans(job: Job, lines: list[contract.Spans]) -> None:
+    RunSpan.objects.bulk_create(
+        RunSpan(
+            run_id=job.attempt.run_id,
+            attempt=job.attempt.number,
+            lane=job.name,
+            kind=span.kind,
+            start=span.start,
+            end=span.end,
+            version=span.version if span.version >= 0 else None,
+            group_id=span.group_id,
+            member=span.member if span.member >= 0 else None,
+            outcome=span.outcome,
+            sampled_groups=line.sampled_groups,
+        )
+        for line in lines
+        for span in line.spans
     )
 
 

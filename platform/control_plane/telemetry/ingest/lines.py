@@ -12,6 +12,7 @@ from oolong.contracts.telemetry import (
     AnyLine,
     Histogram,
     Points,
+    Spans,
     StateSnapshot,
     Summary,
     TrajectoryLine,
@@ -23,6 +24,7 @@ MAX_X = 2**53  # whole numbers up to it are exact in every JSON reader
 MAX_NAME_LENGTH = 120
 MAX_PART_LENGTH = 60  # of a job: "rank0", "engine"
 MAX_TOKENS = 2**31 - 1  # of a trajectory
+MAX_MEMBER = 2**31 - 1  # of a group
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,22 @@ def _check(line: AnyLine) -> None:
             _check_name(name)
     if isinstance(line, TrajectoryLine):
         _check_tokens(line)
+    if isinstance(line, Spans):
+        _check_spans(line)
     if isinstance(line, Histogram | StateSnapshot | Summary):
         _check_name(line.name)
+
+
+def _check_spans(line: Spans) -> None:
+    if not 1 <= line.sampled_groups <= MAX_MEMBER:
+        raise ValueError(f"sampled_groups={line.sampled_groups}: 1 to 2^31 - 1")
+    for span in line.spans:
+        if not 0 <= span.start <= span.end <= MAX_TIMESTAMP:
+            raise ValueError(f"a span from {span.start!r} to {span.end!r}: unix seconds, in this order")
+        if not -1 <= span.version <= MAX_X or not -1 <= span.member <= MAX_MEMBER:
+            raise ValueError(f"a span of version {span.version} and member {span.member}: -1 is the lowest")
+        if len(span.group_id) > MAX_NAME_LENGTH:
+            raise ValueError(f"group_id={span.group_id[:40]!r}… is longer than {MAX_NAME_LENGTH} characters")
 
 
 def _check_tokens(line: TrajectoryLine) -> None:

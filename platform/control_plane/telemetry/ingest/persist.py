@@ -81,5 +81,6 @@ def persist(batch: Sequence[FreshLines]) -> list[bulk_insert.Conflict]:
     for fresh in batch:
         conflicts += bulk_insert.insert_histograms(fresh.job, fresh.source, fresh.of_type(contract.Histogram))
         bulk_insert.upsert_state_snapshots(fresh.job, fresh.of_type(contract.StateSnapshot))
+        bulk_insert.insert_spans(fresh.job, fresh.of_type(contract.Spans))
         bulk_insert.insert_trajectories(fresh.job, fresh.of_type(contract.TrajectoryLine))
     return conflicts

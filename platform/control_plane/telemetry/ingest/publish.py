@@ -21,6 +21,7 @@ SINGLE_RUN_LINES = (
     contract.StateSnapshot,
     contract.Progress,
     contract.TrajectoryLine,
+    contract.Spans,
 )
 # The trainer measures reward and time of a step, the controller its staleness.
 _STEP_JOBS = (JobKind.TRAINER, JobKind.CONTROLLER)

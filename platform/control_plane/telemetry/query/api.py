@@ -18,7 +18,7 @@ from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.alerts import alerts
 from control_plane.telemetry.ingest.lines import MAX_X
-from control_plane.telemetry.query import charts, selectors, trajectories
+from control_plane.telemetry.query import charts, selectors, timeline, trajectories
 from control_plane.telemetry.query.query_params import number, one_of, short_text, whole_number
 from control_plane.telemetry.query.serializers import (
     AlertSerializer,
@@ -30,6 +30,7 @@ from control_plane.telemetry.query.serializers import (
     MetricsSerializer,
     StateSnapshotSerializer,
     StateSnapshotsSerializer,
+    TimelineSerializer,
     TrajectorySerializer,
     WholeTrajectorySerializer,
 )
@@ -238,6 +239,36 @@ class TrajectoryView(ApiView):
         Token by token: text, log-probabilities, policy version and loss mask.
         """
         return Response(trajectories.get(run_for(caller_of(request), run_id), trajectory_id))
+
+
+class TimelineView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="timeline",
+        parameters=[
+            OpenApiParameter("from", OpenApiTypes.FLOAT, description="begin of the window, unix seconds"),
+            OpenApiParameter("to", OpenApiTypes.FLOAT, description="end of the window, unix seconds"),
+            OpenApiParameter(
+                "limit",
+                OpenApiTypes.INT,
+                description=f"{timeline.DEFAULT_SPANS} when left out, at most {timeline.MAX_SPANS}",
+            ),
+        ],
+        responses=TimelineSerializer,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """Read the timeline of a run.
+
+        What each engine and the trainer did in a window: generation, loads, rewards, waits and train steps.
+        """
+        run = run_for(caller_of(request), run_id)
+        first, last = number(request, "from"), number(request, "to")
+        if first is not None and last is not None and last < first:
+            raise invalid_parameter("to", f"to={last} lies before the window's begin at {first}")
+        limit = whole_number(request, "limit", lowest=1, highest=timeline.MAX_SPANS)
+        found = timeline.read(run, first=first, last=last, limit=limit or timeline.DEFAULT_SPANS)
+        return Response(TimelineSerializer.render(found))
 
 
 class AlertsView(ApiView):

@@ -7,11 +7,12 @@ only: rendered through them, 1,000 lines took 96 ms instead of 13, and each seri
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from rest_framework import serializers
 
 from control_plane.core.api.rendering import ResponseSerializer
+from oolong.contracts.telemetry import SpanKind, SpanOutcome
 
 
 class UnixSecondsField(serializers.FloatField):
@@ -175,6 +176,33 @@ class WholeTrajectorySerializer(TrajectorySerializer):
         allow_null=True,
         help_text="policy version for each token; -1: environment",
     )
+
+
+class SpanSerializer(ResponseSerializer):
+    lane = serializers.CharField(help_text="the job: trainer, or rollout-0 for the first engine")
+    attempt = serializers.IntegerField()
+    kind = serializers.ChoiceField(choices=get_args(SpanKind))
+    start = serializers.FloatField(help_text="unix seconds")
+    end = serializers.FloatField()
+    version = serializers.IntegerField(
+        allow_null=True, help_text="policy version that generates, is loaded, or that the train step produces"
+    )
+    group_id = serializers.CharField(allow_blank=True)
+    member = serializers.IntegerField(allow_null=True, help_text="of the group")
+    outcome = serializers.ChoiceField(
+        choices=get_args(SpanOutcome),
+        allow_blank=True,
+        help_text="of a generation; interrupted: it is resumed",
+    )
+
+
+class TimelineSerializer(ResponseSerializer):
+    lanes = serializers.ListField(child=serializers.CharField(), help_text="engines first, then the trainer")
+    start = serializers.FloatField(allow_null=True, help_text="of the whole run's timeline, unix seconds")
+    end = serializers.FloatField(allow_null=True)
+    left_out = serializers.IntegerField(help_text="spans of the window beyond the limit: its shortest")
+    sampled_groups = serializers.IntegerField(help_text="one of so many groups was recorded")
+    data = SpanSerializer(many=True)
 
 
 class LogFileSerializer(ResponseSerializer):

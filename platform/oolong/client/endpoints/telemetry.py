@@ -17,6 +17,7 @@ from oolong.client.models import (
     Metrics,
     Page,
     StateSnapshot,
+    Timeline,
     Trajectory,
     WholeTrajectory,
 )
@@ -48,6 +49,13 @@ def histograms(
     return call.get(
         "runs/{}/histograms", ListPage[Histogram], run_id, name=name, after_x=after_x, limit=limit
     )
+
+
+def timeline(
+    run_id: str, *, start: float | None = None, end: float | None = None, limit: int | None = None
+) -> Call[Timeline]:
+    params: dict[str, Any] = {"from": start, "to": end, "limit": limit}
+    return call.get("runs/{}/timeline", Timeline, run_id, **params)
 
 
 def trajectories(run_id: str, **filters: Any) -> Call[Page[Trajectory]]:

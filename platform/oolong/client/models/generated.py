@@ -917,6 +917,18 @@ class SlotHolder(ApiModel):
     job: str
 
 
+class Span(ApiModel):
+    lane: str
+    attempt: int
+    kind: str
+    start: float
+    end: float
+    version: int | None = None
+    group_id: str
+    member: int | None = None
+    outcome: str
+
+
 class Staleness(ApiModel):
     max: int
     on_straggler: str
@@ -974,6 +986,15 @@ class TemplateVersion(ApiModel):
     number: int
     spec: dict[str, Any]
     created_at: datetime
+
+
+class Timeline(ApiModel):
+    lanes: list[str]
+    start: float | None = None
+    end: float | None = None
+    left_out: int
+    sampled_groups: int
+    data: list[Span]
 
 
 class Token(ApiModel):

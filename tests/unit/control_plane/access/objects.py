@@ -26,7 +26,7 @@ from control_plane.fleet.web_liveness import record_alive
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Attempt, Job
 from control_plane.runs.scheduling import schedule_runs
-from control_plane.telemetry.models import TrajectorySample
+from control_plane.telemetry.models import RunSpan, TrajectorySample
 from oolong.contracts.agent import HeartbeatRequest, Inventory, SlotInventory
 from oolong.contracts.telemetry import CheckpointLine
 from tests.unit.control_plane.access.routes import ROLES
@@ -212,6 +212,10 @@ def _run(alice: str, credential: str, node: Node) -> dict[str, str]:
     sample = TrajectorySample.objects.create(
         run_id=run["id"], attempt=attempt, at=clock.now(), step=1, group_id="0-0-0", prompt="p", answer="a",
         completion="c", reward=1.0, policy_versions=[], version_texts=[], finish_reason="stop",
+    )  # fmt: skip
+    RunSpan.objects.create(
+        run_id=run["id"], attempt=1, lane="rollout-0", kind="generate", start=1_700_000_000.0,
+        end=1_700_000_001.5, version=3, group_id="0-0-0", member=2, outcome="interrupted", sampled_groups=1,
     )  # fmt: skip
     reward_test = {"dataset": "sums@1", "split": "train", "model": "tiny", "reward": {"name": "exact_match"}}
     reward_test = api(alice, "POST", "/reward-tests", reward_test, status=201)

@@ -223,6 +223,7 @@ ROUTES = {
     "GET /runs/{run_id}/state/{name}": "runs:read",
     "GET /runs/{run_id}/trajectories": "runs:read",
     "GET /runs/{run_id}/trajectories/{trajectory_id}": "runs:read",
+    "GET /runs/{run_id}/timeline": "runs:read",
     "GET /runs/{run_id}/alerts": "runs:read",
     "GET /runs/{run_id}/logs": "runs:read",
     "GET /runs/{run_id}/logs/search": "runs:read",

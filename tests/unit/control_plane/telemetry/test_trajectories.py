@@ -18,7 +18,13 @@ from control_plane.core.infra import clock
 from control_plane.runs.models import Run, RunEvent
 from control_plane.telemetry.compaction import retention, trajectory_files
 from control_plane.telemetry.ingest import outbox
-from control_plane.telemetry.models import OutboxFile, TrajectoryFile, TrajectorySample, TrajectoryTokens
+from control_plane.telemetry.models import (
+    OutboxFile,
+    RunSpan,
+    TrajectoryFile,
+    TrajectorySample,
+    TrajectoryTokens,
+)
 from control_plane.telemetry.query import selectors
 from oolong.contracts import telemetry as contract
 from tests.unit.control_plane.telemetry.world import World, build_world, encode
@@ -210,7 +216,7 @@ def test_versions_kept_before_they_were_checked_read_as_many_as_there_are_tokens
 def test_logs_and_trajectories_of_old_runs_go_when_the_installation_says_so(
     world: World, settings: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
-    ship(world, line(1))
+    ship(world, line(1), contract.Spans(at=AT, spans=[contract.Span(kind="wait", start=AT, end=AT + 1)]))
     outbox.ingest_log(world.trainer.pk, 0, offset=0, body=b"text\n")
     trajectory_files.write_pending_files(now=LATER)
     sha256 = TrajectoryFile.objects.get().sha256
@@ -222,6 +228,7 @@ def test_logs_and_trajectories_of_old_runs_go_when_the_installation_says_so(
     with django_capture_on_commit_callbacks(execute=True):
         assert retention.remove_old_telemetry(now=clock.now()) == 1
     assert not TrajectorySample.objects.exists() and not store.has_blob(sha256)
+    assert not RunSpan.objects.exists()
     [log] = selectors.logs(world.run)
     assert log.removed_at is not None
     found = selectors.log(world.run, world.trainer.pk, incarnation=None, offset=0, limit=100)

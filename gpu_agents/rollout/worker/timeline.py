@@ -31,11 +31,9 @@ class TimelineRecorder:
     groups.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        if clock is None:
-            offset = time.time() - time.monotonic()  # a step of the wall clock must not make spans overlap
-            clock = lambda: time.monotonic() + offset  # noqa: E731
-        self.now = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._unix = time.time() - clock()  # read once: a step of the wall clock must not make spans overlap
         self._spans: list[Span] = []
         self._sampled_groups = 1
         self._segments: list[Segment] = []
@@ -43,6 +41,10 @@ class TimelineRecorder:
         self._paused_at: float | None = None
         self._idle_since: float | None = None
         self._serves = False
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._clock() + self._unix
 
     # --- the engine ---------------------------------------------------------------------------------------
 

@@ -163,6 +163,14 @@ class AsyncRuns:
         call = endpoints.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
         return (await self._connection.send(call)).data
 
+    async def timeline(
+        self, run_id: str, *, start: float | None = None, end: float | None = None, limit: int | None = None
+    ) -> models.Timeline:
+        """What each engine and the trainer did in a window of unix seconds; the longest `limit` spans."""
+        return await self._connection.send(
+            endpoints.telemetry.timeline(run_id, start=start, end=end, limit=limit)
+        )
+
     def trajectories(
         self,
         run_id: str,

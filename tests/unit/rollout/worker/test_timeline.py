@@ -11,9 +11,16 @@ class Clock:
         return self.now
 
 
+def recorder(clock: Clock) -> TimelineRecorder:
+    """Its unix time begins at the clock's zero."""
+    timeline = TimelineRecorder(clock)
+    timeline._unix = 0.0
+    return timeline
+
+
 def test_a_load_splits_a_generation_into_a_span_per_version() -> None:
     clock = Clock()
-    timeline = TimelineRecorder(clock)
+    timeline = recorder(clock)
     timeline.pause()
     clock.now = 101.0
     timeline.open(0)
@@ -45,7 +52,7 @@ def test_a_load_splits_a_generation_into_a_span_per_version() -> None:
 
 def test_a_request_sent_during_a_load_generates_after_it() -> None:
     clock = Clock()
-    timeline = TimelineRecorder(clock)
+    timeline = recorder(clock)
     timeline.open(0)
     timeline.pause()
     segment = timeline.begin("g", 0)
@@ -60,7 +67,7 @@ def test_a_request_sent_during_a_load_generates_after_it() -> None:
 
 def test_the_boot_of_the_next_engine_is_no_wait() -> None:
     clock = Clock()
-    timeline = TimelineRecorder(clock)
+    timeline = recorder(clock)
     timeline.open(0)
     segment = timeline.begin("g", 0)
     clock.now = 101.0
@@ -76,7 +83,7 @@ def test_the_boot_of_the_next_engine_is_no_wait() -> None:
 
 def test_too_many_groups_are_sampled_whole_and_the_rate_is_stated() -> None:
     clock = Clock()
-    timeline = TimelineRecorder(clock)
+    timeline = recorder(clock)
     timeline.open(0)
     groups = [f"0-{n}-0" for n in range(200)]
     for group in groups:
@@ -95,7 +102,7 @@ def test_too_many_groups_are_sampled_whole_and_the_rate_is_stated() -> None:
 
 def test_memory_stays_bounded_when_nothing_reports() -> None:
     clock = Clock()
-    timeline = TimelineRecorder(clock)
+    timeline = recorder(clock)
     for version in range(10 * MAX_SPANS):
         timeline.pause()
         clock.now += 1.0

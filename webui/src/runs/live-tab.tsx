@@ -5,7 +5,7 @@ import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { RunDetail } from "../api/schema.d.ts";
-import { numberAt, object } from "../common/json.ts";
+import { at, counts, numberAt, object } from "../common/json.ts";
 import { showsBoot } from "./boot.ts";
 import { BootChecklist } from "./boot-checklist.tsx";
 import { hasEnded } from "./ended.ts";
@@ -16,7 +16,7 @@ import { unixSeconds } from "./metrics-store.ts";
 import { PipelineStrip } from "./pipeline-strip.tsx";
 import { RunChart, type Axis, type RunChartProps } from "./run-chart.tsx";
 import classes from "./run-chart.module.css";
-import { otherCharts, RL_CHARTS, SFT_CHARTS, type ChartPlan } from "./run-charts.ts";
+import { otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
 import { StalenessPanel } from "./staleness-panel.tsx";
 import { SyncPanel } from "./sync-panel.tsx";
 
@@ -35,7 +35,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
   const controller = object(run.summary["controller"]);
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
   const origin = unixSeconds(run.started_at ?? run.created_at);
-  const planned = isRl ? RL_CHARTS : SFT_CHARTS;
+  const planned = isRl ? [...RL_CHARTS, ...sourceCharts(counts(at(run.spec, "dataset", "weights")).map(([name]) => name))] : SFT_CHARTS;
   const chart = (plan: ChartPlan) => (
     <DescribedChart key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
   );

@@ -122,6 +122,19 @@ export const SFT_CHARTS: ChartPlan[] = [
   { id: "sft-learning-rate", title: "Learning rate", always: true, lines: [{ metric: "sft/learning_rate", label: "learning rate", color: 5, exact: true }], format: (value) => value.toExponential(1) },
 ];
 
+const COLORS = 6;
+
+/** Reward and groups of each source of the dataset that the run samples by weight. */
+export function sourceCharts(sources: string[]): ChartPlan[] {
+  if (sources.length === 0) return [];
+  const lines = (prefix: string): ChartLine[] =>
+    sources.map((name, index) => ({ metric: prefix + name, label: name, color: (index % COLORS) + 1, dashed: index >= COLORS }));
+  return [
+    { id: "reward-by-source", title: "Reward by source", lines: lines("reward/by_source/") },
+    { id: "groups-by-source", title: "Trained groups by source", floor: 0, lines: lines("group/by_source/"), format: (value) => number(value, 0) },
+  ];
+}
+
 /** A chart for each metric that no chart above shows. */
 export function otherCharts(names: string[], planned: ChartPlan[]): ChartPlan[] {
   const shown = new Set(planned.flatMap((plan) => plan.lines.map((line) => line.metric)));

@@ -145,11 +145,12 @@ class AsyncDatasets:
     async def merge(self, name: str, versions: Sequence[str]) -> models.DatasetVersion:
         """The rows of all of these versions, as the next version of the dataset of that name, which is created when
         there is none. A row without a source gets the name of its dataset as source, for dataset.weights."""
+        found = [(await self.version(version)).id for version in versions]  # before a dataset is created
         try:
             dataset = await self.named(name)
         except NotFound:
             dataset = await self.create(name)
-        return await self._connection.send(endpoints.datasets.merge(dataset.id, versions))
+        return await self._connection.send(endpoints.datasets.merge(dataset.id, found))
 
     async def set_alias(
         self, name: str, alias: str, version: str, *, expected: int | None = None

@@ -43,6 +43,7 @@ class EvaluationScores(msgspec.Struct, frozen=True, kw_only=True):
     truncated_frac: float = 0.0
     accuracy: float | None = None  # fraction of correct completions: greedy ones, or else sampled ones
     accuracy_interval: tuple[float, float] | None = None
+    by_source: dict[str, Estimate] = {}  # accuracy of the prompts of each source of the dataset
 
 
 def score_evaluation(
@@ -54,17 +55,19 @@ def score_evaluation(
     mean_tokens: float,
     truncated_frac: float,
     seconds: float,
+    sources: Sequence[str] = (),
 ) -> EvaluationScores:
-    """`greedy` [prompts] or empty; `sampled` [prompts][k] or empty rows."""
+    """`greedy` [prompts] or empty; `sampled` [prompts][k] or empty rows; `sources` [prompts] or empty, "" for none."""
     samples = min((len(scores) for scores in sampled), default=0)
     averages = [sum(scores) / len(scores) for scores in sampled] if samples else []
     greedy_estimate = estimate(greedy) if greedy else None
     sampled_estimate = estimate(averages) if averages else None
-    accuracy = estimate(
-        [float(score >= success_score) for score in greedy]
-        if greedy
-        else [_successes(scores, success_score) / samples for scores in sampled]
-    )
+    right = _right(greedy, sampled, success_score)
+    accuracy = estimate(right)
+    by_source: dict[str, list[float]] = {}
+    for source, value in zip(sources, right, strict=bool(sources)):
+        if source:
+            by_source.setdefault(source, []).append(value)
     return EvaluationScores(
         version=version,
         prompts=max(len(greedy), len(sampled)),
@@ -83,6 +86,7 @@ def score_evaluation(
         seconds=seconds,
         accuracy=accuracy.value,
         accuracy_interval=(accuracy.low, accuracy.high),
+        by_source={source: estimate(values) for source, values in by_source.items()},
     )
 
 
@@ -99,21 +103,23 @@ def score_prompts(
     if len(prompts) > MOST_PROMPTS:
         return None
     samples = min((len(scores) for scores in sampled), default=0)
-    right = (
-        [float(score >= success_score) for score in greedy]
-        if greedy
-        else [_successes(scores, success_score) / samples for scores in sampled]
-    )
     return PromptScores(
         label=label,
         version=version,
         success_score=success_score,
         samples=samples,
         prompts=prompt_keys((prompt.prompt, prompt.answer) for prompt in prompts),
-        right=right,
+        right=_right(greedy, sampled, success_score),
         greedy=list(greedy),
         sampled=[sum(scores) / len(scores) for scores in sampled] if samples else [],
     )
+
+
+def _right(greedy: Sequence[float], sampled: Sequence[Sequence[float]], success_score: float) -> list[float]:
+    """[prompts]: whether the greedy completion is right, else the share of right samples."""
+    if greedy:
+        return [float(score >= success_score) for score in greedy]
+    return [_successes(scores, success_score) / len(scores) for scores in sampled]
 
 
 def pass_at_k(successes: int, samples: int, k: int) -> float:

@@ -147,6 +147,7 @@ class Evaluations:
             mean_tokens=result.mean_tokens,
             truncated_frac=result.truncated_frac,
             seconds=result.seconds,
+            sources=[prompt.source for prompt in task.prompts],
         )
         self.by_prompt = score_prompts(
             label=task.label,

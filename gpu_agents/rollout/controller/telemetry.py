@@ -26,7 +26,7 @@ from gpu_agents.rollout.controller.staleness_stats import (
 )
 from gpu_agents.rollout.controller.state import ControllerState
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
-from oolong.contracts.metrics import GROUPS_BY_SOURCE, REWARD_BY_SOURCE
+from oolong.contracts.metrics import ACCURACY_BY_SOURCE, GROUPS_BY_SOURCE, REWARD_BY_SOURCE
 from oolong.contracts.rollout import Group, Trajectory
 from oolong.contracts.telemetry import (
     ENVIRONMENT,
@@ -309,6 +309,7 @@ def evaluation_metrics(scores: EvaluationScores) -> dict[str, float]:
         "eval/mean_tokens": scores.mean_tokens,
         "eval/truncated_frac": scores.truncated_frac,
         "eval/seconds": scores.seconds,
+        **{f"{ACCURACY_BY_SOURCE}{source}": found.value for source, found in scores.by_source.items()},
     }
     return {name: value for name, value in values.items() if value is not None}
 

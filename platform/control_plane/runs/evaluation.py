@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from oolong.contracts.metrics import ACCURACY_BY_SOURCE
 from oolong.contracts.model_faults import nearest
 from oolong.contracts.run_spec import RunSpec
 
 METRIC_NAME = re.compile(
-    r"eval/((accuracy|greedy|sampled)(_low|_high)?|pass_at_[1-9]\d*(_low)?|mean_tokens|prompts)"
+    r"eval/((accuracy|greedy|sampled)(_low|_high)?|pass_at_[1-9]\d*(_low)?|mean_tokens|prompts|by_source/.+)"
 )
 LABEL = "end"  # an eval run scores once, at its end
 
@@ -28,6 +29,9 @@ def evaluation_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
     for k, estimate in pass_at.items():
         named[f"eval/pass_at_{k}"] = estimate.get("value")
         named[f"eval/pass_at_{k}_low"] = estimate.get("low")
+    by_source: Mapping[str, Any] = scores.get("by_source") or {}
+    for source, estimate in by_source.items():
+        named[f"{ACCURACY_BY_SOURCE}{source}"] = estimate.get("value")
     named["eval/prompts"] = scores.get("prompts")
     return {name: float(value) for name, value in named.items() if isinstance(value, int | float)}
 

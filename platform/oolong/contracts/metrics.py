@@ -226,6 +226,7 @@ METRICS: dict[str, Metric] = _parse(_TABLE)
 # One metric for each of something that a run names itself: what stands behind the last slash is the name.
 REWARD_BY_SOURCE = "reward/by_source/"
 GROUPS_BY_SOURCE = "group/by_source/"
+ACCURACY_BY_SOURCE = "eval/by_source/"
 FAMILIES: dict[str, Metric] = {
     family.name: family
     for family in (
@@ -233,6 +234,7 @@ FAMILIES: dict[str, Metric] = {
             REWARD_BY_SOURCE, "", "mean reward of the batch's rollouts on rows of this source of the dataset"
         ),
         Metric(GROUPS_BY_SOURCE, "groups", "groups of the batch on rows of this source of the dataset"),
+        Metric(ACCURACY_BY_SOURCE, "fraction", "eval/accuracy on the rows of this source"),
     )
 }
 HISTOGRAMS: dict[str, Metric] = _parse(_HISTOGRAMS)  # unit: of the buckets

@@ -2,7 +2,7 @@ import { Table } from "@mantine/core";
 
 import type { Run } from "../api/schema.d.ts";
 import { DASH, duration, grouped, number, percent, words } from "../common/format.ts";
-import { numberAt, object } from "../common/json.ts";
+import { at, numberAt, object } from "../common/json.ts";
 import { Empty } from "../common/notices.tsx";
 import { Fact, Facts, Panel } from "../common/panel.tsx";
 import { hasEnded } from "./ended.ts";
@@ -23,6 +23,7 @@ export function ResultsTab({ run }: { run: Run }) {
   return (
     <div style={{ display: "grid", gap: 10 }}>
       {evaluation !== null && <Evaluation evaluation={evaluation} />}
+      {evaluation !== null && <AccuracyBySource evaluation={evaluation} />}
       {names.map((name) => (
         <Panel key={name} title={words(name)}>
           <Measurements value={run.summary[name]} />
@@ -32,8 +33,41 @@ export function ResultsTab({ run }: { run: Run }) {
   );
 }
 
+const labelsOf = (evaluation: Record<string, unknown>) =>
+  [...new Set(["start", ...Object.keys(evaluation).filter((key) => key !== "start" && key !== "end"), "end"])].filter((key) => object(evaluation[key]) !== null);
+
+const titleOf = (label: string) => (label === "start" ? "Before" : label === "end" ? "After" : words(label));
+
+/** Accuracy of each source of the evaluation's rows; nothing where rows have no source. */
+function AccuracyBySource({ evaluation }: { evaluation: Record<string, unknown> }) {
+  const labels = labelsOf(evaluation);
+  const sources = [...new Set(labels.flatMap((label) => Object.keys(object(at(evaluation, label, "by_source")) ?? {})))];
+  if (sources.length === 0) return null;
+  const estimate = (label: string, source: string) => {
+    const [value, low, high] = ["value", "low", "high"].map((name) => numberAt(evaluation, label, "by_source", source, name));
+    return value === null ? DASH : `${percent(value!)} (${percent(low!)} to ${percent(high!)})`;
+  };
+  return (
+    <Panel title="Accuracy by source" aside="with 95 % intervals" flush>
+      <Table className="tabular" data-testid="accuracy-by-source">
+        <Table.Thead>
+          <Table.Tr><Table.Th>Source</Table.Th>{labels.map((label) => <Table.Th key={label} ta="right">{titleOf(label)}</Table.Th>)}</Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {sources.map((source) => (
+            <Table.Tr key={source}>
+              <Table.Td>{source}</Table.Td>
+              {labels.map((label) => <Table.Td key={label} ta="right">{estimate(label, source)}</Table.Td>)}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Panel>
+  );
+}
+
 function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
-  const labels = [...new Set(["start", ...Object.keys(evaluation).filter((key) => key !== "start" && key !== "end"), "end"])].filter((key) => object(evaluation[key]) !== null);
+  const labels = labelsOf(evaluation);
   const gain = (name: string) => {
     const [before, after] = [numberAt(evaluation, "start", name), numberAt(evaluation, "end", name)];
     return before === null || after === null ? DASH : `${after >= before ? "+" : "−"}${(Math.abs(after - before) * 100).toFixed(1)} points`;
@@ -47,7 +81,7 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
         <Table.Tbody>
           {labels.map((label) => (
             <Table.Tr key={label}>
-              <Table.Td>{label === "start" ? "Before" : label === "end" ? "After" : words(label)}</Table.Td>
+              <Table.Td>{titleOf(label)}</Table.Td>
               <Table.Td ta="right">{number(numberAt(evaluation, label, "version"))}</Table.Td>
               <Table.Td ta="right">{grouped(numberAt(evaluation, label, "prompts"))}</Table.Td>
               <Table.Td ta="right">{percent(numberAt(evaluation, label, "greedy"))}</Table.Td>

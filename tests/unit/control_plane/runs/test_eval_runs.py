@@ -9,6 +9,7 @@ import pytest
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.fleet.models import Lease, Liveness, Node
 from control_plane.runs import telemetry_hooks
+from control_plane.runs.evaluation import evaluation_metrics, unknown_metric_message
 from control_plane.runs.models import Attempt, Run
 from oolong.contracts.lifecycle import EndReason, JobState
 
@@ -127,3 +128,11 @@ def test_what_it_cannot_score_is_refused_at_the_door(
     assert reply.status_code == 422
     [fault] = reply.json()["errors"]
     assert (fault["pointer"], fault["code"]) == (pointer, code)
+
+
+def test_a_gate_reads_the_accuracy_of_each_source() -> None:
+    estimate = {"value": 0.75, "low": 0.5, "high": 0.9}
+    metrics = evaluation_metrics({"end": {"accuracy": 0.5, "by_source": {"openai/gsm8k": estimate}}})
+    assert metrics == {"eval/accuracy": 0.5, "eval/by_source/openai/gsm8k": 0.75}
+    assert all(unknown_metric_message(name) == "" for name in metrics)
+    assert "did you mean" in unknown_metric_message("eval/acuracy")

@@ -104,6 +104,18 @@ def test_an_evaluation_has_avg_at_k_pass_at_k_and_greedy() -> None:
     assert (told["eval/greedy"], told["eval/sampled"], told["eval/truncated_frac"]) == (0.25, 7 / 16, 0.25)
 
 
+def test_each_source_has_an_accuracy_with_its_interval_and_rows_without_one_count_in_the_whole_only() -> None:
+    scores = score_evaluation(
+        version=3, greedy=[1.0, 0.0, 0.5, 1.0, 0.0], sampled=[], success_score=0.5, mean_tokens=7.0,
+        truncated_frac=0.0, seconds=2.0, sources=["math/a", "math/a", "code", "", "math/a"],
+    )  # fmt: skip
+    assert {name: found.value for name, found in scores.by_source.items()} == {"math/a": 1 / 3, "code": 1.0}
+    assert (scores.by_source["math/a"].low, scores.by_source["math/a"].high) == wilson([1.0, 0.0, 0.0])
+    assert scores.accuracy == 3 / 5
+    told = evaluation_metrics(scores)
+    assert (told["eval/by_source/math/a"], told["eval/by_source/code"]) == (1 / 3, 1.0)
+
+
 # --- who does it, and when -----------------------------------------------------------------------------------
 
 

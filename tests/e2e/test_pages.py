@@ -27,7 +27,7 @@ PAGES = {
     "/pool": "Pool",
     "/tokens": "Tokens",
 }
-TABS = ["trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
+TABS = ["timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,13 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from gpu_agents.rollout.controller.prompt_order import PromptOrder
 from oolong.client import Client
-from oolong.client.models import Run
+from oolong.client.models import Run, Span
 from oolong.contracts.attempt import LOG_FILE
 from oolong.contracts.telemetry import Points
 from tests.support.archives import unpack
@@ -234,6 +235,39 @@ def trained_groups(stack: Stack, run_id: str) -> dict[int, list[str]]:
                 for found in re.finditer(r"version (\d+) was trained on (.+)", log.read_text()):
                     trained[int(found[1])] = found[2].split()
     return trained
+
+
+def assert_timeline_is_true(client: Client, run: Run) -> None:
+    """Spans of every kind exist, an engine generates with the version that it loaded and never while it loads, and an
+    interrupted trajectory continues with a newer version."""
+    timeline = client.runs.timeline(run.id, limit=10_000)
+    assert timeline.left_out == 0 and timeline.lanes == ["rollout-0", "trainer"]
+    lanes = {(span.lane, span.attempt) for span in timeline.data}
+    spans = {key: [s for s in timeline.data if (s.lane, s.attempt) == key] for key in lanes}
+    kinds = {lane: {s.kind for s in timeline.data if s.lane == lane} for lane in timeline.lanes}
+    assert {"generate", "reward", "load"} <= kinds["rollout-0"], kinds
+    assert {"wait", "train", "publish", "checkpoint"} <= kinds["trainer"], kinds
+    continued = False
+    for (lane, _attempt), own in spans.items():
+        if lane == "trainer":
+            assert all(first.end <= second.start for first, second in pairwise(own)), "trainer phases overlap"
+            continue
+        loads = [span for span in own if span.kind == "load"]
+        rollouts: dict[tuple[str, int | None], list[Span]] = {}
+        for span in [span for span in own if span.kind == "generate"]:
+            overlapping = [load for load in loads if load.start < span.end and span.start < load.end]
+            assert not overlapping, ("it generates while it loads", span, overlapping)
+            loaded = max((load for load in loads if load.end <= span.start), key=lambda load: load.end)
+            assert span.version == loaded.version, (span, loaded)
+            rollouts.setdefault((span.group_id, span.member), []).append(span)
+        for segments in rollouts.values():
+            assert all(first.end <= second.start for first, second in pairwise(segments)), segments
+            continued |= any(
+                first.outcome == "interrupted" and first.version < second.version
+                for first, second in pairwise(segments)
+                if first.version is not None and second.version is not None
+            )
+    assert continued, "no interrupted trajectory continued with a newer version"
 
 
 def assert_no_gap_and_no_repeat(stack: Stack, run: Run, *, failing_rows: int = 0) -> None:

@@ -103,6 +103,7 @@ def test_a_run_goes_through_one_fault_after_the_other(stack: Stack, inputs: Inpu
     small_runs.assert_engine_matches_trainer(run)
     small_runs.assert_no_gap_and_no_repeat(stack, run, failing_rows=3)
     assert run.summary["controller"]["trajectories_spanning_versions"] > 0
+    small_runs.assert_timeline_is_true(client, run)
     assert run.latest_checkpoint is not None and run.latest_checkpoint.step == STEPS
     small_runs.assert_checkpoint_is_whole(stack, client, run.latest_checkpoint.id, tmp_path)
 

@@ -69,8 +69,15 @@ export const runState = (id: string, name: string) =>
     queryFn: async ({ signal }): Promise<StateSnapshot | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
-export const runTrajectories = (id: string) =>
-  pages(["run", id, "trajectories"], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { cursor, limit: 32 } }, signal));
+/** With a group: only its trajectories. */
+export const runTrajectories = (id: string, group?: string) =>
+  pages(["run", id, "trajectories", group ?? ""], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { cursor, limit: 32, group } }, signal));
+
+export const runTimeline = (id: string, query: { from?: number; to?: number; limit?: number }) =>
+  queryOptions({
+    queryKey: ["run", id, "timeline", query],
+    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/timeline", { path: { run_id: id }, query }, signal),
+  });
 
 export const runLogFiles = (id: string) =>
   queryOptions({

@@ -1,6 +1,7 @@
 import { Button, Group, Progress, Tabs } from "@mantine/core";
 import { IconCopy } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
@@ -181,7 +182,10 @@ function KeyMetric({ label, note, children }: { label: string; note: string; chi
   );
 }
 
-const TABS = ["live", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"] as const;
+const TimelineTab = lazy(() => import("./timeline/timeline-tab.tsx"));
+
+const RL_TABS: readonly string[] = ["timeline", "trajectories"];
+const TABS = ["live", "timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"] as const;
 
 function RunTabs({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
   const [search, setSearch] = useSearchParams();
@@ -191,14 +195,15 @@ function RunTabs({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
       value={tab}
       keepMounted={false}
       classNames={{ tab: classes.tab, list: classes.tabs }}
-      onChange={(value) => setSearch((old) => { if (value === "live" || value === null) old.delete("tab"); else old.set("tab", value); return old; })}
+      onChange={(value) => setSearch((old) => { old.delete("group"); if (value === "live" || value === null) old.delete("tab"); else old.set("tab", value); return old; })}
     >
       <Tabs.List>
-        {TABS.filter((name) => name !== "trajectories" || run.kind === "rl").map((name) => (
+        {TABS.filter((name) => !RL_TABS.includes(name) || run.kind === "rl").map((name) => (
           <Tabs.Tab key={name} value={name}>{words(name)}</Tabs.Tab>
         ))}
       </Tabs.List>
       <Tabs.Panel value="live" pt={12}><LiveTab run={run} metrics={metrics} /></Tabs.Panel>
+      <Tabs.Panel value="timeline" pt={12}><Suspense fallback={<Waiting />}><TimelineTab run={run} /></Suspense></Tabs.Panel>
       <Tabs.Panel value="trajectories" pt={12}><TrajectoriesTab run={run} /></Tabs.Panel>
       <Tabs.Panel value="logs" pt={12}><LogsTab run={run} /></Tabs.Panel>
       <Tabs.Panel value="events" pt={12}><EventsTab run={run} /></Tabs.Panel>

@@ -2,6 +2,7 @@ import { NumberInput, Tooltip } from "@mantine/core";
 import { IconCheck, IconX } from "@tabler/icons-react";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
+import { Link, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { Run, Trajectory } from "../api/schema.d.ts";
@@ -13,7 +14,8 @@ import { ENVIRONMENT, spansOf, versionsOf } from "./version-spans.ts";
 
 /** Samples of complete groups: the prompt, its completions, and the policy version of each part of a completion. */
 export function TrajectoriesTab({ run }: { run: Run }) {
-  const query = useInfiniteQuery(queries.runTrajectories(run.id));
+  const group = useSearchParams()[0].get("group") ?? undefined;
+  const query = useInfiniteQuery(queries.runTrajectories(run.id, group));
   const [minVersions, setMinVersions] = useState<number | string>(1);
   const all = query.data?.pages.flatMap((page) => page.data) ?? [];
   const shown = all.filter((trajectory) => versionsOf(trajectory) >= Number(minVersions));
@@ -23,9 +25,10 @@ export function TrajectoriesTab({ run }: { run: Run }) {
       <div className={classes.tools}>
         <NumberInput label="Minimum policy versions" w={210} min={1} max={20} value={minVersions} onChange={setMinVersions} />
         <span>{shown.length} of {all.length} loaded</span>
+        {group !== undefined && <span>of group <span className="mono">{group}</span> · <Link to="?tab=trajectories">Show all groups</Link></span>}
       </div>
       {query.isPending ? <Waiting /> : query.data === undefined ? null : shown.length === 0 ? (
-        <Empty title="No trajectories">{all.length === 0 ? "All trajectories of two groups per train step appear here." : "No loaded trajectory spans that many versions."}</Empty>
+        <Empty title="No trajectories">{all.length === 0 ? group !== undefined ? "No trajectory of this group was sampled. It may not be trained yet." : "All trajectories of two groups per train step appear here." : "No loaded trajectory spans that many versions."}</Empty>
       ) : groupsOf(shown).map((group) => <GroupCard key={group[0]!.id} group={group} />)}
       <More query={query} />
     </>

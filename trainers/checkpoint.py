@@ -256,6 +256,7 @@ def load_state(
 ) -> None:
     """Load parameters and optimizer state in place, resharding to the present number of ranks. Collective."""
     stored = dcp.FileSystemReader(directory / STATE).read_metadata().state_dict_metadata
+    _check_parameters(directory, set(stored), policy)
     if critic is not None and not any(name.startswith("critic.") for name in stored):
         raise InvalidCheckpoint(
             f"{directory} has no critic state, but the run has a critic: the checkpoint belongs to another run"
@@ -268,6 +269,24 @@ def load_state(
         checkpoint_id=directory / STATE,
         no_dist=context.world_size == 1,
     )
+
+
+def _check_parameters(directory: Path, stored: set[str], policy: Policy) -> None:
+    """Check that the checkpoint holds the parameters that the run trains: all weights, or the adapters."""
+    wanted = {f"parameters.{name}" for name in _model_parameters(policy)}
+    found = {name for name in stored if name.startswith("parameters.")}
+    if wanted != found:
+        raise InvalidCheckpoint(
+            f"{directory} holds other trained weights than model.lora of the RunSpec describes: "
+            f"{len(wanted - found)} are missing ({', '.join(sorted(wanted - found)[:2])}), {len(found - wanted)} are "
+            f"unknown ({', '.join(sorted(found - wanted)[:2])}). Start a new run with model.checkpoint instead, which "
+            "takes the merged weights"
+        )
+
+
+def _model_parameters(model: Policy | Critic) -> dict[str, torch.nn.Parameter]:
+    """Trained parameters by name. The frozen base of adapters is the run's initial model, which is not saved."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _allocate_moments(optimizer: torch.optim.Optimizer, context: DistributedContext) -> None:
@@ -295,9 +314,10 @@ def training_state(
 def _model_state(model: Policy | Critic, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The optimizer part is empty before the first optimizer step."""
     reshard(model)
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    parameters = _model_parameters(model)
+    names = {parameter: name for name, parameter in parameters.items()}
     return {
-        "parameters": {name: parameter.detach() for parameter, name in names.items()},
+        "parameters": {name: parameter.detach() for name, parameter in parameters.items()},
         "optimizer": {
             names[parameter]: dict(values) for parameter, values in optimizer.state.items() if values
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -10,10 +11,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from oolong.contracts.run_spec import TrainerSection
+from oolong.contracts.run_spec import RunSpec, TrainerSection
+from trainers.distributed.context import DistributedContext
 from trainers.models.critic import Critic
 from trainers.models.decoder_layers import LayerOptions, apply_layer_options
-from trainers.models.policy import DTYPES, Policy
+from trainers.models.lora import ADAPTER_PARAMETERS, adapted_layers, add_adapters
+from trainers.models.policy import DTYPES, Policy, load_policy
 
 Model = TypeVar("Model", Policy, Critic)
 
@@ -28,7 +31,7 @@ def shard_model(
 ) -> Model:
     """Shard in place: each decoder layer, then the root with embedding, norm and head. Returns the model.
 
-    Master weights stay in float32 and gradients are reduced in float32, whatever the compute dtype.
+    Weights that are trained stay in float32 and gradients are reduced in float32, whatever the compute dtype.
     """
     precision = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
     for layer in model.layers:
@@ -49,6 +52,20 @@ def apply_fsdp(model: Model, mesh: DeviceMesh, section: TrainerSection) -> Model
     )
 
 
+def load_sharded_policy(
+    model_directory: Path, spec: RunSpec, context: DistributedContext, *, seed: int
+) -> Policy:
+    """Load and shard the policy that the RunSpec trains: all weights in float32, or adapters on a frozen base."""
+    lora = spec.model.lora
+    if lora is None:
+        policy = load_policy(model_directory)
+    else:
+        policy = add_adapters(
+            load_policy(model_directory, dtype=DTYPES[spec.trainer.compute_type]), lora, seed=seed
+        )
+    return apply_fsdp(policy, context.mesh, spec.trainer)
+
+
 def set_gradient_sync(model: nn.Module, enabled: bool) -> None:
     """Enable the gradient reduction over ranks, needed only in the backward pass of the last microbatch."""
     model.set_requires_gradient_sync(enabled)
@@ -65,13 +82,20 @@ def reshard(model: nn.Module) -> None:
 def gather_full_tensors(policy: Policy, *, dtype: torch.dtype, keep: bool) -> dict[str, torch.Tensor]:
     """Gather the full weights on the CPU, by Hugging Face name; a tied head appears once, as the embedding.
 
+    Adapters are merged into the weights of their layers.
+
     Collective. Ranks with keep=False participate and return an empty dict.
     """
     reshard(policy)
     gathered: dict[str, torch.Tensor] = {}
+    adapted = adapted_layers(policy.causal_lm)
     for name, parameter in policy.causal_lm.named_parameters():  # yields a tied tensor once
+        if name.endswith(ADAPTER_PARAMETERS):
+            continue
         local = parameter.detach()
         whole = local.full_tensor() if isinstance(local, DTensor) else local
+        if name in adapted:
+            whole = adapted[name].merge(whole)
         if keep:
             gathered[name] = whole.to(device="cpu", dtype=dtype, copy=True).contiguous()
     return gathered

@@ -43,7 +43,9 @@ class TokenLogprobs(torch.autograd.Function):
     ) -> tuple[Any, ...]:
         hidden, weight, targets, entropy = ctx.saved_tensors
         grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(weight, dtype=_accumulation_dtype(hidden))
+        grad_weight = (
+            torch.zeros_like(weight, dtype=_accumulation_dtype(hidden)) if ctx.needs_input_grad[1] else None
+        )
         for chunk in _chunks(hidden, weight):
             logits = _logits(hidden[chunk], weight, ctx.temperature)
             if grad_entropy is None:
@@ -64,8 +66,9 @@ class TokenLogprobs(torch.autograd.Function):
                 )
             grad_logits = grad_logits.div_(ctx.temperature).to(hidden.dtype)
             grad_hidden[chunk] = grad_logits @ weight
-            _add_product(grad_weight, grad_logits.T, hidden[chunk])
-        return grad_hidden, grad_weight.to(weight.dtype), None, None
+            if grad_weight is not None:
+                _add_product(grad_weight, grad_logits.T, hidden[chunk])
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None
 
 
 def token_logprobs(

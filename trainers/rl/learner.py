@@ -23,6 +23,7 @@ from trainers.algorithms.losses import OBJECTIVES, LossInputs, LossOutputs, Obje
 from trainers.distributed.context import DistributedContext
 from trainers.distributed.fsdp import reshard, set_gradient_sync
 from trainers.models.critic import Critic
+from trainers.models.lora import BasePolicy
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.policy import Policy
 from trainers.phase_timer import PhaseTimer
@@ -60,8 +61,8 @@ class StepOutcome:
 class Learner:
     """Owns the sharded policy and its optimizer, and applies train steps atomically.
 
-    `reference` (a frozen policy for the KL term) and `critic` are present iff the RunSpec configures them. `objective`
-    is a user's loss; without it, the RunSpec's objective is used.
+    `reference` (a frozen policy for the KL term; of a LoRA policy, its base) and `critic` are present iff the RunSpec
+    configures them. `objective` is a user's loss; without it, the RunSpec's objective is used.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Learner:
         spec: RunSpec,
         context: DistributedContext,
         *,
-        reference: Policy | None = None,
+        reference: Policy | BasePolicy | None = None,
         critic: CriticLearner | None = None,
         objective: Objective | None = None,
     ) -> None:
@@ -92,7 +93,7 @@ class Learner:
         self._drop_zero_advantage = (
             objective is None and self._kl_in_loss is None and not spec.algorithm.entropy_bonus
         )
-        self.parameters = list(policy.parameters())
+        self.parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         self.optimizer = make_adamw(
             self.parameters,
             learning_rate=spec.trainer.learning_rate,

@@ -14,10 +14,11 @@ from trainers import checkpoint
 from trainers.algorithms.losses import Objective
 from trainers.algorithms.user_loss import load_user_loss
 from trainers.distributed.context import DistributedContext
-from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors
+from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors, load_sharded_policy
 from trainers.models.critic import load_critic
+from trainers.models.lora import BasePolicy
 from trainers.models.packing_check import check_packing, print_packing_check
-from trainers.models.policy import DTYPES, Policy, load_policy
+from trainers.models.policy import DTYPES
 from trainers.phase_timer import PhaseTimer
 from trainers.rl.critic_learner import CriticLearner
 from trainers.rl.learner import Learner
@@ -131,19 +132,22 @@ def make_learner(
     model_directory: Path, spec: RunSpec, context: DistributedContext, *, objective: Objective | None = None
 ) -> Learner:
     """Load the policy and, if configured, reference policy and critic, all from the run's initial weights."""
-
-    def policy() -> Policy:
-        return apply_fsdp(load_policy(model_directory), context.mesh, spec.trainer)
-
-    critic = None
+    policy = load_sharded_policy(model_directory, spec, context, seed=spec.seed)
+    critic, reference = None, None
     if spec.algorithm.critic is not None:
         value_model = apply_fsdp(load_critic(model_directory), context.mesh, spec.trainer)
         critic = CriticLearner(value_model, spec.algorithm.critic, spec.trainer, context)
+    if spec.algorithm.kl is not None:
+        reference = (
+            BasePolicy(policy)
+            if spec.model.lora is not None
+            else load_sharded_policy(model_directory, spec, context, seed=spec.seed).requires_grad_(False)
+        )
     return Learner(
-        policy(),
+        policy,
         spec,
         context,
-        reference=policy().requires_grad_(False) if spec.algorithm.kl is not None else None,
+        reference=reference,
         critic=critic,
         objective=objective,
     )

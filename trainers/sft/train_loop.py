@@ -17,13 +17,13 @@ from oolong.contracts.telemetry import CheckpointLine, Note, Outbox, Points, Pro
 from trainers import checkpoint
 from trainers.dataset import read_rows
 from trainers.distributed.context import DistributedContext
-from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors, set_gradient_sync
+from trainers.distributed.fsdp import gather_full_tensors, load_sharded_policy, set_gradient_sync
 from trainers.distributed.sequence_packing import SequenceSize, pack_microbatches
 from trainers.models.flops import DEFAULT_FLOPS, ForwardFlops, forward_flops
 from trainers.models.optimizer import clip_gradients, learning_rate_at, make_adamw, set_learning_rate
 from trainers.models.packed_row import pack_row
 from trainers.models.packing_check import check_packing, print_packing_check
-from trainers.models.policy import DTYPES, Policy, load_policy
+from trainers.models.policy import DTYPES, Policy
 from trainers.sft.examples import Example, batch_at, tokenize_examples
 from trainers.stop_signals import stop_event_on_signals
 
@@ -48,7 +48,6 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
     spec = attempt.run_spec
     started = time.monotonic()
     model_directory = Path(attempt.model_directory)
-    policy = load_policy(model_directory)
     dataset = Path(attempt.dataset_file)
     examples = tokenize_examples(read_rows(dataset, split=spec.dataset.split), model_directory)
     validation = (
@@ -62,10 +61,8 @@ def train(attempt: AttemptFile, job: JobFile, job_directory: Path, context: Dist
     for retry in range(spec.sft.seed_retries + 1):
         seed = spec.seed + retry
         torch.manual_seed(seed)
-        if retry:
-            policy = load_policy(model_directory)
         trainer = SftTrainer(
-            apply_fsdp(policy, context.mesh, spec.trainer),
+            load_sharded_policy(model_directory, spec, context, seed=seed),
             examples, validation, spec=spec, seed=seed, retry=retry, context=context, outbox=outbox, stop=stop,
         )  # fmt: skip
         exact = spec.trainer.compute_type == "float32"
@@ -132,7 +129,7 @@ class SftTrainer:
         self._context = context
         self._outbox = outbox
         self._stop = stop
-        self._parameters = list(policy.parameters())
+        self._parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
         self.optimizer = make_adamw(
             self._parameters,
             learning_rate=spec.sft.learning_rate,

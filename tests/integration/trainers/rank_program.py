@@ -50,6 +50,9 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+LORA: dict[str, Any] = {"rank": 4, "targets": ["q_proj", "v_proj", "down_proj"]}
+
+
 def main() -> None:
     model_directory, out = Path(sys.argv[1]), Path(sys.argv[2])
     context = init_distributed("cpu")
@@ -64,6 +67,9 @@ def main() -> None:
             name: train(model_directory, context, {}, algorithm=algorithm, steps=4)
             for name, algorithm in ALGORITHMS.items()
         }
+        told["LoRA"] = train(
+            model_directory, context, {}, algorithm={"kl": {"coefficient": 0.1}}, lora=LORA, steps=4
+        )
     if mode == "options":
         told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
@@ -81,12 +87,13 @@ def train(
     *,
     steps: int,
     algorithm: dict[str, Any] | None = None,
+    lora: dict[str, Any] | None = None,
     checkpoints: Path | None = None,
     resume: Path | None = None,
 ) -> dict[str, Any]:
     spec = tiny_run_spec(
         {
-            "name": "ranks", "model": {"base_model": "tiny"}, "dataset": {"version": "d@1"},
+            "name": "ranks", "model": {"base_model": "tiny", "lora": lora}, "dataset": {"version": "d@1"},
             "trainer": {"learning_rate": 1e-3, "max_grad_norm": 0.5, **option}, "algorithm": algorithm or {},
         }
     )  # fmt: skip

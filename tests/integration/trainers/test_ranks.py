@@ -109,6 +109,15 @@ def test_two_ranks_equal_one_rank_with_every_loss_term(
         assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-3, abs=1e-5), name
 
 
+def test_adapters_of_two_ranks_equal_those_of_one(told: dict[str, dict[str, Any]]) -> None:
+    one, two = told["one rank"]["LoRA"], told["two ranks"]["LoRA"]
+    assert two["losses"] == pytest.approx(one["losses"], abs=1e-5)
+    assert two["norms"] == pytest.approx(one["norms"], rel=2e-4)
+    assert one["metrics"]["policy/reference_kl"] > 0
+    for name, values in one["weights"].items():
+        assert two["weights"][name] == pytest.approx(values, abs=1e-5), name
+
+
 def test_weights_after_ten_steps_are_equal_on_one_and_two_ranks(by_ranks: dict[int, dict[str, Any]]) -> None:
     for name, values in by_ranks[1]["weights"].items():
         assert by_ranks[2]["weights"][name] == pytest.approx(values, abs=2e-3), name

@@ -73,6 +73,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Facts]] = {
     "clip_open": ({"algorithm": {"clip_low": 1.0}}, {"algorithm": {"clip_low": 0.3}}, Facts()),
     "temperature_odd": ({"rollout": {"temperature": 0.3}}, {"rollout": {"temperature": 0.7}}, Facts()),
     "learning_rate_high": ({}, {"trainer": {"learning_rate": 1e-6}}, Facts(parameters=7_000_000_000)),
+    "lora_learning_rate_low": (
+        {"model": {"base_model": "bm_1", "lora": {}}, "trainer": {"learning_rate": 1e-6}},
+        {"model": {"base_model": "bm_1", "lora": {}}, "trainer": {"learning_rate": 1e-5}}, Facts(),
+    ),
     "trainer_memory": (
         {"trainer": {"num_ranks": 4}}, {"trainer": {"num_ranks": 8, "dtype": "bfloat16"}},
         Facts(parameters=7_000_000_000, slot_memory_bytes=80 * 2**30),

@@ -265,3 +265,34 @@ def test_no_sentence_of_pydantic_is_shown_for_any_field():
         for value in (wrong, {"x": wrong}, [wrong]):
             for error in spec_errors(document(**{name: value})):
                 assert "nput should" not in error.message and "valid " not in error.message, (name, error)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "code"),
+    [
+        ({"kind": "eval"}, "/model/lora", "option_of_training"),
+        ({"algorithm": {"advantage": {"estimator": "gae"}, "critic": {}}}, "/algorithm/critic", "critic_with_lora"),
+        ({"trainer": {"compile": True}}, "/trainer/compile", "compile_with_lora"),
+    ],
+)  # fmt: skip
+def test_lora_is_refused_beside_what_it_does_not_support(changes, pointer, code):
+    model = {"base_model": "bm_1", "lora": {}}
+    (error,) = spec_errors(document(model=model, **changes))
+    assert (error.pointer, error.code) == (pointer, code)
+    assert "lora" in error.message
+    assert not spec_errors(document(model={"base_model": "bm_1"}, **changes))
+
+
+@pytest.mark.parametrize(
+    ("lora", "field"),
+    [
+        ({"rank": 0}, "rank"),
+        ({"alpha": 0}, "alpha"),
+        ({"targets": []}, "targets"),
+        ({"targets": ["q_proj", "q_proj"]}, "targets"),
+        ({"targets": ["lm_head"]}, "targets/0"),
+    ],
+)
+def test_invalid_lora_fields_are_named(lora, field):
+    (error,) = spec_errors(document(model={"base_model": "bm_1", "lora": lora}))
+    assert error.pointer == f"/model/lora/{field}"

@@ -7545,7 +7545,33 @@ export interface components {
              */
             importance_correction: boolean;
         };
-        /** @description Where the initial weights come from: exactly one of the two. */
+        /** @description Train low-rank adapters (LoRA, arXiv 2106.09685) and keep the initial weights frozen. */
+        RunSpecLoraSection: {
+            /**
+             * @description rank of every adapter
+             * @default 16
+             */
+            rank: number;
+            /**
+             * @description an adapter's output is multiplied by alpha / rank
+             * @default 32
+             */
+            alpha: number;
+            /**
+             * @description linear layers of each decoder layer that get an adapter
+             * @default [
+             *       "q_proj",
+             *       "k_proj",
+             *       "v_proj",
+             *       "o_proj",
+             *       "gate_proj",
+             *       "up_proj",
+             *       "down_proj"
+             *     ]
+             */
+            targets: ("q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj")[];
+        };
+        /** @description Where the initial weights come from, base_model or checkpoint, and which weights are trained. */
         RunSpecModelSection: {
             /**
              * @description id or name of a registered base model
@@ -7557,6 +7583,11 @@ export interface components {
              * @default null
              */
             checkpoint: string | null;
+            /**
+             * @description train adapters instead of all weights; kind: rl and kind: sft
+             * @default null
+             */
+            lora: components["schemas"]["RunSpecLoraSection"] | null;
         };
         /**
          * @description Soft penalty before the length limit (DAPO, arXiv 2503.14476, eq. 13). rollout.max_new_tokens limits each turn,
@@ -8310,11 +8341,21 @@ export interface components {
             /** @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
             importance_correction?: boolean | null;
         };
+        RunSpecPatchLoraSection: {
+            /** @description rank of every adapter */
+            rank?: number | null;
+            /** @description an adapter's output is multiplied by alpha / rank */
+            alpha?: number | null;
+            /** @description linear layers of each decoder layer that get an adapter */
+            targets?: ("q_proj" | "k_proj" | "v_proj" | "o_proj" | "gate_proj" | "up_proj" | "down_proj")[] | null;
+        };
         RunSpecPatchModelSection: {
             /** @description id or name of a registered base model */
             base_model?: string | null;
             /** @description a stored checkpoint: its id, an alias, or run@step */
             checkpoint?: string | null;
+            /** @description train adapters instead of all weights; kind: rl and kind: sft */
+            lora?: components["schemas"]["RunSpecPatchLoraSection"] | null;
         };
         RunSpecPatchOverlongSection: {
             /** @description the penalty starts this far below rollout.max_new_tokens and grows linearly up to the limit */
@@ -8959,6 +9000,7 @@ export type RunSpecFilterSection = components['schemas']['RunSpecFilterSection']
 export type RunSpecImportanceWeightSection = components['schemas']['RunSpecImportanceWeightSection'];
 export type RunSpecJobKind = components['schemas']['RunSpecJobKind'];
 export type RunSpecKlSection = components['schemas']['RunSpecKlSection'];
+export type RunSpecLoraSection = components['schemas']['RunSpecLoraSection'];
 export type RunSpecModelSection = components['schemas']['RunSpecModelSection'];
 export type RunSpecOverlongSection = components['schemas']['RunSpecOverlongSection'];
 export type RunSpecPlacementSection = components['schemas']['RunSpecPlacementSection'];
@@ -8985,6 +9027,7 @@ export type RunSpecPatchEvaluationSection = components['schemas']['RunSpecPatchE
 export type RunSpecPatchFilterSection = components['schemas']['RunSpecPatchFilterSection'];
 export type RunSpecPatchImportanceWeightSection = components['schemas']['RunSpecPatchImportanceWeightSection'];
 export type RunSpecPatchKlSection = components['schemas']['RunSpecPatchKlSection'];
+export type RunSpecPatchLoraSection = components['schemas']['RunSpecPatchLoraSection'];
 export type RunSpecPatchModelSection = components['schemas']['RunSpecPatchModelSection'];
 export type RunSpecPatchOverlongSection = components['schemas']['RunSpecPatchOverlongSection'];
 export type RunSpecPatchPlacementSection = components['schemas']['RunSpecPatchPlacementSection'];
@@ -9259,6 +9302,7 @@ export interface operations {
                      *             "name": "secret plan",
                      *             "seed": 1,
                      *             "model": {
+                     *               "lora": null,
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
@@ -9405,11 +9449,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 29181,
-                     *             "engine-0": 29182,
-                     *             "controller": 29180
+                     *             "reward": 25721,
+                     *             "engine-0": 25722,
+                     *             "controller": 25720
                      *           },
-                     *           "token": "FCTpY92f1mFsmIFeUdbUM4kgPR8xjKpPWywWwbNf_qU",
+                     *           "token": "8JbTJ8eXfrV27-DHTbEg0mBEWjRPzFWQCxod8NhSxa8",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10698,7 +10742,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "81df1ffb",
+                     *             "after": "e0fcd96f",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -12758,7 +12802,8 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -13740,8 +13785,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0a3ZnYWEzMTE2enZ0Zndldnd3OWhiIiwxNzk1NDU0OTczLCJ1c3JfMDFtODRrdmV6czhjMjBra2JzZjV0ZjFxc2MiLCJ0b2tfMDFtODRrdmV6eHhzMGUzNHRudnRzazk1NXIiXQ:1xVWv7:JvTrOlFIG6AOnVCJzWSuLeBSlktw9g6F2tHvfzLfaGg",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0a3ZnYWEzMTE2enZ0Zndldnd3OWhiIiwxNzk1NDU0OTczLCJ1c3JfMDFtODRrdmV6czhjMjBra2JzZjV0ZjFxc2MiLCJ0b2tfMDFtODRrdmV6eHhzMGUzNHRudnRzazk1NXIiXQ:1xVWv7:JvTrOlFIG6AOnVCJzWSuLeBSlktw9g6F2tHvfzLfaGg/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0bnAxdzZ2cm4zMnNnOWJmZ21wcmVwIiwxNzk1NDU2ODk3LCJ1c3JfMDFtODRubnd4bjhoMG1ncnR3MTk3Y2VycmciLCJ0b2tfMDFtODRubnd4eXYzZDZldmprcTc2ZjZzNzMiXQ:1xVXQ9:4BHfHV8_uUHRZb8LI5gcdhYDTztk6hoVRDBdvLwBtsA",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0bnAxdzZ2cm4zMnNnOWJmZ21wcmVwIiwxNzk1NDU2ODk3LCJ1c3JfMDFtODRubnd4bjhoMG1ncnR3MTk3Y2VycmciLCJ0b2tfMDFtODRubnd4eXYzZDZldmprcTc2ZjZzNzMiXQ:1xVXQ9:4BHfHV8_uUHRZb8LI5gcdhYDTztk6hoVRDBdvLwBtsA/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13854,8 +13899,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "872867d94a0fe3ca44de5c1a9801a584c823415568d6491e82c3b3fa7d5a4326",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=872867d94a0fe3ca44de5c1a9801a584c823415568d6491e82c3b3fa7d5a4326"
+                     *       "sha256": "404e8ccdf1d448aa424104984bee6f71b63a1b9ad4a3f01c63aaa5c607e49912",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=404e8ccdf1d448aa424104984bee6f71b63a1b9ad4a3f01c63aaa5c607e49912"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16690,7 +16735,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:43173. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:44147. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19467,15 +19512,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 6.709,
+                     *           "slot_seconds": 22.75,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.355,
+                     *             "train": 4,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.355
+                     *             "other": 18.75
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19499,15 +19544,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 6.709,
+                     *         "slot_seconds": 22.75,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.355,
+                     *           "train": 4,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.355
+                     *           "other": 18.75
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -22155,6 +22200,7 @@ export interface operations {
                      *             "name": "chat with tiny",
                      *             "seed": 1,
                      *             "model": {
+                     *               "lora": null,
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
@@ -22375,6 +22421,7 @@ export interface operations {
                      *             "name": "test of exact_match",
                      *             "seed": 1,
                      *             "model": {
+                     *               "lora": null,
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
@@ -22608,6 +22655,7 @@ export interface operations {
                      *             "name": "secret plan",
                      *             "seed": 1,
                      *             "model": {
+                     *               "lora": null,
                      *               "base_model": "bm_01jy0000000000000000000005",
                      *               "checkpoint": null
                      *             },
@@ -22868,7 +22916,8 @@ export interface operations {
                      *         "name": "letters",
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "checkpoint": null,
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -23167,7 +23216,8 @@ export interface operations {
                      *         "name": "letters",
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "checkpoint": null,
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -23523,6 +23573,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -23887,7 +23938,8 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -24335,6 +24387,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -24662,7 +24715,8 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "checkpoint": null,
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -25113,6 +25167,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -25929,6 +25984,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -26245,7 +26301,8 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -26560,7 +26617,8 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -26908,6 +26966,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -27336,6 +27395,7 @@ export interface operations {
                      *         "name": "secret plan",
                      *         "seed": 1,
                      *         "model": {
+                     *           "lora": null,
                      *           "base_model": "bm_01jy0000000000000000000005",
                      *           "checkpoint": null
                      *         },
@@ -27652,7 +27712,8 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019"
+                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -28194,7 +28255,8 @@ export interface operations {
                      *         "name": "letters",
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "checkpoint": null,
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -28472,7 +28534,8 @@ export interface operations {
                      *         "name": "letters",
                      *         "model": {
                      *           "base_model": "bm_01jy0000000000000000000005",
-                     *           "checkpoint": null
+                     *           "checkpoint": null,
+                     *           "lora": null
                      *         },
                      *         "dataset": {
                      *           "version": "dsv_01jy0000000000000000000004",
@@ -28967,7 +29030,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "81df1ffb",
+                     *           "fingerprint": "e0fcd96f",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -29033,7 +29096,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "8f3d650e",
+                     *       "fingerprint": "351b83f5",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29054,7 +29117,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "8f3d650e",
+                     *       "fingerprint": "351b83f5",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29393,7 +29456,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_7vy9nD",
+                     *       "prefix": "ool_JkriC1",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29579,7 +29642,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "gvgRAiFps3XiFsvnQKtyMrjiSFZZzIfhLKS28q9ZHjW3GRt9QQm4W8YN2EKhWBOH"
+                     *       "csrf_token": "eDDoULoM5aVP1qOfinKmFPXZYcaALCu4kZo0OHqomyKH53OHuIrOmNG4yfToLu7o"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -30911,7 +30974,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_X5JaUu",
+                     *           "prefix": "ool_7dZwHI",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30924,7 +30987,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_-Vn78u",
+                     *           "prefix": "ool_Dh3Bif",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -30937,7 +31000,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_UnI_0V",
+                     *           "prefix": "ool_oiyKFp",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -30950,7 +31013,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_2iog9W",
+                     *           "prefix": "ool_T4wON1",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -30963,7 +31026,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_Ak8vEz",
+                     *           "prefix": "ool__lWdUB",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -30976,7 +31039,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_dn5yOY",
+                     *           "prefix": "ool_WzIKA-",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -30989,7 +31052,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_b-0Tmw",
+                     *           "prefix": "ool_rOZ5wz",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -31002,7 +31065,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_soXVAQ",
+                     *           "prefix": "ool_FQYIsd",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -31015,7 +31078,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_DNU4S2",
+                     *           "prefix": "ool_y6OrUn",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -31028,7 +31091,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_BpkBxh",
+                     *           "prefix": "ool_HeWTjm",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -31041,7 +31104,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_nrTcsT",
+                     *           "prefix": "ool_0SFJem",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -31054,7 +31117,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_MQGG2c",
+                     *           "prefix": "ool_jEJxXM",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -31067,7 +31130,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_uTjCDi",
+                     *           "prefix": "ool_BNJOOy",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -31080,7 +31143,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_ol948D",
+                     *           "prefix": "ool_8YRcgr",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -31093,7 +31156,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_zN0OCm",
+                     *           "prefix": "ool_wrpKyP",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -31106,7 +31169,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_rpsmie",
+                     *           "prefix": "ool_uF-roB",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -31119,7 +31182,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_DeYRVk",
+                     *           "prefix": "ool_fxYcrl",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -31132,7 +31195,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_CnlUZi",
+                     *           "prefix": "ool_K_ADDE",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -31145,7 +31208,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_o2bBa5",
+                     *           "prefix": "ool_m5vEHq",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -31158,7 +31221,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_C7Cc9b",
+                     *           "prefix": "ool_b4Qs0f",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -31171,7 +31234,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_LPXLfx",
+                     *           "prefix": "ool_CqcHdB",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -31184,7 +31247,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_IivrfL",
+                     *           "prefix": "ool_zTiFTM",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -31197,7 +31260,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_m2atF-",
+                     *           "prefix": "ool_ZpRVs8",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -31210,7 +31273,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_aSEdhT",
+                     *           "prefix": "ool_bo1ATy",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -31223,7 +31286,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_RaWz_o",
+                     *           "prefix": "ool_YAQHCy",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -31236,7 +31299,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_30YelF",
+                     *           "prefix": "ool_d4hWuH",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -31249,7 +31312,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_ajgwE5",
+                     *           "prefix": "ool_fx1iIS",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -31262,7 +31325,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool__cNZhb",
+                     *           "prefix": "ool__kiGRk",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -31275,7 +31338,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_cpHY7u",
+                     *           "prefix": "ool_52r0A1",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -31288,7 +31351,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_fV8G8m",
+                     *           "prefix": "ool_7NVlJ3",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31359,7 +31422,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_mDnbiM",
+                     *       "prefix": "ool_yrNKp1",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31472,7 +31535,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_T5QP8F",
+                     *       "prefix": "ool_jy407h",
                      *       "scopes": [
                      *         "*"
                      *       ],

@@ -17,7 +17,13 @@ from oolong.contracts.run_spec.algorithm import (
 )
 from oolong.contracts.run_spec.errors import read_spec, spec_errors
 from oolong.contracts.run_spec.evaluation import EvaluationSection
-from oolong.contracts.run_spec.inputs import DatasetSection, ModelSection, RewardSection, WorkflowSection
+from oolong.contracts.run_spec.inputs import (
+    DatasetSection,
+    LoraSection,
+    ModelSection,
+    RewardSection,
+    WorkflowSection,
+)
 from oolong.contracts.run_spec.lint import Facts, LintFinding, lint
 from oolong.contracts.run_spec.placement import BudgetSection, PlacementSection
 from oolong.contracts.run_spec.playground import PlaygroundSection
@@ -48,6 +54,7 @@ __all__ = [
     "ImportanceWeightSection",
     "KlSection",
     "LintFinding",
+    "LoraSection",
     "ModelSection",
     "OverlongSection",
     "PlacementSection",

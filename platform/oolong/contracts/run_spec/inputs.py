@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from oolong.contracts.run_spec.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section, refuse
 
+LoraTarget = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LORA_TARGETS: tuple[LoraTarget, ...] = typing.get_args(LoraTarget)
+
+
+class LoraSection(Section):
+    """Train low-rank adapters (LoRA, arXiv 2106.09685) and keep the initial weights frozen."""
+
+    rank: Annotated[int, Field(ge=1, le=1024)] = Field(16, description="rank of every adapter")
+    alpha: PositiveFloat = Field(32.0, description="an adapter's output is multiplied by alpha / rank")
+    targets: Annotated[list[LoraTarget], Field(min_length=1)] = Field(
+        default=list(LORA_TARGETS), description="linear layers of each decoder layer that get an adapter"
+    )
+
+    @model_validator(mode="after")
+    def _each_target_once(self) -> Self:
+        doubled = [name for name in LORA_TARGETS if self.targets.count(name) > 1]
+        if doubled:
+            raise refuse("doubled", f"{', '.join(doubled)} is named twice; name each layer once", "targets")
+        return self
+
 
 class ModelSection(Section):
-    """Where the initial weights come from: exactly one of the two."""
+    """Where the initial weights come from, base_model or checkpoint, and which weights are trained."""
 
     base_model: str | None = Field(None, description="id or name of a registered base model")
     checkpoint: str | None = Field(None, description="a stored checkpoint: its id, an alias, or run@step")
+    lora: LoraSection | None = Field(
+        None, description="train adapters instead of all weights; kind: rl and kind: sft"
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

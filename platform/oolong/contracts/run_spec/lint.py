@@ -252,10 +252,17 @@ def _temperature_odd(spec: RunSpec, facts: Facts) -> str | None:
 
 
 def _learning_rate_high(spec: RunSpec, facts: Facts) -> str | None:
-    rate = spec.trainer.learning_rate
-    if facts.parameters is None or facts.parameters < 100_000_000 or rate <= 5e-5:
+    rate, highest = spec.trainer.learning_rate, 5e-5 if spec.model.lora is None else 1e-3
+    if facts.parameters is None or facts.parameters < 100_000_000 or rate <= highest:
         return None
     return f"learning_rate={rate:g} for a model of {facts.parameters / 1e9:.2g} billion parameters"
+
+
+def _lora_learning_rate_low(spec: RunSpec, facts: Facts) -> str | None:
+    rate = spec.trainer.learning_rate
+    if spec.model.lora is None or rate >= 5e-6:
+        return None
+    return f"learning_rate={rate:g} with model.lora: adapters start at 0 and need about ten times the rate of all weights"
 
 
 # --- memory and slots
@@ -384,7 +391,8 @@ RULES: tuple[Rule, ...] = (
     Rule("clip_open", "warning", "rl", "/algorithm/clip_low", _clip_open, "Take a value below 1, such as 0.2."),
     Rule("temperature_odd", "warning", "rl", "/rollout/temperature", _temperature_odd, "Exploration works best near 1: low ones sample the same answer again, high ones noise."),
     Rule("learning_rate_high", "warning", "rl", "/trainer/learning_rate", _learning_rate_high, "Published recipes for models of this size use 1e-6 to 2e-5."),
-    Rule("trainer_memory", "warning", "any", "/trainer/num_ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, or a smaller model."),
+    Rule("lora_learning_rate_low", "warning", "rl", "/trainer/learning_rate", _lora_learning_rate_low, "Take 1e-5 to 1e-4."),
+    Rule("trainer_memory", "warning", "any", "/trainer/num_ranks", _trainer_memory, "More ranks, activation_checkpointing: full, fewer microbatch_tokens, offload_optimizer, model.lora, or a smaller model."),
     Rule("engine_memory", "warning", "rl", "/rollout/engine_max_total_tokens", _engine_memory, "Lower it, or take a smaller model."),
     Rule("float32_large", "warning", "any", "/trainer/dtype", _float32_large, "Take bfloat16: master weights stay float32."),
     Rule("fits_no_node", "warning", "any", "/rollout/engines", _fits_no_node, "Fewer engines or ranks, or add a larger node; until then it waits."),

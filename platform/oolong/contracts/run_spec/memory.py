@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from oolong.contracts.run_spec.inputs import LoraSection
 from oolong.contracts.run_spec.spec import RunSpec
 
 LOGITS_CHUNK_ELEMENTS = 1 << 27  # of trainers.models.logprobs on a GPU
@@ -33,7 +34,7 @@ class ModelShape:
 class TrainerMemory:
     """Of the first rank, which holds most."""
 
-    state: int  # master weights, gradients, moments; of critic and reference too
+    state: int  # master weights, gradients, moments; of critic and reference too; with LoRA, of base and adapters
     gathered: int  # the layers that FSDP2 has whole at a time, in the compute type
     probes: int  # the model that compares engines with the trainer, and the weights it is given
     activations: int  # 0 where the model's shape is not known
@@ -49,11 +50,15 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
     moments = 0 if spec.trainer.offload_optimizer else 8
     # Sharded: float32 masters, gradients and two moments. Whole on every rank: the gradients that FSDP2 adds up in
     # float32 until the last microbatch of a minibatch (trainers.distributed.fsdp.sync_gradients).
-    trained = parameters * (4 + 4 + moments) // spec.trainer.num_ranks + parameters * 4
+    lora = spec.model.lora
+    in_training = parameters if lora is None else adapter_parameters(lora, shape)
+    trained = in_training * (4 + 4 + moments) // spec.trainer.num_ranks + in_training * 4
     state = trained
+    if lora is not None:  # the frozen base, which is the reference too
+        state += parameters * element // spec.trainer.num_ranks
     if spec.algorithm.critic is not None:
         state += trained
-    if spec.algorithm.kl is not None:
+    if spec.algorithm.kl is not None and lora is None:
         state += parameters * 4 // spec.trainer.num_ranks
     probes = (
         2 * element * parameters if spec.kind == "rl" else 0
@@ -71,8 +76,24 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
         gathered=element * gathered,
         probes=probes,
         activations=tokens * activation_bytes_per_token(spec, shape),
-        head=int(CHUNK_COPIES * chunk) * 4 + shape.vocabulary * shape.hidden * 4,
+        head=int(CHUNK_COPIES * chunk) * 4 + (shape.vocabulary * shape.hidden * 4 if lora is None else 0),
     )
+
+
+def adapter_parameters(lora: LoraSection, shape: ModelShape | None) -> int:
+    """Of the adapters of all layers; 0 where the model's shape is not known."""
+    if shape is None:
+        return 0
+    widths = {
+        "q_proj": (shape.hidden, shape.query),
+        "k_proj": (shape.hidden, shape.key_value),
+        "v_proj": (shape.hidden, shape.key_value),
+        "o_proj": (shape.query, shape.hidden),
+        "gate_proj": (shape.hidden, shape.intermediate),
+        "up_proj": (shape.hidden, shape.intermediate),
+        "down_proj": (shape.intermediate, shape.hidden),
+    }
+    return shape.layers * lora.rank * sum(sum(widths[name]) for name in lora.targets)
 
 
 def row_tokens(spec: RunSpec) -> int:

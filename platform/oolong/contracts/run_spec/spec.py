@@ -116,6 +116,31 @@ class RunSpec(Section):
         return self
 
     @model_validator(mode="after")
+    def _lora_trains_a_policy(self) -> Self:
+        if self.model.lora is None:
+            return self
+        if not self.trains:
+            raise refuse(
+                "option_of_training",
+                f"kind: {self.kind} trains nothing; leave lora out. Checkpoints of LoRA runs contain merged weights",
+                "model", "lora",
+            )  # fmt: skip
+        if self.algorithm.critic is not None:
+            raise refuse(
+                "critic_with_lora",
+                "a critic trains all weights of a second model, which model.lora is there to avoid; leave the critic "
+                "out (values are then 0), or leave model.lora out",
+                "algorithm", "critic",
+            )  # fmt: skip
+        if self.trainer.compile:
+            raise refuse(
+                "compile_with_lora",
+                "compile=true is not supported with model.lora; leave one of them out",
+                "trainer", "compile",
+            )  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
     def _only_rl_samples_by_weight(self) -> Self:
         if self.dataset.weights and self.kind != "rl":
             raise refuse(

@@ -1,6 +1,6 @@
-import { AXIS_HEIGHT, axisLabel, boxOf, isVisible, LABEL_WIDTH, ticks, timeToX, type Bar, type Box, type Lane, type View } from "./layout.ts";
+import { AXIS_HEIGHT, axisLabel, boxOf, isVisible, LABEL_WIDTH, ticks, timeToX, VERSION_STRIP_HEIGHT, type Bar, type Box, type Lane, type View } from "./layout.ts";
 
-const VERSION_COLORS = 6;
+const VERSION_COLORS = 5; // the sixth series color is too close to the first, which follows it
 const PIXELS_PER_TICK = 90;
 
 export type Palette = { versions: string[]; ink: string; faint: string; soft: string; line: string; grid: string; panel: string; sunken: string; font: string };
@@ -28,6 +28,14 @@ export function draw(context: CanvasRenderingContext2D, scene: Scene, palette: P
     context.font = `600 12px ${palette.font}`;
     context.fillStyle = palette.ink;
     context.fillText(lane.name, 0, lane.top + 8, LABEL_WIDTH - 8);
+    for (const stretch of lane.versions) {
+      if (stretch.end < view.from || stretch.start > view.to) continue;
+      const left = Math.max(LABEL_WIDTH, timeToX(stretch.start, view, width));
+      const box = { left, width: Math.min(width, timeToX(stretch.end, view, width)) - left, top: lane.top, height: VERSION_STRIP_HEIGHT };
+      context.fillStyle = palette.versions[stretch.version % VERSION_COLORS]!;
+      context.fillRect(box.left, box.top, Math.max(1, box.width), 3);
+      drawVersion(context, stretch.version, { ...box, top: box.top + 2 }, true, palette);
+    }
     const visible = lane.bars.filter((bar) => isVisible(bar.span, view));
     // What the whole engine does lies behind the bars of its trajectories.
     for (const bar of visible.filter((one) => one.row === null)) drawBar(context, bar, boxOf(bar, lane, view, width), palette);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { Span } from "../../api/schema.d.ts";
-import { axisLabel, boxOf, coverage, describe, fetchWindow, hitTest, LABEL_WIDTH, layoutLanes, ticks, timeToX, xToTime, zoomAround } from "./layout.ts";
+import { axisLabel, boxOf, coverage, describe, fetchWindow, hitTest, LABEL_WIDTH, layoutLanes, ticks, timeToX, VERSION_STRIP_HEIGHT, xToTime, zoomAround } from "./layout.ts";
 
 function span(start: number, end: number, fields: Partial<Span> = {}): Span {
   return { lane: "rollout-0", attempt: 1, kind: "generate", start, end, version: 1, group_id: "g", member: 0, outcome: "finished", ...fields };
@@ -19,6 +19,11 @@ test("the segments of one trajectory share a row, and overlapping trajectories d
     span(5, 6, { member: 2 }),
   ]);
   assert.deepEqual(lane!.bars.map((bar) => [bar.span.member, bar.span.version, bar.row]), [[0, 1, 0], [0, 2, 0], [1, 1, 1], [2, 1, 0]]);
+});
+
+test("a lane knows from when to when it generates with each version", () => {
+  const [lane] = layoutLanes([], [span(0, 2), span(1, 3, { member: 1 }), span(4, 5, { version: 2 })]);
+  assert.deepEqual(lane!.versions, [{ version: 1, start: 0, end: 3 }, { version: 2, start: 4, end: 5 }]);
 });
 
 test("engines without spans keep their lane, and lanes do not overlap", () => {
@@ -38,7 +43,7 @@ test("bars are clipped to the plot and stay at least a pixel wide", () => {
 
 test("a hit on a generation wins over the load behind it, and the labels hit nothing", () => {
   const [lane] = layoutLanes([], [span(0, 10, { kind: "load", group_id: "", member: null }), span(2, 4)]);
-  const at = (x: number) => hitTest([lane!], VIEW, WIDTH, x, lane!.top + 3)?.span.kind ?? null;
+  const at = (x: number) => hitTest([lane!], VIEW, WIDTH, x, lane!.top + VERSION_STRIP_HEIGHT + 3)?.span.kind ?? null;
   assert.equal(at(LABEL_WIDTH + 30), "generate");
   assert.equal(at(LABEL_WIDTH + 80), "load");
   assert.equal(at(LABEL_WIDTH - 5), null);

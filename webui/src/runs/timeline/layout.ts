@@ -3,13 +3,16 @@
 import type { Span } from "../../api/schema.d.ts";
 
 export type View = { from: number; to: number };
-export type Lane = { name: string; top: number; height: number; rowHeight: number; bars: Bar[] };
+/** `versions`: from the first generation with a version to the last one, over all trajectories of the lane. */
+export type Lane = { name: string; top: number; height: number; rowHeight: number; bars: Bar[]; versions: Stretch[] };
+export type Stretch = { version: number; start: number; end: number };
 /** `row` is null for what the whole engine does: a load, a wait or an evaluation. */
 export type Bar = { span: Span; row: number | null };
 export type Box = { left: number; width: number; top: number; height: number };
 
 export const LABEL_WIDTH = 128;
 export const AXIS_HEIGHT = 22;
+export const VERSION_STRIP_HEIGHT = 18; // above the rows of an engine
 const LANE_GAP = 10;
 const TRAINER_HEIGHT = 30;
 const MAX_ROW_HEIGHT = 13;
@@ -29,14 +32,25 @@ export function layoutLanes(names: string[], spans: Span[]): Lane[] {
   return all.map((name) => {
     const { bars, rows } = packRows(spans.filter((span) => span.lane === name));
     const rowHeight = Math.max(MIN_ROW_HEIGHT, Math.min(MAX_ROW_HEIGHT, Math.floor(MAX_LANE_HEIGHT / Math.max(1, rows))));
-    const height = rows === 0 ? TRAINER_HEIGHT : Math.max(MIN_LANE_HEIGHT, rows * rowHeight);
-    const lane = { name, top, height, rowHeight, bars };
+    const height = rows === 0 ? TRAINER_HEIGHT : VERSION_STRIP_HEIGHT + Math.max(MIN_LANE_HEIGHT, rows * rowHeight);
+    const lane = { name, top, height, rowHeight, bars, versions: versionStretches(bars) };
     top += height + LANE_GAP;
     return lane;
   });
 }
 
 export const heightOf = (lanes: Lane[]) => Math.max(AXIS_HEIGHT + LANE_GAP + TRAINER_HEIGHT, ...lanes.map((lane) => lane.top + lane.height)) + LANE_GAP;
+
+function versionStretches(bars: Bar[]): Stretch[] {
+  const stretches = new Map<string, Stretch>();
+  for (const { span } of bars) {
+    if (span.kind !== "generate" || span.version === null) continue;
+    const key = `${span.attempt}|${span.version}`;
+    const known = stretches.get(key) ?? { version: span.version, start: span.start, end: span.end };
+    stretches.set(key, { version: span.version, start: Math.min(known.start, span.start), end: Math.max(known.end, span.end) });
+  }
+  return [...stretches.values()];
+}
 
 /** Give each trajectory the first row that is free from its first span to its last. */
 function packRows(spans: Span[]): { bars: Bar[]; rows: number } {
@@ -73,7 +87,8 @@ export const isVisible = (span: Span, view: View) => span.end >= view.from && sp
 export function boxOf(bar: Bar, lane: Lane, view: View, width: number): Box {
   const left = Math.max(LABEL_WIDTH, timeToX(bar.span.start, view, width));
   const right = Math.min(width, timeToX(bar.span.end, view, width));
-  const rows = bar.row === null ? { top: lane.top, height: lane.height } : { top: lane.top + bar.row * lane.rowHeight, height: lane.rowHeight - 1 };
+  const above = lane.versions.length > 0 ? VERSION_STRIP_HEIGHT : 0;
+  const rows = bar.row === null ? { top: lane.top + above, height: lane.height - above } : { top: lane.top + VERSION_STRIP_HEIGHT + bar.row * lane.rowHeight, height: lane.rowHeight - 1 };
   return { left, width: Math.max(1, right - left), ...rows };
 }
 

@@ -170,7 +170,7 @@ const LEGEND: { kind: Span["kind"]; outcome?: Span["outcome"]; lane?: string; na
   { kind: "generate", name: "Generate", text: "The engine samples tokens of one trajectory. The color is the policy version." },
   { kind: "generate", outcome: "interrupted", name: "Interrupted", text: "A weight load stops it. It continues from its tokens with the next version." },
   { kind: "load", name: "Load", text: "The engine pauses and loads a published version." },
-  { kind: "reward", name: "Reward", text: "The reward function scores the trajectory while the engine goes on." },
+  { kind: "reward", name: "Reward", text: "The reward function scores the trajectory while the engine continues with others." },
   { kind: "evaluate", name: "Evaluate", text: "The engine takes no groups and scores held-out prompts with one version." },
   { kind: "wait", name: "Wait", text: "Nothing to do: the engine waits for the staleness gate, the trainer for a batch." },
   { kind: "train", lane: "trainer", name: "Train", text: "The trainer computes the step that produces this version." },

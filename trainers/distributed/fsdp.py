@@ -79,23 +79,41 @@ def reshard(model: nn.Module) -> None:
             module.reshard()
 
 
-def gather_full_tensors(policy: Policy, *, dtype: torch.dtype, keep: bool) -> dict[str, torch.Tensor]:
+def gather_full_tensors(
+    policy: Policy, *, dtype: torch.dtype, keep: bool, into: dict[str, torch.Tensor] | None = None
+) -> dict[str, torch.Tensor]:
     """Gather the full weights on the CPU, by Hugging Face name; a tied head appears once, as the embedding.
 
-    Adapters are merged into the weights of their layers.
+    Adapters are merged into the weights of their layers. Other shards are cast to `dtype` before they are gathered, so
+    bfloat16 halves what the ranks exchange. `into` are the tensors of an earlier call, which are overwritten and
+    returned: the first write to fresh host memory costs several times the copy. On a GPU the tensors are pinned.
 
     Collective. Ranks with keep=False participate and return an empty dict.
     """
     reshard(policy)
-    gathered: dict[str, torch.Tensor] = {}
+    gathered = {} if into is None else into
     adapted = adapted_layers(policy.causal_lm)
     for name, parameter in policy.causal_lm.named_parameters():  # yields a tied tensor once
         if name.endswith(ADAPTER_PARAMETERS):
             continue
-        local = parameter.detach()
-        whole = local.full_tensor() if isinstance(local, DTensor) else local
         if name in adapted:
-            whole = adapted[name].merge(whole)
-        if keep:
-            gathered[name] = whole.to(device="cpu", dtype=dtype, copy=True).contiguous()
+            whole = adapted[name].merge(_full_tensor(parameter.detach(), torch.float32))
+        else:
+            whole = _full_tensor(parameter.detach(), dtype)
+        if not keep:
+            continue
+        if name not in gathered:
+            gathered[name] = torch.empty(whole.shape, dtype=dtype, pin_memory=whole.is_cuda)
+        gathered[name].copy_(whole, non_blocking=True)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return gathered
+
+
+def _full_tensor(parameter: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The whole parameter; in `dtype` if it had to be gathered."""
+    if not isinstance(parameter, DTensor):
+        return parameter
+    if parameter.device_mesh.size() == 1:
+        return parameter.to_local()
+    return parameter.to(dtype).full_tensor()

@@ -63,6 +63,7 @@ class LogprobVerifier:
         self._weights: OrderedDict[int, dict[str, torch.Tensor]] = OrderedDict()
         self._results: dict[int, VersionResult] = defaultdict(VersionResult)
         self._reported: set[int] = set()
+        self._comparing: int | None = None  # the version whose weights the thread reads now
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -79,21 +80,28 @@ class LogprobVerifier:
             or version % self._section.probe_every == 0
         )
 
-    def add_weights(self, version: int, tensors: dict[str, torch.Tensor]) -> None:
-        """Keep a version's weights until newer versions displace them. Reports the results of displaced versions."""
+    def add_weights(self, version: int, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
+        """Keep a version's weights until newer versions displace them. Reports the results of displaced versions.
+
+        Returns tensors that the caller may overwrite: those of a version that is not verified or was displaced.
+        """
         if self._failure is not None:
             raise self._failure
         if not self.is_due(version):
-            return
+            return tensors
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        free: dict[str, torch.Tensor] | None = None
         with self._lock:
             self._weights[version] = tensors
             while len(self._weights) > 1 and (
                 len(self._weights) > MAX_KEPT_VERSIONS or len(self._weights) * size > MAX_KEPT_BYTES
             ):
-                self._weights.popitem(last=False)
+                displaced, weights = self._weights.popitem(last=False)
+                if displaced != self._comparing:
+                    free = weights
             finished = [one for one in self._results if one < next(iter(self._weights))]
         self._report(finished)
+        return free
 
     def finish(self) -> dict[str, float | int | None]:
         """Poll once more, stop the thread, and return the totals over the attempt."""
@@ -135,12 +143,14 @@ class LogprobVerifier:
             return
         with self._lock:
             tensors = self._weights.get(acked.version)
+            self._comparing = acked.version
         if tensors is None:
             self.missed += 1
             return
-        difference = (
-            self._own_logprobs(tensors, acked.probe) - torch.tensor(acked.probe.logprobs).double()
-        ).abs()
+        own = self._own_logprobs(tensors, acked.probe)
+        with self._lock:
+            self._comparing = None
+        difference = (own - torch.tensor(acked.probe.logprobs).double()).abs()
         with self._lock:
             result = self._results[acked.version]
             if acked.worker_id in result.engines or acked.version in self._reported:

@@ -75,6 +75,7 @@ class Rank0Coordinator:
         self._groups: list[rollout.Group] = []
         self._straggler_seconds = 0.0
         self._published: rollout.PublishedWeights | None = None
+        self._free_tensors: dict[str, torch.Tensor] | None = None
 
     # --- batches ------------------------------------------------------------------------------------------
 
@@ -139,12 +140,17 @@ class Rank0Coordinator:
 
     # --- weights ------------------------------------------------------------------------------------------
 
+    def take_free_tensors(self) -> dict[str, torch.Tensor] | None:
+        """Tensors of an earlier version that nothing reads any more, to gather the next one into."""
+        free, self._free_tensors = self._free_tensors, None
+        return free
+
     def publish(
         self, version: int, tensors: dict[str, torch.Tensor], *, first: bool, timer: PhaseTimer
     ) -> None:
         timer.start("write")
         published = self._publisher.write(version, tensors)
-        self._verifier.add_weights(version, tensors)
+        self._free_tensors = self._verifier.add_weights(version, tensors)
         timer.start("announce")
         self.controller.announce(
             rollout.PublishVersionRequest(

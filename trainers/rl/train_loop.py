@@ -193,7 +193,12 @@ def _publish(
     timer: PhaseTimer,
 ) -> None:
     timer.start("gather")
-    tensors = gather_full_tensors(learner.policy, dtype=dtype, keep=rank0 is not None)
+    tensors = gather_full_tensors(
+        learner.policy,
+        dtype=dtype,
+        keep=rank0 is not None,
+        into=rank0.take_free_tensors() if rank0 is not None else None,
+    )
     if rank0 is not None:
         rank0.publish(version, tensors, first=first, timer=timer)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from oolong.contracts.rollout import PublishedWeights
-from trainers.durable_files import file_sha256, fsync_directory, link_or_copy, write_json
+from oolong.system.bucket_hashes import bucket_sha256
+from trainers.durable_files import fsync_directory, link_or_copy, write_json
 from trainers.models.hf_export import (
     MANIFEST_FILE,
     WEIGHTS_FILE,
@@ -21,12 +22,19 @@ from trainers.models.hf_export import (
 
 
 @dataclass(frozen=True)
-class AuxiliaryFile:
-    """A file that is the same in every version, hashed once."""
+class HashedFile:
+    """A file of a version. Those that are the same in every version are hashed once."""
 
     path: Path
     bytes: int
-    sha256: str
+    bucket_sha256: list[str]
+
+    @classmethod
+    def of(cls, path: Path) -> HashedFile:
+        return cls(path, path.stat().st_size, bucket_sha256(path))
+
+    def to_manifest(self) -> dict[str, object]:
+        return {"name": self.path.name, "bytes": self.bytes, "bucket_sha256": self.bucket_sha256}
 
 
 class WeightPublisher:
@@ -37,25 +45,24 @@ class WeightPublisher:
         self._directory.mkdir(parents=True, exist_ok=True)
         for leftover in self._directory.glob(".tmp-*"):
             shutil.rmtree(leftover)
-        self._auxiliary_files = [
-            AuxiliaryFile(path, path.stat().st_size, file_sha256(path))
-            for path in auxiliary_files(model_directory)
-        ]
+        self._auxiliary_files = [HashedFile.of(path) for path in auxiliary_files(model_directory)]
 
     def write(self, version: int, tensors: dict[str, torch.Tensor]) -> PublishedWeights:
-        """Write, fsync and rename. Replaces a directory that an earlier attempt left at the same version."""
+        """Write and rename. Replaces a directory that an earlier attempt left at the same version.
+
+        The manifest is written last. Only it is fsynced: weights are read through the page cache by processes of the
+        same attempt, which a crash of the machine ends, and a checkpoint fsyncs the file that it links.
+        """
         target = self._directory / f"v{version:08d}"
         temporary = self._directory / f".tmp-{target.name}"
         temporary.mkdir()
-        sha256 = write_weights(tensors, temporary / WEIGHTS_FILE)
+        weights = temporary / WEIGHTS_FILE
+        write_weights(tensors, weights)
         for file in self._auxiliary_files:
             link_or_copy(file.path, temporary / file.path.name)
         files = [
-            {"name": WEIGHTS_FILE, "bytes": (temporary / WEIGHTS_FILE).stat().st_size, "sha256": sha256},
-            *(
-                {"name": one.path.name, "bytes": one.bytes, "sha256": one.sha256}
-                for one in self._auxiliary_files
-            ),
+            HashedFile.of(weights).to_manifest(),
+            *(one.to_manifest() for one in self._auxiliary_files),
         ]
         manifest = write_json(
             temporary / MANIFEST_FILE, {"version": version, "files": files, "tensors": tensor_index(tensors)}

@@ -9,6 +9,7 @@ import msgspec
 
 from gpu_agents.rollout.worker.manifest import MANIFEST, InvalidWeights, read_tensors
 from oolong.contracts.rollout import PublishedWeights
+from oolong.system.bucket_hashes import bucket_sha256
 
 VERSION = 0
 
@@ -39,9 +40,7 @@ def publish_initial_weights(model_directory: str | Path, weights_directory: Path
 
 
 def _file_entry(file: Path) -> dict[str, object]:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"name": file.name, "bytes": file.stat().st_size, "sha256": digest}
+    return {"name": file.name, "bytes": file.stat().st_size, "bucket_sha256": bucket_sha256(file)}
 
 
 def _tensor_entries(files: list[Path]) -> list[dict[str, object]]:

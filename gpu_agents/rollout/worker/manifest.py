@@ -15,6 +15,7 @@ import msgspec
 
 from oolong.contracts.rollout import PublishedWeights
 from oolong.model_validation.safetensors_header import Tensor, read_header
+from oolong.system.bucket_hashes import bucket_sha256
 
 MANIFEST = "manifest.json"
 
@@ -26,7 +27,7 @@ class InvalidWeights(ValueError):
 class _File(msgspec.Struct):
     name: str
     bytes: int
-    sha256: str
+    bucket_sha256: list[str]  # of each bucket of oolong.system.bucket_hashes
 
 
 class _Tensor(msgspec.Struct):
@@ -113,12 +114,15 @@ def _check_file(path: Path, stated: _File) -> None:
         size = path.stat().st_size
         if size != stated.bytes:
             raise InvalidWeights(f"{stated.name} has {size} bytes, the manifest says {stated.bytes}")
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        found = bucket_sha256(path)
     except OSError as error:
         raise InvalidWeights(f"{stated.name} cannot be read: {error}") from error
-    if digest != stated.sha256:
-        raise InvalidWeights(f"{stated.name} has sha256 {digest}, the manifest says {stated.sha256}")
+    if found != stated.bucket_sha256:
+        differing = sum(one != other for one, other in zip(found, stated.bucket_sha256, strict=False))
+        raise InvalidWeights(
+            f"{stated.name}: {differing} of {len(found)} buckets differ from the {len(stated.bucket_sha256)} sha256 "
+            "in the manifest"
+        )
 
 
 def _compare(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]], *, what: str) -> None:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import shutil
 from pathlib import Path
+
+from oolong.system.bucket_hashes import bucket_sha256
 
 TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
@@ -66,7 +67,7 @@ def publish(base: Path, weights: Path, version: int) -> None:
         }
     save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
     files = [
-        {"name": p.name, "bytes": p.stat().st_size, "sha256": hashlib.sha256(p.read_bytes()).hexdigest()}
+        {"name": p.name, "bytes": p.stat().st_size, "bucket_sha256": bucket_sha256(p)}
         for p in sorted(temporary.iterdir())
     ]
     manifest = {

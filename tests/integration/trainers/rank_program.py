@@ -135,11 +135,16 @@ def train(
         metrics = outcome.metrics
     writer.close()
     weights = gather_full_tensors(policy, dtype=torch.float32, keep=context.is_rank0)
+    published = gather_full_tensors(policy, dtype=torch.bfloat16, keep=context.is_rank0)
+    assert published.keys() == weights.keys()
     return {
         "critic_losses": critic_losses, "critic_norms": critic_norms,
         "shards": shards, "losses": losses, "norms": norms, "counts": counts, "metrics": metrics,
         "masters": sorted({str(parameter.dtype) for parameter in policy.parameters()}),
         "weights": {name: tensor.flatten()[:50].tolist() for name, tensor in weights.items()},
+        "cast_before_gather_differs": [
+            name for name, tensor in published.items() if not torch.equal(tensor, weights[name].bfloat16())
+        ],
     }  # fmt: skip
 
 

@@ -123,6 +123,12 @@ def test_weights_after_ten_steps_are_equal_on_one_and_two_ranks(by_ranks: dict[i
         assert by_ranks[2]["weights"][name] == pytest.approx(values, abs=2e-3), name
 
 
+def test_bfloat16_weights_cast_before_the_gather_equal_those_cast_after_it(
+    by_ranks: dict[int, dict[str, Any]],
+) -> None:
+    assert all(one["weights"] and one["cast_before_gather_differs"] == [] for one in by_ranks.values())
+
+
 def test_ranks_run_equally_many_forward_passes_over_unequal_lengths(
     by_ranks: dict[int, dict[str, Any]],
 ) -> None:

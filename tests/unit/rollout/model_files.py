@@ -11,6 +11,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from oolong.contracts.rollout import PublishedWeights
+from oolong.system.bucket_hashes import bucket_sha256
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
 TEMPLATE = (
@@ -62,7 +63,7 @@ def publish(
 
 def seal(directory: Path, version: int, shapes: dict[str, tuple[int, ...]]) -> PublishedWeights:
     files = [
-        {"name": p.name, "bytes": p.stat().st_size, "sha256": hashlib.sha256(p.read_bytes()).hexdigest()}
+        {"name": p.name, "bytes": p.stat().st_size, "bucket_sha256": bucket_sha256(p)}
         for p in sorted(directory.iterdir())
         if p.name != "manifest.json"
     ]

@@ -21,6 +21,21 @@ def test_gather_without_keep_returns_nothing(tiny_model: Path) -> None:
     assert gather_full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=False) == {}
 
 
+def test_gather_overwrites_the_tensors_that_it_is_given(
+    tiny_model: Path, context: DistributedContext
+) -> None:
+    policy = apply_fsdp(load_policy(tiny_model), context.mesh, TrainerSection())
+    first = gather_full_tensors(policy, dtype=torch.bfloat16, keep=True)
+    memory = {name: tensor.data_ptr() for name, tensor in first.items()}
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(2)
+    second = gather_full_tensors(policy, dtype=torch.bfloat16, keep=True, into=first)
+    assert {name: tensor.data_ptr() for name, tensor in second.items()} == memory
+    expected = gather_full_tensors(policy, dtype=torch.float32, keep=True)
+    assert all(torch.equal(tensor, expected[name].bfloat16()) for name, tensor in second.items())
+
+
 def test_untied_head_is_gathered(tmp_path: Path) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

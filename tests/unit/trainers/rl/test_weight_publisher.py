@@ -46,7 +46,7 @@ def test_manifest_lists_every_file_and_tensor(tiny_model: Path, tmp_path: Path) 
     assert {file["name"] for file in manifest["files"]} == on_disk >= {"config.json", "tokenizer.json"}
     for file in manifest["files"]:
         content = (directory / file["name"]).read_bytes()
-        assert (file["bytes"], file["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        assert (file["bytes"], file["bucket_sha256"]) == (len(content), [hashlib.sha256(content).hexdigest()])
     assert {one["name"]: (one["shape"], one["dtype"]) for one in manifest["tensors"]} == {
         name: (list(tensor.shape), "BF16") for name, tensor in tensors.items()
     }

@@ -1,0 +1,60 @@
+"""Which weights the verifier keeps, and which it returns for reuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from oolong.contracts.rollout import AckedProbe, Probe
+from oolong.contracts.run_spec import WeightSyncSection
+from oolong.contracts.telemetry import Outbox
+from trainers.distributed.fsdp import gather_full_tensors
+from trainers.models.policy import load_policy
+from trainers.rl import logprob_verifier
+from trainers.rl.logprob_verifier import LogprobVerifier
+
+Weights = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def verifier(tiny_model: Path, tmp_path: Path) -> LogprobVerifier:
+    return LogprobVerifier(
+        None,  # type: ignore[arg-type]  # its thread, which alone calls the controller, is not started
+        Outbox(tmp_path, 0),
+        model_directory=tiny_model,
+        section=WeightSyncSection(probe_first_versions=10, probe_every=10),
+        tolerance=1e-4,
+        first_version=0,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+
+
+def test_weights_return_for_reuse_once_nothing_compares_with_them(
+    verifier: LogprobVerifier, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logprob_verifier, "MAX_KEPT_VERSIONS", 2)
+    versions = [
+        gather_full_tensors(load_policy(tiny_model), dtype=torch.float32, keep=True) for _ in range(6)
+    ]
+    assert verifier.add_weights(0, versions[0]) is None
+    assert verifier.add_weights(1, versions[1]) is None
+    assert verifier.add_weights(2, versions[2]) is versions[0]
+    assert verifier.add_weights(11, versions[3]) is versions[3]  # not verified
+
+    returned: list[Any] = []
+    compute = verifier._own_logprobs
+
+    def publish_meanwhile(tensors: Weights, probe: Probe) -> torch.Tensor:
+        returned.append(verifier.add_weights(3, versions[4]))  # displaces version 1, which is compared now
+        returned.append(verifier.add_weights(4, versions[5]))
+        return compute(tensors, probe)
+
+    monkeypatch.setattr(verifier, "_own_logprobs", publish_meanwhile)
+    probe = Probe(prompt_token_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[0.0, 0.0])
+    monkeypatch.setattr(verifier, "_tolerance", 1e9)
+    verifier._compare(AckedProbe(worker_id="w", version=1, probe=probe))
+    assert returned[0] is None and returned[1] is versions[2]

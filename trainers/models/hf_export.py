@@ -28,6 +28,7 @@ def auxiliary_files(model_directory: Path) -> list[Path]:
 def write_weights(tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Write one safetensors file, straight from the tensors' memory. It is not fsynced."""
     save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors makes it readable by this user only, but engines may be another
 
 
 def tensor_index(tensors: dict[str, torch.Tensor]) -> list[dict[str, Any]]:

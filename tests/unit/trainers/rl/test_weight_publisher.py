@@ -23,6 +23,7 @@ def test_published_weights_reload_bit_equal_without_a_copy_of_the_tied_head(
     published = WeightPublisher(tmp_path / "weights", tiny_model).write(12, tensors)
     directory = Path(published.directory)
     assert directory.name == "v00000012"
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in directory.iterdir())
     with safe_open(directory / "model.safetensors", "pt") as file:
         assert "lm_head.weight" not in file.keys()  # noqa: SIM118 - not a dict
         assert file.metadata() == {"format": "pt"}

@@ -97,7 +97,7 @@ def gather_full_tensors(
         if name.endswith(ADAPTER_PARAMETERS):
             continue
         if name in adapted:
-            whole = adapted[name].merge(_full_tensor(parameter.detach(), torch.float32))
+            whole = adapted[name].merge(_full_tensor(parameter.detach(), parameter.dtype))
         else:
             whole = _full_tensor(parameter.detach(), dtype)
         if not keep:

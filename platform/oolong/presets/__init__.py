@@ -105,10 +105,11 @@ def _said(faults: list[SpecError], *, prefix: str = "") -> str:
 
 def completed(spec: dict[str, Any]) -> dict[str, Any]:
     """The spec with something in place of the model and dataset that a preset leaves open."""
-    dataset = spec.get("dataset", {})
+    dataset, model = spec.get("dataset", {}), spec.get("model", {})
+    other = {key: model[key] for key in model if key != "checkpoint"} if isinstance(model, dict) else {}
     return {
         "name": "preset",
         **spec,
-        "model": {"base_model": "any"},
+        "model": {**other, "base_model": "any"},
         "dataset": {**dataset, "version": "any@1"} if isinstance(dataset, dict) else dataset,
     }

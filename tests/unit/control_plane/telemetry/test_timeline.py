@@ -69,6 +69,14 @@ def test_the_shortest_spans_are_left_out_and_counted(world: World, read: Callabl
     assert starts == sorted(starts)
 
 
+def test_rollouts_do_not_displace_what_the_jobs_do(world: World, read: Callable[..., Any]) -> None:
+    rollouts = [span(n, n + 5, group_id=f"0-{n}-0", member=0) for n in range(20)]
+    ship(world.rollout, Spans(at=AT, spans=[*rollouts, span(0, 0.1, kind="load")]))
+    found = read(limit=4).json()
+    assert found["left_out"] == 17
+    assert sorted(s["kind"] for s in found["data"]) == ["generate", "generate", "generate", "load"]
+
+
 def test_a_run_without_spans_has_an_empty_timeline(world: World, read: Callable[..., Any]) -> None:
     found = read().json()
     assert (found["start"], found["end"], found["data"]) == (None, None, [])

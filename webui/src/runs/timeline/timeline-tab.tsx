@@ -147,7 +147,7 @@ function Plot({ run, timeline, view, origin, show }: { run: Run; timeline: Timel
       <output className={classes.readout}>{hovered === null ? "Point at a bar to read it. Click a generation to open its trajectory." : describe(hovered.span, origin)}</output>
       <Shares lanes={lanes} view={view} />
       {timeline.left_out > 0 && <p className={classes.note}>{grouped(timeline.left_out)} shorter spans are not drawn. Zoom in to see them.</p>}
-      {timeline.sampled_groups > 1 && <p className={classes.note}>One of {timeline.sampled_groups} groups was recorded.</p>}
+      {timeline.sampled_groups > 1 && <p className={classes.note}>One of {timeline.sampled_groups} groups was recorded, so a gap between generations is not idle time: Wait shows that.</p>}
       <Legend scheme={scheme} />
       <SpanTable run={run} spans={timeline.data.filter((span) => isVisible(span, view))} origin={origin} />
     </div>
@@ -161,7 +161,7 @@ function Shares({ lanes, view }: { lanes: Lane[]; view: View }) {
   const text = (lane: Lane, kinds: Span["kind"][]) => kinds.map((kind) => `${words(kind).toLowerCase()} ${percent(coverage(lane, kind, view), 0)}`).join(", ");
   return (
     <p className={classes.shares}>
-      Visible time: {lanes.map((lane) => `${lane.name} ${text(lane, lane.name === "trainer" ? ["train", "publish", "wait"] : ["generate", "load", "wait"])}`).join(" · ")}
+      Visible time: {lanes.map((lane) => `${lane.name} ${text(lane, lane.name === "trainer" ? ["train", "publish", "wait"] : ["load", "wait", "evaluate"])}`).join(" · ")}
     </p>
   );
 }

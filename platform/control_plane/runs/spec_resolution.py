@@ -147,8 +147,9 @@ def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
     if checkpoint is None:
         resolved.add_error(
             "/model/checkpoint", "unknown_checkpoint",
-            f"there is no checkpoint {spec.model.checkpoint!r}; use the ID of a STORED one, see GET "
-            f"/api/v1/checkpoints",
+            f"there is no checkpoint {spec.model.checkpoint!r}; use the ID of a STORED one, see GET /api/v1/checkpoints"
+            if spec.model.checkpoint
+            else "no checkpoint is named; choose whose weights the run begins with, see GET /api/v1/checkpoints",
         )  # fmt: skip
     elif checkpoint.state == CheckpointState.DELETED:
         resolved.add_error(

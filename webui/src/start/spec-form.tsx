@@ -4,6 +4,7 @@ import type { FieldProblem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import { FieldProblems } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
+import { checkpointOptions } from "./checkpoint-options.ts";
 import { fieldsOf, SECTIONS } from "./sections.ts";
 import { SpecFieldInput, type Option } from "./spec-field.tsx";
 import { pointerOf } from "./spec-schema.ts";
@@ -25,7 +26,7 @@ function useChoices(): Record<string, Option[]> {
     "/dataset/version": versions,
     "/evaluation/dataset": versions,
     "/model/base_model": [...new Set(models.filter((model) => model.state === "READY").map((model) => model.name))].map((name) => ({ value: name, label: name })),
-    "/model/checkpoint": checkpoints.filter((entry) => entry.state === "STORED").map((entry) => ({ value: entry.id, label: `${entry.run.name}, step ${entry.step} (${entry.id})` })),
+    "/model/checkpoint": checkpointOptions(checkpoints),
   };
 }
 

@@ -1,4 +1,4 @@
-import { Button, Group, SegmentedControl, Switch, Text } from "@mantine/core";
+import { Anchor, Button, Group, SegmentedControl, Switch, Text } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { IconCheck, IconDownload } from "@tabler/icons-react";
 import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -12,7 +12,7 @@ import type { Preset, RunDetail } from "../api/schema.d.ts";
 import type { Json } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
-import { applyPreset, candidates, fallbackPreset } from "./default-spec.ts";
+import { applyPreset, candidates, fallbackPreset, needsCheckpoint } from "./default-spec.ts";
 import { SpecEditor } from "./spec-editor.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { asJson, asYaml, isJson, parseSpec, withValue } from "./spec-text.ts";
@@ -43,7 +43,7 @@ export function StartPage() {
   return <StartForm presets={usable} broken={presets.data?.broken ?? []} initialText={initialText(spec, search, source.data)} initialPreset={preset?.name ?? ""} />;
 }
 
-/** The first preset that the server accepts with the objects of the project, or else one without a dataset and a model. */
+/** The first preset that the server accepts with the objects of the project once the user has chosen a checkpoint, or else one without a dataset and a model. */
 function submittablePreset(presets: Preset[]) {
   return queryOptions({
     queryKey: ["submittable-preset", presets.map((preset) => preset.name)],
@@ -52,9 +52,10 @@ function submittablePreset(presets: Preset[]) {
       const available = {
         datasets: datasets.data.filter((dataset) => dataset.latest !== null).map((dataset) => dataset.name),
         models: models.data.filter((entry) => entry.state === "READY").map((entry) => entry.name),
-        checkpoints: checkpoints.data.filter((entry) => entry.state === "STORED").map((entry) => entry.id),
+        hasCheckpoint: checkpoints.data.some((entry) => entry.state === "STORED"),
       };
       for (const { preset, spec } of candidates(presets, available)) {
+        if (needsCheckpoint(spec)) return { name: preset.name, spec }; // the form asks for it
         const { valid } = await post("/api/v1/runs/validate", { body: { spec } });
         if (valid) return { name: preset.name, spec };
       }
@@ -72,11 +73,12 @@ const MISSING_OBJECTS: Record<string, { object: string; to: string; action: stri
 };
 
 /** The objects that the project lacks for this run, with links to add them. */
-function Missing({ errors }: { errors: FieldProblem[] }) {
+function Missing({ errors, asksForCheckpoint }: { errors: FieldProblem[]; asksForCheckpoint: boolean }) {
   const missing = Object.entries(MISSING_OBJECTS).filter(([code]) => errors.some((error) => error.code === code));
-  if (missing.length === 0) return null;
+  if (missing.length === 0 && !asksForCheckpoint) return null;
   return (
     <div className={classes.missing} role="note" data-testid="missing">
+      {asksForCheckpoint && <p>This run begins with the weights of a checkpoint: <Anchor component="button" size="sm" onClick={() => document.querySelector<HTMLElement>("[data-field='/model/checkpoint']")?.focus()}>choose one</Anchor>.</p>}
       {missing.map(([code, { object, to, action }]) => (
         <p key={code}>This run needs a {object} in this project. Select one below, or <Link to={to}>{action}</Link>.</p>
       ))}
@@ -164,7 +166,7 @@ function StartForm({ presets, broken, initialText, initialPreset }: { presets: P
           <Button disabled={spec === null} loading={start.isPending} onClick={() => start.mutate()} data-testid="start">Start run</Button>
         </Group>
       </div>
-      <Missing errors={errors} />
+      <Missing errors={errors} asksForCheckpoint={view === "form" && spec !== null && needsCheckpoint(spec)} />
       <ProblemNotice error={check.error} />
       <ProblemNotice error={start.error} />
       {view === "form" ? (

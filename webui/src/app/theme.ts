@@ -16,7 +16,7 @@ export const theme = createTheme({
   fontFamily: "'Inter Variable', system-ui, sans-serif",
   fontFamilyMonospace: "'JetBrains Mono Variable', ui-monospace, monospace",
   headings: { fontFamily: "'Inter Variable', system-ui, sans-serif", fontWeight: "620" },
-  fontSizes: { xs: "0.72rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.15rem" },
+  fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.15rem" },
   spacing: { xs: "0.5rem", sm: "0.7rem", md: "1rem", lg: "1.4rem", xl: "2rem" },
   radius: { xs: "3px", sm: "5px", md: "7px", lg: "10px" },
   defaultRadius: "sm",

@@ -73,7 +73,7 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
         }
         context.stroke();
         context.textBaseline = "bottom";
-        context.font = `600 ${11 * devicePixelRatio}px Inter Variable, sans-serif`;
+        context.font = `600 ${12 * devicePixelRatio}px Inter Variable, sans-serif`;
         context.textAlign = segments.length > 1 ? "right" : "left";
         const edge = segments.length > 1 ? left + width - 4 * devicePixelRatio : left + 4 * devicePixelRatio;
         context.fillText(bound.label, edge, newest.y - 2 * devicePixelRatio);
@@ -91,7 +91,7 @@ const INTEGER_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 100
 function options(lines: Line[], appearance: Appearance, width: number, onCursor: (index: number | null) => void): uPlot.Options {
   const ink = cssColor("--ink-faint");
   const grid = { stroke: cssColor("--grid"), width: 1 };
-  const font = "11px Inter Variable, sans-serif";
+  const font = "12px Inter Variable, sans-serif";
   const isFaint = (line: Line) => appearance.smoothing > 0 && !line.exact;
   const series: uPlot.Series[] = [{}];
   for (const line of lines) {
@@ -140,7 +140,7 @@ function options(lines: Line[], appearance: Appearance, width: number, onCursor:
       },
       {
         stroke: ink, grid, font, ticks: { show: false }, gap: 4, space: 30,
-        size: (_plot, values) => 14 + 6.1 * Math.max(2, ...(values ?? []).map((value) => value?.length ?? 0)),
+        size: (_plot, values) => 14 + 6.7 * Math.max(2, ...(values ?? []).map((value) => value?.length ?? 0)),
         ...(appearance.whole ? { incrs: INTEGER_STEPS } : {}),
         values: (_plot, splits) => axisLabels(splits, appearance.format),
       },

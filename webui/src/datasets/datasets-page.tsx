@@ -34,7 +34,7 @@ export function DatasetsPage() {
             <Table.Tbody>
               {list.map((dataset) => (
                 <Table.Tr key={dataset.id}>
-                  <Table.Td><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.74rem" }}>{dataset.description}</div></Table.Td>
+                  <Table.Td><Link to={`/datasets/${dataset.id}`} style={{ fontWeight: 580 }}>{dataset.name}</Link><div style={{ color: "var(--ink-faint)", fontSize: "0.75rem" }}>{dataset.description}</div></Table.Td>
                   <Table.Td>{dataset.latest?.ref ?? "no version"}</Table.Td>
                   <Table.Td ta="right">{grouped(dataset.latest?.rows)}</Table.Td>
                   <Table.Td><Splits splits={dataset.latest?.splits ?? {}} /></Table.Td>

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -41,6 +41,8 @@ from trainers.rl.microbatch_tensors import (
     StepTensors,
     build_microbatch_tensors,
     drop_zero_advantage,
+    has_advantage,
+    select_sequences,
     sequence_lengths,
 )
 from trainers.rl.step_backup import StepBackup
@@ -56,6 +58,14 @@ class StepOutcome:
     grad_norms: list[float]  # before clipping
     critic_losses: list[float]
     critic_grad_norms: list[float]
+
+
+@dataclass(frozen=True)
+class SharedPass:
+    """A microbatch whose training pass gives the proximal log-probabilities too."""
+
+    outputs: ForwardOutputs  # of the other fixed models
+    pass_without_gradient: bool  # for the sequences that the training pass leaves out
 
 
 class Learner:
@@ -116,11 +126,20 @@ class Learner:
             for minibatch in plan.minibatches
             for microbatch in minibatch.microbatches
         ]
-        outputs = self._forward_fixed_models(batch, accumulator, timer)
+        # With one minibatch the weights do not change between the proximal and the training pass.
+        shares_pass = self._can_share_pass(plan)
+        outputs = self._forward_fixed_models(batch, accumulator, timer, skip_proximal=shares_pass)
 
         timer.start("train")
         advantages = self._estimate_advantages(batch, outputs, plan.rewards)
-        step = self._build_step_tensors(plan, batch, outputs, advantages, accumulator)
+        step = self._build_step_tensors(
+            plan,
+            batch,
+            outputs,
+            advantages,
+            None if shares_pass else self._importance_weights(batch, outputs, accumulator),
+        )
+        apart = self._need_pass_without_gradient(batch, step) if shares_pass else [False] * len(batch)
         rates = self._set_learning_rates(plan.version)
         backups = self._back_up() if len(plan.minibatches) > 1 else []
         outcome = StepOutcome(
@@ -135,7 +154,14 @@ class Learner:
         for minibatch in plan.minibatches:
             part = slice(start, start + len(minibatch.microbatches))
             start = part.stop
-            loss, norm = self._backward(batch[part], step[part], accumulator, measure_kl=start == len(batch))
+            proximal = (
+                [SharedPass(*one) for one in zip(outputs[part], apart[part], strict=True)]
+                if shares_pass
+                else None
+            )
+            loss, norm = self._backward(
+                batch[part], step[part], accumulator, measure_kl=start == len(batch), proximal=proximal
+            )
             outcome.minibatch_losses.append(loss)
             outcome.grad_norms.append(norm)
             scalars = [loss, norm]
@@ -159,11 +185,21 @@ class Learner:
 
     @torch.no_grad()
     def _forward_fixed_models(
-        self, batch: list[MicrobatchTensors], accumulator: MetricAccumulator, timer: PhaseTimer
+        self,
+        batch: list[MicrobatchTensors],
+        accumulator: MetricAccumulator,
+        timer: PhaseTimer,
+        *,
+        skip_proximal: bool,
     ) -> list[ForwardOutputs]:
-        """Run the forward passes whose results stay constant during the step: proximal, reference, critic."""
+        """Run the forward passes whose results stay constant during the step: proximal, reference, critic.
+
+        A skipped proximal pass leaves the behavior log-probabilities in its place.
+        """
         timer.start("proximal")
-        proximal = [self._proximal(tensors, accumulator) for tensors in batch]
+        proximal = [
+            tensors.behavior if skip_proximal else self._proximal(tensors, accumulator) for tensors in batch
+        ]
         reference: list[torch.Tensor | None] = [None] * len(batch)
         if self.reference is not None:
             timer.start("reference")
@@ -172,7 +208,7 @@ class Learner:
             for proximal_logprobs, reference_logprobs, tensors in zip(
                 proximal, reference, batch, strict=True
             ):
-                if not tensors.is_dummy:
+                if not tensors.is_dummy and not skip_proximal:
                     accumulator.add_reference(proximal_logprobs, reference_logprobs)
         values: list[torch.Tensor | None] = [None] * len(batch)
         if self.critic is not None:
@@ -203,9 +239,10 @@ class Learner:
         batch: list[MicrobatchTensors],
         outputs: list[ForwardOutputs],
         advantages: list[Advantages],
-        accumulator: MetricAccumulator,
+        weights: list[torch.Tensor] | None,
     ) -> list[StepTensors]:
-        weights = self._importance_weights(batch, outputs, accumulator)
+        """`weights` [N] per microbatch; None: the training pass computes them."""
+        weights = weights or [torch.ones_like(tensors.behavior) for tensors in batch]
         minibatches = [minibatch for minibatch in plan.minibatches for _ in minibatch.microbatches]
         return [
             StepTensors(
@@ -261,6 +298,74 @@ class Learner:
             rates["optim/critic_learning_rate"] = self.critic.set_learning_rate(version)
         return rates
 
+    # --- one forward pass for proximal and current policy -----------------------------------------------------
+
+    def _can_share_pass(self, plan: RankPlan) -> bool:
+        """Whether the training pass can give the proximal log-probabilities too.
+
+        With one minibatch they are the current ones, detached. Nothing before the training pass may need them: not
+        the KL in the reward, nor importance weights that compare all tokens of the batch.
+        """
+        kl = self._algorithm.kl
+        return (
+            len(plan.minibatches) == 1
+            and self._algorithm.proximal != "none"
+            and self._algorithm.importance_weight.mode != "second_moment"
+            and (kl is None or kl.apply_to != "reward")
+        )
+
+    def _need_pass_without_gradient(
+        self, batch: list[MicrobatchTensors], step: list[StepTensors]
+    ) -> list[bool]:
+        """Per microbatch: whether some rank drops sequences from the training pass. Their proximal log-probabilities,
+        which metrics cover, then need a pass of their own, which all ranks must run."""
+        if not self._drop_zero_advantage:
+            return [False] * len(batch)
+        dropped = [
+            float(not bool(has_advantage(tensors, full).all()))
+            for tensors, full in zip(batch, step, strict=True)
+        ]
+        return [value > 0 for value in self.context.max(dropped)]
+
+    @torch.no_grad()
+    def _pass_without_gradient(
+        self, tensors: MicrobatchTensors, full: StepTensors
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (logprobs, entropy) of the sequences without an advantage."""
+        row = select_sequences(tensors, ~has_advantage(tensors, full))
+        return self.policy(row, temperature=self._temperature)
+
+    @torch.no_grad()
+    def _share_pass(
+        self,
+        tensors: MicrobatchTensors,
+        full: StepTensors,
+        part: StepTensors,
+        outputs: ForwardOutputs,
+        trained: tuple[torch.Tensor, torch.Tensor],
+        left_out: tuple[torch.Tensor, torch.Tensor] | None,
+        accumulator: MetricAccumulator,
+    ) -> StepTensors:
+        """Return `part` with proximal log-probabilities and importance weights from its training pass.
+
+        `trained` and `left_out` are (logprobs, entropy) of the sequences in and not in the training pass.
+        """
+        if left_out is None:
+            keep = torch.ones_like(full.behavior, dtype=torch.bool)
+        else:
+            keep = has_advantage(tensors, full)[tensors.sequence_ids]
+        proximal, entropy = torch.empty_like(full.behavior), torch.empty_like(full.behavior)
+        proximal[keep], entropy[keep] = (one.detach() for one in trained)
+        if left_out is not None:
+            proximal[~keep], entropy[~keep] = left_out
+        if not tensors.is_dummy:
+            accumulator.add_proximal(proximal, tensors.behavior, tensors.version_lag == 0)
+            accumulator.add_entropy(entropy)
+            if outputs.reference is not None:
+                accumulator.add_reference(proximal, outputs.reference)
+        [weights] = self._importance_weights([tensors], [replace(outputs, proximal=proximal)], accumulator)
+        return replace(part, proximal=proximal[keep], importance_weights=weights[keep])
+
     # --- optimizer steps --------------------------------------------------------------------------------------
 
     def _backward(
@@ -270,15 +375,27 @@ class Learner:
         accumulator: MetricAccumulator,
         *,
         measure_kl: bool,
+        proximal: Sequence[SharedPass] | None,
     ) -> tuple[float, float]:
-        """Compute clipped gradients of one minibatch. Returns its loss and gradient norm over all ranks."""
+        """Compute clipped gradients of one minibatch. Returns its loss and gradient norm over all ranks.
+
+        With `proximal`, the proximal log-probabilities are still missing and come from the same forward pass.
+        """
         total = 0.0
         for number, (tensors, full) in enumerate(zip(batch, step, strict=True)):
             row, part = (
                 drop_zero_advantage(tensors, full) if self._drop_zero_advantage else (tensors.row, full)
             )
             set_gradient_sync(self.policy, number == len(batch) - 1)
+            left_out = None
+            if proximal is not None and proximal[number].pass_without_gradient:
+                left_out = self._pass_without_gradient(tensors, full)
             logprobs, entropy = self.policy(row, temperature=self._temperature)
+            if proximal is not None:
+                outputs = proximal[number].outputs
+                part = self._share_pass(
+                    tensors, full, part, outputs, (logprobs, entropy), left_out, accumulator
+                )
             result = self._policy_loss(logprobs, part, len(tensors.sequences))
             loss = (part.token_weights * (result.loss + self._extra_terms(logprobs, entropy, part))).sum()
             # FSDP2 averages gradients over ranks, but the loss is already normalized over all of them.

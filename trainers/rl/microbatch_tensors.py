@@ -74,18 +74,29 @@ def sequence_lengths(tensors: MicrobatchTensors) -> torch.Tensor:
     return sequence_length(tensors.sequence_ids, len(tensors.sequences)).float()
 
 
+def has_advantage(tensors: MicrobatchTensors, step: StepTensors) -> torch.Tensor:
+    """[sequences] bool: whether any token of the sequence has an advantage other than 0."""
+    found = torch.zeros(len(tensors.sequences), dtype=torch.bool, device=step.advantages.device)
+    found[tensors.sequence_ids[step.advantages != 0]] = True
+    return found
+
+
 def drop_zero_advantage(tensors: MicrobatchTensors, step: StepTensors) -> tuple[PackedRow, StepTensors]:
     """Remove sequences whose advantages are all 0: they have no gradient, so they need no forward pass.
 
     They still count in every denominator. Late in training most groups are solved, and this makes steps cheap.
     """
-    keep = torch.zeros(len(tensors.sequences), dtype=torch.bool, device=step.advantages.device)
-    keep[tensors.sequence_ids[step.advantages != 0]] = True
+    keep = has_advantage(tensors, step)
     if bool(keep.all()):
         return tensors.row, step
+    return select_sequences(tensors, keep), step.select(keep[tensors.sequence_ids])
+
+
+def select_sequences(tensors: MicrobatchTensors, keep: torch.Tensor) -> PackedRow:
+    """Pack the sequences where `keep` is true; without any, one token, for all ranks must run as many passes."""
     kept = [one for one, is_kept in zip(tensors.sequences, keep.tolist(), strict=True) if is_kept]
     if kept:
         row = pack_row([one.tokens for one in kept], [one.loss_positions for one in kept])
-    else:  # all ranks must run the same number of forward passes
+    else:
         row = pack_row([tensors.sequences[0].tokens[:1]], [[]])
-    return row.to(tensors.row.input_ids.device), step.select(keep[tensors.sequence_ids])
+    return row.to(tensors.row.input_ids.device)

@@ -70,6 +70,7 @@ def main() -> None:
         told["LoRA"] = train(
             model_directory, context, {}, algorithm={"kl": {"coefficient": 0.1}}, lora=LORA, steps=4
         )
+        told["one minibatch"] = train(model_directory, context, {}, steps=4, minibatches=1)
     if mode == "options":
         told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
@@ -86,6 +87,7 @@ def train(
     option: dict[str, Any],
     *,
     steps: int,
+    minibatches: int = 2,
     algorithm: dict[str, Any] | None = None,
     lora: dict[str, Any] | None = None,
     checkpoints: Path | None = None,
@@ -124,8 +126,9 @@ def train(
                 record, policy=policy, optimizer=learner.optimizer, snapshot=None, weights=whole or None
             )
         plans = plan_batch(
-            batches(version), version=version, num_ranks=context.world_size, minibatches=2, token_budget=200
-        )
+            batches(version), version=version, num_ranks=context.world_size, minibatches=minibatches,
+            token_budget=200,
+        )  # fmt: skip
         counts.append([[len(minibatch.microbatches) for minibatch in plan.minibatches] for plan in plans])
         outcome = learner.train(context.scatter(plans if context.is_rank0 else None), PhaseTimer())
         losses += outcome.minibatch_losses

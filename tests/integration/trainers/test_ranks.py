@@ -118,6 +118,21 @@ def test_adapters_of_two_ranks_equal_those_of_one(told: dict[str, dict[str, Any]
         assert two["weights"][name] == pytest.approx(values, abs=1e-5), name
 
 
+def test_two_ranks_equal_one_rank_where_the_training_pass_gives_the_proximal_logprobs(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    """The batches have groups without an advantage, which one rank may have in a microbatch and the other not."""
+    one, two = told["one rank"]["one minibatch"], told["two ranks"]["one minibatch"]
+    assert len(one["losses"]) == 4
+    assert two["losses"] == pytest.approx(one["losses"], abs=2e-6)
+    assert two["norms"] == pytest.approx(one["norms"], rel=2e-5)
+    for name in ("importance_ratio/mean", "importance_ratio/max", "policy/entropy"):
+        assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-4), name
+    batches = recorded_batches(groups=4, members=4, seed=9, longest=90)
+    rewards = [[one.reward for one in group.trajectories] for step in range(4) for group in batches(step)]
+    assert 0 < sum(len(set(group)) == 1 for group in rewards) < len(rewards)
+
+
 def test_weights_after_ten_steps_are_equal_on_one_and_two_ranks(by_ranks: dict[int, dict[str, Any]]) -> None:
     for name, values in by_ranks[1]["weights"].items():
         assert by_ranks[2]["weights"][name] == pytest.approx(values, abs=2e-3), name

@@ -62,19 +62,22 @@ def test_reward_service_and_worker_are_restarted_in_place_and_a_lost_controller_
     small_runs.assert_nothing_is_left(stack)
 
 
-def test_a_run_of_two_ranks_stops_with_a_checkpoint_that_another_run_starts_from(
+def test_a_lora_run_of_two_ranks_stops_with_a_checkpoint_that_another_run_starts_from(
     stack: Stack, inputs: Inputs
 ) -> None:
+    """The other run trains all weights, from the merged ones."""
     stack.add_node("three", slots=3)
     client = stack.client()
     trainer = {"num_ranks": 2, "total_train_steps": 500}
-    run_id = client.runs.create(small_runs.spec(inputs, steps=500, trainer=trainer)).id
+    lora = {"lora": {"rank": 4}}
+    run_id = client.runs.create(small_runs.spec(inputs, steps=500, trainer=trainer, model=lora)).id
     small_runs.wait_for_step(stack, run_id, 7)
     client.runs.stop(run_id)
     run = small_runs.wait_for_end(stack, client, run_id, seconds=60)
     assert (run.status, run.reason) == ("STOPPED", "stopped_by_user")
     assert run.latest_checkpoint is not None and run.latest_checkpoint.step == run.train_step >= 7
     small_runs.assert_balanced(run)
+    small_runs.assert_engine_matches_trainer(run)
     small_runs.assert_nothing_is_left(stack)
 
     document = small_runs.spec(inputs, steps=4)

@@ -106,7 +106,7 @@ class TimelineRecorder:
         if not self._spans:
             return None
         taken = Spans(spans=self._spans, sampled_groups=self._sampled_groups)
-        if len(self._spans) < MAX_SPANS // 4:
+        if len(self._spans) < MAX_SPANS // 2:
             self._sampled_groups = max(1, self._sampled_groups // 2)
         self._spans = []
         return taken

@@ -9449,11 +9449,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 25721,
-                     *             "engine-0": 25722,
-                     *             "controller": 25720
+                     *             "reward": 25081,
+                     *             "engine-0": 25082,
+                     *             "controller": 25080
                      *           },
-                     *           "token": "8JbTJ8eXfrV27-DHTbEg0mBEWjRPzFWQCxod8NhSxa8",
+                     *           "token": "SO3G2DuKKhsIfwKBZH6wCl2Fb1_Avk7XauhPGebvZ4w",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10742,7 +10742,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "e0fcd96f",
+                     *             "after": "443347e1",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -13785,8 +13785,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0bnAxdzZ2cm4zMnNnOWJmZ21wcmVwIiwxNzk1NDU2ODk3LCJ1c3JfMDFtODRubnd4bjhoMG1ncnR3MTk3Y2VycmciLCJ0b2tfMDFtODRubnd4eXYzZDZldmprcTc2ZjZzNzMiXQ:1xVXQ9:4BHfHV8_uUHRZb8LI5gcdhYDTztk6hoVRDBdvLwBtsA",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0bnAxdzZ2cm4zMnNnOWJmZ21wcmVwIiwxNzk1NDU2ODk3LCJ1c3JfMDFtODRubnd4bjhoMG1ncnR3MTk3Y2VycmciLCJ0b2tfMDFtODRubnd4eXYzZDZldmprcTc2ZjZzNzMiXQ:1xVXQ9:4BHfHV8_uUHRZb8LI5gcdhYDTztk6hoVRDBdvLwBtsA/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cDJxMGczbjZ2cHBqMWVreXJkNzI4IiwxNzk1NDU3MzEyLCJ1c3JfMDFtODRwMmdudzc0ZnNuYW14MTgwa3BqYjIiLCJ0b2tfMDFtODRwMmdwam05ZmtndDExNWoxenk5NzAiXQ:1xVXWq:WL6x28S4VIfakLm8yYFNYYUlw9LD1WIua2TEO9K0E4s",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cDJxMGczbjZ2cHBqMWVreXJkNzI4IiwxNzk1NDU3MzEyLCJ1c3JfMDFtODRwMmdudzc0ZnNuYW14MTgwa3BqYjIiLCJ0b2tfMDFtODRwMmdwam05ZmtndDExNWoxenk5NzAiXQ:1xVXWq:WL6x28S4VIfakLm8yYFNYYUlw9LD1WIua2TEO9K0E4s/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13899,8 +13899,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "404e8ccdf1d448aa424104984bee6f71b63a1b9ad4a3f01c63aaa5c607e49912",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=404e8ccdf1d448aa424104984bee6f71b63a1b9ad4a3f01c63aaa5c607e49912"
+                     *       "sha256": "15417f3a09787d244a98b9a20ba05f28218b1e9511bfd4d6ea449ac296329f9f",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=15417f3a09787d244a98b9a20ba05f28218b1e9511bfd4d6ea449ac296329f9f"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16735,7 +16735,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:44147. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39581. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19512,7 +19512,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 22.75,
+                     *           "slot_seconds": 25.732,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
@@ -19520,7 +19520,7 @@ export interface operations {
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 18.75
+                     *             "other": 21.732
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19544,7 +19544,7 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 22.75,
+                     *         "slot_seconds": 25.732,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
@@ -19552,7 +19552,7 @@ export interface operations {
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 18.75
+                     *           "other": 21.732
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -20519,6 +20519,61 @@ export interface operations {
                      *                 "importance_correction": true
                      *               },
                      *               "loss_aggregation": "seq_mean"
+                     *             }
+                     *           },
+                     *           "fault": ""
+                     *         },
+                     *         {
+                     *           "name": "grpo-lora",
+                     *           "title": "GRPO with LoRA",
+                     *           "description": "GRPO that trains adapters of rank 32 on a frozen base. The reference policy is the same model without adapters, so KL takes no memory. Weights, gradients and optimizer take a tenth of what training all weights takes. Starts when you name a base model and a dataset. Sized for a model of 1.5 billion parameters on 2 GPUs of 24 GB: 1 for the trainer, 1 for engines.",
+                     *           "paper": "https://arxiv.org/abs/2106.09685",
+                     *           "spec": {
+                     *             "kind": "rl",
+                     *             "name": "grpo-lora",
+                     *             "model": {
+                     *               "base_model": "",
+                     *               "lora": {
+                     *                 "rank": 32,
+                     *                 "alpha": 64
+                     *               }
+                     *             },
+                     *             "dataset": {
+                     *               "version": "",
+                     *               "split": "train"
+                     *             },
+                     *             "reward": {
+                     *               "name": "math"
+                     *             },
+                     *             "rollout": {
+                     *               "group_size": 16,
+                     *               "max_concurrent_groups": 80,
+                     *               "max_new_tokens": 1024,
+                     *               "max_prompt_tokens": 1024,
+                     *               "engine_max_total_tokens": 131072
+                     *             },
+                     *             "staleness": {
+                     *               "max": 4
+                     *             },
+                     *             "trainer": {
+                     *               "total_train_steps": 200,
+                     *               "groups_per_step": 16,
+                     *               "minibatches": 1,
+                     *               "learning_rate": 0.00002,
+                     *               "microbatch_tokens": 16384,
+                     *               "dtype": "bfloat16"
+                     *             },
+                     *             "algorithm": {
+                     *               "advantage": {
+                     *                 "mean": "group",
+                     *                 "std": "group"
+                     *               },
+                     *               "kl": {
+                     *                 "coefficient": 0.001,
+                     *                 "estimator": "k3",
+                     *                 "apply_to": "loss",
+                     *                 "importance_correction": true
+                     *               }
                      *             }
                      *           },
                      *           "fault": ""
@@ -29030,7 +29085,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "e0fcd96f",
+                     *           "fingerprint": "443347e1",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -29096,7 +29151,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "351b83f5",
+                     *       "fingerprint": "0529191e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29117,7 +29172,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "351b83f5",
+                     *       "fingerprint": "0529191e",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29456,7 +29511,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_JkriC1",
+                     *       "prefix": "ool_n56Fx6",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29642,7 +29697,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "eDDoULoM5aVP1qOfinKmFPXZYcaALCu4kZo0OHqomyKH53OHuIrOmNG4yfToLu7o"
+                     *       "csrf_token": "lVbXinBEokUVQeU3Ofu2262q9IYGrqkPkE8QHsQ5hRwOJYDLmnhG4ONscAoJmETt"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -30974,7 +31029,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_7dZwHI",
+                     *           "prefix": "ool_aDj9Ai",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30987,7 +31042,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_Dh3Bif",
+                     *           "prefix": "ool_xNxL2A",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -31000,7 +31055,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_oiyKFp",
+                     *           "prefix": "ool_zb48jC",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -31013,7 +31068,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_T4wON1",
+                     *           "prefix": "ool_VXsXi6",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -31026,7 +31081,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool__lWdUB",
+                     *           "prefix": "ool_VOrdeF",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -31039,7 +31094,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_WzIKA-",
+                     *           "prefix": "ool_iZHynM",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -31052,7 +31107,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_rOZ5wz",
+                     *           "prefix": "ool_TUnmMt",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -31065,7 +31120,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_FQYIsd",
+                     *           "prefix": "ool_H-At1w",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -31078,7 +31133,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_y6OrUn",
+                     *           "prefix": "ool_ssemLR",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -31091,7 +31146,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_HeWTjm",
+                     *           "prefix": "ool_aQZBfQ",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -31104,7 +31159,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_0SFJem",
+                     *           "prefix": "ool_e7Tbmq",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -31117,7 +31172,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_jEJxXM",
+                     *           "prefix": "ool_4I6uWp",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -31130,7 +31185,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_BNJOOy",
+                     *           "prefix": "ool_x55GTU",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -31143,7 +31198,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_8YRcgr",
+                     *           "prefix": "ool_l4tHeX",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -31156,7 +31211,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_wrpKyP",
+                     *           "prefix": "ool_tyMrgF",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -31169,7 +31224,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_uF-roB",
+                     *           "prefix": "ool_jQyJQM",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -31182,7 +31237,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_fxYcrl",
+                     *           "prefix": "ool_7Fz6Vn",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -31195,7 +31250,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_K_ADDE",
+                     *           "prefix": "ool_ljftJ4",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -31208,7 +31263,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_m5vEHq",
+                     *           "prefix": "ool_q0KDQb",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -31221,7 +31276,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_b4Qs0f",
+                     *           "prefix": "ool_8OW_Ze",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -31234,7 +31289,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_CqcHdB",
+                     *           "prefix": "ool_aEBgqp",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -31247,7 +31302,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_zTiFTM",
+                     *           "prefix": "ool_Y42yXo",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -31260,7 +31315,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_ZpRVs8",
+                     *           "prefix": "ool_22gkmU",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -31273,7 +31328,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_bo1ATy",
+                     *           "prefix": "ool_t0L_wI",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -31286,7 +31341,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_YAQHCy",
+                     *           "prefix": "ool_GtzATV",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -31299,7 +31354,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_d4hWuH",
+                     *           "prefix": "ool_klXWDu",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -31312,7 +31367,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_fx1iIS",
+                     *           "prefix": "ool_6bb48f",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -31325,7 +31380,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool__kiGRk",
+                     *           "prefix": "ool_SnAkWN",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -31338,7 +31393,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_52r0A1",
+                     *           "prefix": "ool_RMlIsN",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -31351,7 +31406,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_7NVlJ3",
+                     *           "prefix": "ool_n7rsqF",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31422,7 +31477,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_yrNKp1",
+                     *       "prefix": "ool_tKb6Og",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31535,7 +31590,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_jy407h",
+                     *       "prefix": "ool_OaqsxC",
                      *       "scopes": [
                      *         "*"
                      *       ],

@@ -173,6 +173,21 @@ def test_the_api_docs_work_under_the_content_security_policy(page: Page) -> None
     expect(page.locator("#operations-accounts-me")).to_be_attached()
 
 
+def test_the_account_menu_switches_the_project(
+    page: Page, log_in: Callable[[], None], plane: ControlPlane, long_run: str
+) -> None:
+    with plane.client(plane.token("projects")) as api:
+        me = api.get("/me").json()
+        api.post("/projects", json={"name": "second"}).raise_for_status()
+    log_in()
+    page.get_by_role("button", name=f"{me['team']['name']} / {me['project']['name']}").click()
+    page.get_by_role("menuitem", name=f"{me['team']['name']} / second").click()
+    expect(page.get_by_role("button", name=f"{me['team']['name']} / second")).to_be_visible()
+    expect(page.locator(f"a[href='/runs/{long_run}']")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("button", name=f"{me['team']['name']} / second")).to_be_visible()
+
+
 def test_the_color_scheme_persists(page: Page, log_in: Callable[[], None]) -> None:
     log_in()
     page.get_by_role("button", name="Color scheme").click()

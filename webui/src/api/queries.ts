@@ -24,6 +24,12 @@ export const me = queryOptions({
   staleTime: 60_000,
 });
 
+export const projects = queryOptions({
+  queryKey: ["projects"],
+  queryFn: ({ signal }) => get("/api/v1/projects", { query: { limit: 200 } }, signal),
+  staleTime: 60_000,
+});
+
 export const runs = (filter: { status?: string; name?: string; tag?: string }) =>
   pages(["runs", filter], (cursor, signal) =>
     get("/api/v1/runs", { query: { ...filter, tag: filter.tag ? [filter.tag] : undefined, cursor, limit: 50 } }, signal),

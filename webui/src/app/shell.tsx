@@ -1,15 +1,17 @@
 import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
 import {
-  IconBox, IconBrightness, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
+  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
   IconSun, type Icon,
 } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useLayoutEffect } from "react";
+import { useLayoutEffect, useState } from "react";
 import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation, useNavigationType } from "react-router";
 
-import { forgetCsrfToken, remove } from "../api/http.ts";
+import { forgetCsrfToken, put, remove } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
+import type { Me } from "../api/schema.d.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { useRunsTopic } from "../runs/runs-topic.ts";
 import { ConnectionBadge } from "./connection-badge.tsx";
@@ -54,7 +56,7 @@ export function Shell() {
         <div className={classes.foot}>
           <ConnectionBadge />
           <div className={classes.who}>
-            <AccountMenu name={me.user.username} project={`${me.team.name} / ${me.project.name}`} />
+            <AccountMenu me={me} />
             <SchemeSwitch />
           </div>
         </div>
@@ -81,9 +83,18 @@ function RunsSubscription() {
   return null;
 }
 
-function AccountMenu({ name, project }: { name: string; project: string }) {
+/** The user's projects to switch between, and the way out. */
+function AccountMenu({ me }: { me: Me }) {
+  const name = me.user.username;
   const navigate = useNavigate();
   const client = useQueryClient();
+  const [opened, setOpened] = useState(false);
+  const projects = useQuery({ ...queries.projects, enabled: opened }).data?.data ?? [];
+  const choose = useMutation({
+    mutationFn: (project: string) => put("/api/v1/session/project", { body: { project } }),
+    onSuccess: () => window.location.assign("/runs"), // a new page: nothing of the old project stays in caches or on the stream
+    onError: (error) => notifications.show({ color: "red", message: error.message }),
+  });
   const logOut = useMutation({
     mutationFn: () => remove("/api/v1/session"),
     onSettled: () => {
@@ -93,15 +104,25 @@ function AccountMenu({ name, project }: { name: string; project: string }) {
     },
   });
   return (
-    <Menu position="top-start" width={190}>
+    <Menu position="top-start" width={230} opened={opened} onChange={setOpened}>
       <Menu.Target>
         <button type="button" className={classes.account}>
           <span className={classes.initial} aria-hidden>{name.slice(0, 1).toUpperCase()}</span>
-          <span className={classes.names}>{name}<small>{project}</small></span>
+          <span className={classes.names}>{name}<small>{me.team.name} / {me.project.name}</small></span>
           <IconChevronUp size={13} aria-hidden />
         </button>
       </Menu.Target>
       <Menu.Dropdown>
+        <Menu.Label>Project</Menu.Label>
+        {projects.map((project) => {
+          const isCurrent = project.id === me.project.id;
+          return (
+            <Menu.Item key={project.id} disabled={choose.isPending} aria-current={isCurrent} leftSection={isCurrent ? <IconCheck size={14} /> : <span className={classes.unchecked} />} onClick={() => { if (!isCurrent) choose.mutate(project.id); }}>
+              {project.team.name} / {project.name}
+            </Menu.Item>
+          );
+        })}
+        <Menu.Divider />
         <Menu.Item leftSection={<IconLogout size={14} />} onClick={() => logOut.mutate()}>Log out</Menu.Item>
       </Menu.Dropdown>
     </Menu>

@@ -32,6 +32,7 @@ PROGRAMS: dict[str, Program] = {
         Program(module="lm_head_memory", in_node_environment=True, limit_seconds=900),
         Program(module="weight_publish", in_node_environment=True, limit_seconds=600),
         Program(module="train_step", in_node_environment=True, limit_seconds=600),
+        Program(module="step_backup", in_node_environment=True, limit_seconds=300),
         Program(module="checkpoint_kills", in_node_environment=True, limit_seconds=1800),
         Program(module="rewards_speed", in_node_environment=False, limit_seconds=600),
         Program(module="scheduler_cycle", in_node_environment=False, limit_seconds=300),
@@ -111,6 +112,7 @@ flops_imbalance                  | microbatches   | model    | <= 1.05 | work th
 lm_head_memory_ratio             | lm_head_memory | real     | >= 8    | memory of plain logits over that of the chunked head, at 16,384 tokens
 publish_blocked_seconds_per_gb   | weight_publish | real     |         | seconds that the trainer waits per GB of published bfloat16 weights, a model of 100M parameters, one rank
 one_minibatch_step_speed         | train_step     | real     | >= 1.2  | a train step with one minibatch, whose training pass gives the proximal log-probabilities, over one with a proximal pass
+step_backup_seconds_per_gb       | step_backup    | real     |         | seconds per GB of the host copy of parameters and moments that a train step with several minibatches makes
 sandboxed_tests_per_second       | rewards_speed  | real     | >= 200  | tests of code that ran in the sandbox, by the code reward
 math_pairs_per_second            | rewards_speed  | real     |         | mathematical answers compared by the math reward, in killable children
 decoupled_eta8_over_eta0         | ablation       | real     | >= 0.97 | mean reward over training with the decoupled objective at a lag of 8 versions over lag 0

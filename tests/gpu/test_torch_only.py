@@ -173,7 +173,15 @@ def test_phases_and_memory_of_a_train_step_and_of_a_publish(
         lint_trainer_bytes=asdict(trainer_memory(spec, parameters, shape_of(json.loads(config.read_text())))),
     )  # fmt: skip
 
-    costs = {"backup": seconds_of(lambda: StepBackup(learner.parameters, learner.optimizer))}
+    backup = StepBackup(learner.parameters, learner.optimizer)
+    costs = {"backup_first": seconds_of(backup.begin), "backup": seconds_of(backup.begin)}
+    before = [parameter.detach().clone() for parameter in learner.parameters]
+    with torch.no_grad():
+        backup.wait()
+        for parameter in learner.parameters:
+            parameter.add_(1)
+    backup.restore()
+    assert all(torch.equal(one, parameter) for one, parameter in zip(before, learner.parameters, strict=True))
     tensors: dict[str, torch.Tensor] = {}
     costs["gather"] = seconds_of(
         lambda: tensors.update(gather_full_tensors(policy, dtype=torch.bfloat16, keep=True))

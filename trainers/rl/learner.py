@@ -112,6 +112,9 @@ class Learner:
             weight_decay=spec.trainer.weight_decay,
             offload=spec.trainer.offload_optimizer,
         )
+        self._backups = [StepBackup(self.parameters, self.optimizer)]
+        if critic is not None:
+            self._backups.append(StepBackup(critic.parameters, critic.optimizer))
 
     @property
     def critic_and_optimizer(self) -> tuple[Critic, torch.optim.Optimizer] | None:
@@ -128,6 +131,9 @@ class Learner:
         ]
         # With one minibatch the weights do not change between the proximal and the training pass.
         shares_pass = self._can_share_pass(plan)
+        backups = self._backups if len(plan.minibatches) > 1 else []
+        for backup in backups:
+            backup.begin()
         outputs = self._forward_fixed_models(batch, accumulator, timer, skip_proximal=shares_pass)
 
         timer.start("train")
@@ -141,7 +147,8 @@ class Learner:
         )
         apart = self._need_pass_without_gradient(batch, step) if shares_pass else [False] * len(batch)
         rates = self._set_learning_rates(plan.version)
-        backups = self._back_up() if len(plan.minibatches) > 1 else []
+        for backup in backups:
+            backup.wait()
         outcome = StepOutcome(
             finite=True,
             metrics={},
@@ -459,12 +466,6 @@ class Learner:
         )
 
     # --- rollback and metrics ---------------------------------------------------------------------------------
-
-    def _back_up(self) -> list[StepBackup]:
-        backups = [StepBackup(self.parameters, self.optimizer)]
-        if self.critic is not None:
-            backups.append(StepBackup(self.critic.parameters, self.critic.optimizer))
-        return backups
 
     def _roll_back(self, backups: list[StepBackup]) -> None:
         self.optimizer.zero_grad(set_to_none=True)

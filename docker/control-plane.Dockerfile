@@ -18,7 +18,8 @@ RUN groupadd --gid 10001 oolong \
  && install --directory --owner=oolong --group=oolong --mode=0700 /var/lib/oolong /var/lib/oolong/store
 WORKDIR /app
 COPY --from=packages /app/.venv /app/.venv
-COPY manage.py pyproject.toml README.md LICENSE ./
+COPY manage.py pyproject.toml README.md LICENSE SECURITY.md CHANGELOG.md ./
+COPY docs/ docs/
 COPY platform/ platform/
 COPY --from=dashboard /build/dist webui/dist
 RUN PYTHONPATH=platform .venv/bin/python -m local_stack.sync_client

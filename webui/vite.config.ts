@@ -36,6 +36,7 @@ export default defineConfig({
     proxy: {
       "/api": controlPlane,
       "/login/": controlPlane,
+      "/docs": controlPlane,
       "/ws": { target: controlPlane, ws: true },
     },
   },

@@ -4,6 +4,7 @@ from rest_framework.permissions import AllowAny
 
 from control_plane.accounts.identity import oidc
 from control_plane.accounts.identity.api import login_link_view
+from control_plane.core.api.docs_pages import docs_page
 from control_plane.core.api.errors import not_found_view, server_error_view
 from control_plane.core.api.spa import dashboard
 from control_plane.core.infra.health import healthz, readyz
@@ -38,6 +39,8 @@ urlpatterns = [
     path("login/oidc", oidc.start),
     path("login/oidc/callback", oidc.callback),
     path("login/<str:token>", login_link_view),
+    path("docs", docs_page),
+    path("docs/<path:page>", docs_page),
     re_path(r"^(?!api/|ws/|static/)(?P<path>.*)$", dashboard),
 ]
 handler404 = not_found_view

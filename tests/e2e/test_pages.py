@@ -188,6 +188,16 @@ def test_the_account_menu_switches_the_project(
     expect(page.get_by_role("button", name=f"{me['team']['name']} / second")).to_be_visible()
 
 
+def test_help_opens_the_documentation_of_the_page(page: Page, log_in: Callable[[], None]) -> None:
+    log_in()
+    page.goto("/datasets")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Help").click()
+    expect(opened.value.get_by_role("heading", level=1)).to_contain_text("dataset")
+    opened.value.get_by_role("link", name="Staleness", exact=True).click()
+    expect(opened.value.get_by_role("heading", level=1, name="Staleness")).to_be_visible()
+
+
 def test_the_color_scheme_persists(page: Page, log_in: Callable[[], None]) -> None:
     log_in()
     page.get_by_role("button", name="Color scheme").click()

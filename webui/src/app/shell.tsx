@@ -1,7 +1,7 @@
 import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import {
-  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
+  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconHelp, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
   IconSun, type Icon,
 } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -18,12 +18,12 @@ import { ConnectionBadge } from "./connection-badge.tsx";
 import { Shortcuts } from "./shortcuts.tsx";
 import classes from "./shell.module.css";
 
-const PAGES: { to: string; label: string; icon: Icon }[] = [
-  { to: "/runs", label: "Runs", icon: IconRoute },
-  { to: "/datasets", label: "Datasets", icon: IconDatabase },
-  { to: "/models", label: "Models", icon: IconBox },
-  { to: "/pool", label: "Pool", icon: IconCpu },
-  { to: "/tokens", label: "Tokens", icon: IconKey },
+const PAGES: { to: string; label: string; icon: Icon; help: string }[] = [
+  { to: "/runs", label: "Runs", icon: IconRoute, help: "guide" },
+  { to: "/datasets", label: "Datasets", icon: IconDatabase, help: "how-to/dataset" },
+  { to: "/models", label: "Models", icon: IconBox, help: "how-to/base-model" },
+  { to: "/pool", label: "Pool", icon: IconCpu, help: "how-to/operate" },
+  { to: "/tokens", label: "Tokens", icon: IconKey, help: "how-to/security" },
 ];
 
 /** The layout of every page that requires a login. */
@@ -54,6 +54,9 @@ export function Shell() {
           </NavLink>
         ))}
         <div className={classes.foot}>
+          <a href={`/docs/${PAGES.find(({ to }) => location.pathname.startsWith(to))?.help ?? "guide"}`} target="_blank" rel="noreferrer" className={classes.link}>
+            <IconHelp size={16} stroke={1.8} aria-hidden /> Help
+          </a>
           <ConnectionBadge />
           <div className={classes.who}>
             <AccountMenu me={me} />

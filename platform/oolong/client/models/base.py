@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 
 class ApiModel(BaseModel):
+    """What the API answers. Fields that a newer server adds are kept."""
+
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
 

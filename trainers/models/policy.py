@@ -98,6 +98,21 @@ def uninitialized_policy(directory: Path, *, dtype: torch.dtype = torch.float32)
     return Policy(causal_lm).requires_grad_(False)
 
 
+def weightless_policy(directory: Path, *, dtype: torch.dtype, device: torch.device) -> Policy:
+    """Build the model in `directory` with parameters on the meta device, to call with other tensors only.
+
+    It takes no memory. Buffers, which no weights file holds, are on `device`.
+    """
+    with torch.device("meta"):
+        policy = uninitialized_policy(directory, dtype=dtype)
+    body = policy.causal_lm.model
+    body.rotary_emb = type(body.rotary_emb)(config=policy.causal_lm.config).to(device)
+    left = [name for name, buffer in policy.named_buffers() if buffer.is_meta]
+    if left:
+        raise InvalidModel(f"model directory {directory}: the buffers {left} have no known values")
+    return policy
+
+
 def check_supported(directory: Path) -> None:
     """Raise `InvalidModel` if the model's family or a feature in its config is not supported."""
     path = directory / "config.json"

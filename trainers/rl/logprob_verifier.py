@@ -20,7 +20,7 @@ from oolong.contracts.run_spec import WeightSyncSection
 from oolong.contracts.telemetry import Note, Outbox, Points
 from oolong.system.rpc import RpcUnavailable
 from trainers.models.packed_row import pack_row
-from trainers.models.policy import uninitialized_policy
+from trainers.models.policy import weightless_policy
 from trainers.rl.controller_client import ControllerClient
 
 POLL_SECONDS = 0.25
@@ -59,7 +59,7 @@ class LogprobVerifier:
         self._tolerance = tolerance
         self._first_version = first_version
         self._device = device
-        self._policy = uninitialized_policy(model_directory, dtype=dtype).to(device)
+        self._policy = weightless_policy(model_directory, dtype=dtype, device=device)
         self._weights: OrderedDict[int, dict[str, torch.Tensor]] = OrderedDict()
         self._results: dict[int, VersionResult] = defaultdict(VersionResult)
         self._reported: set[int] = set()

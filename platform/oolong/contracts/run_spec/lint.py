@@ -282,7 +282,7 @@ def _trainer_memory(spec: RunSpec, facts: Facts) -> str | None:
     )
     return (
         f"the first rank needs some {_gib(needed.total)} (weights, gradients and optimizer {_gib(needed.state)}, "
-        f"gathered layers {_gib(needed.gathered)}, the model of the probes {_gib(needed.probes)}, {activations}), and "
+        f"gathered layers {_gib(needed.gathered)}, the weights of the probes {_gib(needed.probes)}, {activations}), and "
         f"a slot has {_gib(facts.slot_memory_bytes)}"
     )
 

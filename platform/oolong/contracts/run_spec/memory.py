@@ -36,7 +36,7 @@ class TrainerMemory:
 
     state: int  # master weights, gradients, moments; of critic and reference too; with LoRA, of base and adapters
     gathered: int  # the layers that FSDP2 has whole at a time, in the compute type
-    probes: int  # the model that compares engines with the trainer, and the weights it is given
+    probes: int  # the published weights that engines are compared with
     activations: int  # 0 where the model's shape is not known
     head: int  # the logits of a chunk, and the head's gradient
 
@@ -60,9 +60,7 @@ def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = No
         state += trained
     if spec.algorithm.kl is not None and lora is None:
         state += parameters * 4 // spec.trainer.num_ranks
-    probes = (
-        2 * element * parameters if spec.kind == "rl" else 0
-    )  # a model, and a copy of the published weights
+    probes = element * parameters if spec.kind == "rl" else 0
     if shape is None:
         return TrainerMemory(state, element * parameters // 8, probes, activations=0, head=0)
     root = shape.vocabulary * shape.hidden * (1 if shape.tied else 2)

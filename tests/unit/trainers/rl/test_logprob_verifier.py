@@ -12,7 +12,9 @@ from oolong.contracts.rollout import AckedProbe, Probe
 from oolong.contracts.run_spec import WeightSyncSection
 from oolong.contracts.telemetry import Outbox
 from trainers.distributed.fsdp import gather_full_tensors
-from trainers.models.policy import load_policy
+from trainers.models.packed_row import pack_row
+from trainers.models.policy import load_policy, weightless_policy
+from trainers.models.tiny import make_tiny_model
 from trainers.rl import logprob_verifier
 from trainers.rl.logprob_verifier import LogprobVerifier
 
@@ -58,3 +60,19 @@ def test_weights_return_for_reuse_once_nothing_compares_with_them(
     monkeypatch.setattr(verifier, "_tolerance", 1e9)
     verifier._compare(AckedProbe(worker_id="w", version=1, probe=probe))
     assert returned[0] is None and returned[1] is versions[2]
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_comparison_has_no_weights_of_its_own_and_computes_the_policys_logprobs(
+    family: str, tiny_model: Path, tmp_path: Path, verifier: LogprobVerifier
+) -> None:
+    model = make_tiny_model(tmp_path / "model", family=family, seed=5)
+    state = torch.get_rng_state()
+    verifier._policy = weightless_policy(model, dtype=torch.float32, device=torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.is_meta for parameter in verifier._policy.parameters())
+    policy = load_policy(model)
+    probe = Probe(prompt_token_ids=[1, 2, 3], token_ids=[4, 5], logprobs=[0.0, 0.0])
+    own = verifier._own_logprobs(gather_full_tensors(policy, dtype=torch.float32, keep=True), probe)
+    expected, _ = policy(pack_row([[1, 2, 3, 4, 5]], [[3, 4]]))
+    assert own.tolist() == pytest.approx(expected.tolist(), abs=1e-6)

@@ -55,6 +55,10 @@ def synchronize() -> float:
     return time.perf_counter()
 
 
+def gpu_bytes() -> int | None:
+    return torch.cuda.get_device_properties(0).total_memory if DEVICE == "cuda" else None
+
+
 def seconds_of(action: Callable[[], object]) -> float:
     began = synchronize()
     action()
@@ -170,7 +174,11 @@ def test_phases_and_memory_of_a_train_step_and_of_a_publish(
         shape=name, parameters=parameters, step_seconds=whole, phases=phases,
         peak_bytes=torch.cuda.max_memory_allocated() if DEVICE == "cuda" else None,
         # Its activations are of microbatch_tokens; the rows of this step are shorter.
-        lint_trainer_bytes=asdict(trainer_memory(spec, parameters, shape_of(json.loads(config.read_text())))),
+        lint_trainer_bytes=asdict(
+            trainer_memory(
+                spec, parameters, shape_of(json.loads(config.read_text())), device_bytes=gpu_bytes()
+            )
+        ),
     )  # fmt: skip
 
     backup = StepBackup(learner.parameters, learner.optimizer)

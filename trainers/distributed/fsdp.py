@@ -12,6 +12,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from oolong.contracts.run_spec import RunSpec, TrainerSection
+from oolong.contracts.run_spec.memory import reduces_every_microbatch
 from trainers.distributed.context import DistributedContext
 from trainers.models.critic import Critic
 from trainers.models.decoder_layers import LayerOptions, apply_layer_options
@@ -38,7 +39,15 @@ def shard_model(
         apply_layer_options(layer, layer_options, device_type=mesh.device_type)
         fully_shard(layer, mesh=mesh, mp_policy=precision, reshard_after_forward=reshard_after_forward)
     fully_shard(model, mesh=mesh, mp_policy=precision)
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    model.reduces_every_microbatch = reduces_every_microbatch(trained, _device_bytes(mesh))
     return model
+
+
+def _device_bytes(mesh: DeviceMesh) -> int | None:
+    if mesh.device_type != "cuda":
+        return None
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
 
 
 def apply_fsdp(model: Model, mesh: DeviceMesh, section: TrainerSection) -> Model:
@@ -66,8 +75,12 @@ def load_sharded_policy(
     return apply_fsdp(policy, context.mesh, spec.trainer)
 
 
-def set_gradient_sync(model: nn.Module, enabled: bool) -> None:
-    """Enable the gradient reduction over ranks, needed only in the backward pass of the last microbatch."""
+def set_gradient_sync(model: Policy | Critic, *, is_last: bool) -> None:
+    """Set whether the next backward pass reduces gradients over ranks, given whether its microbatch is the last one.
+
+    Reducing once per minibatch saves communication. A model with `reduces_every_microbatch` saves memory instead.
+    """
+    enabled = is_last or model.reduces_every_microbatch
     model.set_requires_gradient_sync(enabled)
     model.set_is_last_backward(enabled)
 

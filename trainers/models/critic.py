@@ -14,6 +14,8 @@ from trainers.models.policy import load_policy
 class Critic(nn.Module):
     """Computes the value of the state in which each of a packed row's N targets is sampled."""
 
+    reduces_every_microbatch = False  # see trainers.distributed.fsdp.set_gradient_sync
+
     def __init__(self, backbone: nn.Module, *, hidden_size: int) -> None:
         super().__init__()
         self.backbone = backbone

@@ -29,6 +29,8 @@ class Policy(nn.Module):
     are gathered only during the root's forward.
     """
 
+    reduces_every_microbatch = False  # see trainers.distributed.fsdp.set_gradient_sync
+
     def __init__(self, causal_lm: nn.Module) -> None:
         super().__init__()
         self.causal_lm = causal_lm

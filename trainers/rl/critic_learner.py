@@ -59,7 +59,7 @@ class CriticLearner:
         """Compute clipped gradients of one minibatch. Returns its token-mean loss and gradient norm over all ranks."""
         total = 0.0
         for number, (tensors, old, targets) in enumerate(zip(batch, old_values, returns, strict=True)):
-            set_gradient_sync(self.critic, number == len(batch) - 1)
+            set_gradient_sync(self.critic, is_last=number == len(batch) - 1)
             values = self.critic(tensors.row)
             result = value_loss(values, old, targets, clip=self._section.clip)
             loss = result.loss.sum() / max(1, loss_tokens)

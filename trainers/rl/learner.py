@@ -393,7 +393,7 @@ class Learner:
             row, part = (
                 drop_zero_advantage(tensors, full) if self._drop_zero_advantage else (tensors.row, full)
             )
-            set_gradient_sync(self.policy, number == len(batch) - 1)
+            set_gradient_sync(self.policy, is_last=number == len(batch) - 1)
             left_out = None
             if proximal is not None and proximal[number].pass_without_gradient:
                 left_out = self._pass_without_gradient(tensors, full)

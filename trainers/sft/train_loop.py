@@ -189,7 +189,7 @@ class SftTrainer:
         microbatches = self._local_microbatches(batch)
         total = 0.0
         for number, examples in enumerate(microbatches):
-            set_gradient_sync(self.policy, number == len(microbatches) - 1)
+            set_gradient_sync(self.policy, is_last=number == len(microbatches) - 1)
             row = pack_row([one.tokens for one in examples], [one.target_positions for one in examples]).to(
                 self._context.device
             )

@@ -71,6 +71,7 @@ def main() -> None:
             model_directory, context, {}, algorithm={"kl": {"coefficient": 0.1}}, lora=LORA, steps=4
         )
         told["one minibatch"] = train(model_directory, context, {}, steps=4, minibatches=1)
+        told["every microbatch"] = train(model_directory, context, {}, steps=4, reduces_every_microbatch=True)
     if mode == "options":
         told |= {name: train(model_directory, context, option, steps=4) for name, option in OPTIONS.items()}
     if mode == "resume":
@@ -88,6 +89,7 @@ def train(
     *,
     steps: int,
     minibatches: int = 2,
+    reduces_every_microbatch: bool = False,
     algorithm: dict[str, Any] | None = None,
     lora: dict[str, Any] | None = None,
     checkpoints: Path | None = None,
@@ -101,6 +103,7 @@ def train(
     )  # fmt: skip
     learner = make_learner(model_directory, spec, context)
     policy = learner.policy
+    policy.reduces_every_microbatch = reduces_every_microbatch
     shards = {
         name: (isinstance(parameter, DTensor), parameter.to_local().numel(), parameter.numel())
         for name, parameter in policy.named_parameters()

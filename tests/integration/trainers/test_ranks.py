@@ -118,6 +118,14 @@ def test_adapters_of_two_ranks_equal_those_of_one(told: dict[str, dict[str, Any]
         assert two["weights"][name] == pytest.approx(values, abs=1e-5), name
 
 
+def test_reducing_gradients_in_every_microbatch_changes_nothing(told: dict[str, dict[str, Any]]) -> None:
+    for ranks in ("one rank", "two ranks"):
+        every, once = told[ranks]["every microbatch"], told[ranks]["plain"]
+        assert max(map(max, every["counts"][0])) > 1
+        assert every["losses"] == pytest.approx(once["losses"][:8], abs=2e-6)
+        assert every["norms"] == pytest.approx(once["norms"][:8], rel=2e-5)
+
+
 def test_two_ranks_equal_one_rank_where_the_training_pass_gives_the_proximal_logprobs(
     told: dict[str, dict[str, Any]],
 ) -> None:

@@ -271,7 +271,7 @@ def _lora_learning_rate_low(spec: RunSpec, facts: Facts) -> str | None:
 def _trainer_memory(spec: RunSpec, facts: Facts) -> str | None:
     if facts.parameters is None or not facts.slot_memory_bytes or not spec.trains:
         return None
-    needed = memory.trainer_memory(spec, facts.parameters, facts.shape)
+    needed = memory.trainer_memory(spec, facts.parameters, facts.shape, device_bytes=facts.slot_memory_bytes)
     if needed.total <= facts.slot_memory_bytes:
         return None
     activations = (

@@ -45,14 +45,27 @@ class TrainerMemory:
         return self.state + self.gathered + self.probes + self.activations + self.head
 
 
-def trainer_memory(spec: RunSpec, parameters: int, shape: ModelShape | None = None) -> TrainerMemory:
+def reduces_every_microbatch(in_training: int, device_bytes: int | None) -> bool:
+    """Whether ranks reduce gradients in every microbatch, and not only in the last one of a minibatch.
+
+    Until they do, FSDP2 keeps float32 gradients whole on every rank. That saves communication, and is given up where
+    these gradients would take more than an eighth of a GPU's memory. `device_bytes` is None on a CPU.
+    """
+    return device_bytes is not None and 4 * in_training > device_bytes // 8
+
+
+def trainer_memory(
+    spec: RunSpec, parameters: int, shape: ModelShape | None = None, *, device_bytes: int | None = None
+) -> TrainerMemory:
     element = _element(spec)
     moments = 0 if spec.trainer.offload_optimizer else 8
     # Sharded: float32 masters, gradients and two moments. Whole on every rank: the gradients that FSDP2 adds up in
-    # float32 until the last microbatch of a minibatch (trainers.distributed.fsdp.sync_gradients).
+    # float32 until they are reduced (trainers.distributed.fsdp.set_gradient_sync).
     lora = spec.model.lora
     in_training = parameters if lora is None else adapter_parameters(lora, shape)
-    trained = in_training * (4 + 4 + moments) // spec.trainer.num_ranks + in_training * 4
+    trained = in_training * (4 + 4 + moments) // spec.trainer.num_ranks
+    if not reduces_every_microbatch(in_training, device_bytes):
+        trained += in_training * 4
     state = trained
     if lora is not None:  # the frozen base, which is the reference too
         state += parameters * element // spec.trainer.num_ranks

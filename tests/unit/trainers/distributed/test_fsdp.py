@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from oolong.contracts.run_spec import TrainerSection
 from tests.unit.trainers.operation_counter import OperationCounter
 from trainers.distributed.context import DistributedContext
-from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors
+from trainers.distributed.fsdp import apply_fsdp, gather_full_tensors, set_gradient_sync
 from trainers.models.packed_row import pack_row
 from trainers.models.policy import DTYPES, load_policy
 
@@ -67,3 +67,22 @@ def test_trainer_section_options_apply_to_every_layer(tiny_model: Path, context:
             policy(row)
         held = [isinstance(next(layer.parameters()), DTensor) for layer in policy.layers]
         assert held == [section.reshard_after_forward] * len(policy.layers)
+
+
+def test_gradients_are_reduced_before_the_last_microbatch_only_where_memory_is_short(
+    tiny_model: Path, context: DistributedContext
+) -> None:
+    row = pack_row([list(range(60))], [[5, 9]])
+    for every in (False, True):
+        policy = apply_fsdp(load_policy(tiny_model), context.mesh, TrainerSection())
+        assert not policy.reduces_every_microbatch  # on a CPU
+        policy.reduces_every_microbatch = every
+        set_gradient_sync(policy, is_last=False)
+        policy(row)[0].sum().backward()
+        assert [one.grad is not None for one in policy.parameters()] == [every] * 24
+        first = [None if one.grad is None else one.grad.full_tensor().clone() for one in policy.parameters()]
+        set_gradient_sync(policy, is_last=True)
+        policy(row)[0].sum().backward()
+        for one, half in zip(policy.parameters(), first, strict=True):
+            assert isinstance(one.grad, DTensor)
+            assert half is None or torch.allclose(one.grad.full_tensor(), 2 * half, rtol=1e-5, atol=1e-6)

@@ -20,6 +20,8 @@ ROUTES = {
     "ANY /login/oidc/callback": OPEN,  # state and code are its credential
     "ANY /login/{token}": OPEN,  # the link is its credential
     "ANY /{path}": OPEN,  # the dashboard's pages: static files
+    "ANY /docs": OPEN,
+    "ANY /docs/{page}": OPEN,
     "ANY /healthz": OPEN,
     "ANY /readyz": OPEN,  # says which part fails, nothing of how it is reached
     "ANY /metrics": OPEN,  # to who sends OOLONG_METRICS_TOKEN: see operation/test_health.py

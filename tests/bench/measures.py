@@ -83,9 +83,9 @@ IF_MISSED = {
     "batch that empties meanwhile, and it saves the prefill that interruptions cost.",
     "trainer_idle_fraction": "Of 4 devices one trains, and three engines cannot feed it: a fourth engine would be a fifth "
     "device. The table by split shows where it goes: with 5 or 7 engines for one trainer the wait nearly ends.",
-    "weight_sync_frac": "The code copies, serializes, hashes and writes one after the other, about 2 s a GB, and the "
-    "trainer waits for it. The drive alone takes half a percent: overlapping the rest with the next step, or a direct "
-    "broadcast, is what is missing.",
+    "weight_sync_frac": "Measured when the code copied, serialized and hashed one after the other, about 2 s a GB, while "
+    "the trainer waited; since decision 0053 it is about 1.2 s a GB (publish_blocked_seconds_per_gb). The drive alone takes "
+    "half a percent: writing behind the next step, or a direct broadcast, is what is missing.",
     "point_to_frame_p95_ms": "A node looks at its files every 0.5 s; the rest is the queue before the one web "
     "process, which shares the two processors with PostgreSQL, ten nodes and a hundred readers. With a request for each file "
     "it fell behind at a hundred a second; since protocol 4 a node ships all its files in one.",

@@ -53,7 +53,7 @@ def test_the_measures_are_ratios_and_shares_of_the_runs() -> None:
     assert found["async_over_sync_eta4"]["value"] == pytest.approx(3.0)
     assert found["interruptible_over_not"]["value"] == pytest.approx(1.25)
     # 0.01 of 200 s, and 3.08 GB by 1.63 s a GB that the emulation leaves out of publication and step.
-    assert found["weight_sync_frac"]["value"] == pytest.approx((2 + 5.02) / (200 + 5.02), rel=1e-3)
+    assert found["weight_sync_frac"]["value"] == pytest.approx((2 + 3.57) / (200 + 3.57), rel=1e-3)
     assert found["trainer_idle_fraction"]["value"] == pytest.approx(0.1)
     assert found["rollout_idle_fraction"]["value"] == pytest.approx(0.2)
     assert [row["eta"] for row in found["async_over_sync_by_eta"]["settings"]["by_eta"]] == [0, 1, 2, 4, 8]

@@ -44,8 +44,10 @@ from control_plane.runs.serializers import (
     RunSerializer,
     SpecSerializer,
     ValidationSerializer,
+    WaitExplanationSerializer,
 )
 from control_plane.runs.spec_resolution import resolve_spec
+from control_plane.runs.waiting import explain
 
 
 class ValidateView(ApiView):
@@ -197,6 +199,24 @@ class RunView(ApiView):
         """
         drafts.delete_draft(selectors.run_for(caller_of(request), run_id).pk, now=clock.now())
         return Response(status=204)
+
+
+class WaitView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(operation_id="explain_wait", responses=WaitExplanationSerializer)
+    def get(self, request: Request, run_id: str) -> Response:
+        """Explain why a run waits.
+
+        The reason as a code and a sentence, its position in the queue, and the runs ahead of it. 409 for a run
+        that is not QUEUED.
+        """
+        caller = caller_of(request)
+        return Response(
+            WaitExplanationSerializer.render(
+                explain(caller, selectors.run_for(caller, run_id), now=clock.now())
+            )
+        )
 
 
 class EventsView(ApiView):

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from control_plane.accounts.identity.caller import Caller
-from control_plane.runs import scheduling
+from control_plane.runs import waiting
 from control_plane.runs.models import Run
 from control_plane.runs.plan_jobs import plan_jobs
 from control_plane.runs.spec_resolution import Resolved
@@ -26,7 +26,7 @@ _SHAPE = (  # what two runs must share to be comparable
 class Estimate:
     jobs: list[dict[str, Any]]
     slots: int
-    placement: dict[str, Any]
+    placement: waiting.WaitExplanation
     tokens: dict[str, int | None]
     time: dict[str, Any]
     groups: int | None
@@ -36,7 +36,7 @@ def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:
     """Estimate a spec without errors. Writes nothing."""
     spec = resolved.spec
     assert spec is not None
-    preview = scheduling.preview(
+    placement = waiting.preview(
         caller, spec, model_path=resolved.base_model.path if resolved.base_model else "", now=now
     )
     groups = spec.trainer.total_train_steps * spec.trainer.groups_per_step if spec.kind == "rl" else None
@@ -47,7 +47,7 @@ def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:
             for job in plan_jobs(spec, [""] * spec.slots_needed)
         ],
         slots=spec.slots_needed,
-        placement=preview,
+        placement=placement,
         groups=groups,
         tokens={"generated_at_most": most},
         time=_time(caller, resolved, spec),

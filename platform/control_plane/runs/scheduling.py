@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.tokens.token_hashing import new_secret
 from control_plane.fleet import selectors as fleet_selectors
 from control_plane.fleet import services as fleet
@@ -39,12 +37,7 @@ from control_plane.runs.plan_jobs import plan_jobs, port_names
 from control_plane.runs.reward_test_policy import untested_reward_error
 from control_plane.runs.selectors import held_ports, queue, resumable_checkpoint
 from control_plane.runs.slot_holders import preempt, slot_holders
-from control_plane.runs.slot_requests import (
-    has_custom_loss,
-    request_of,
-    slot_requirements,
-    trainer_ranks,
-)
+from control_plane.runs.slot_requests import request_of
 from control_plane.runs.termination import termination_fields
 from oolong.contracts.lifecycle import EndReason, RunStatus
 from oolong.contracts.run_spec import RunSpec
@@ -64,8 +57,7 @@ def schedule_runs(*, now: datetime) -> int:
     for pool in Pool.objects.order_by("name").values_list("name", flat=True):
         release_excess_engines(pool, now=now)
         snapshot = replace(
-            _snapshot(pool, [run for run in waiting if run.pool == pool], now=now),
-            holders=slot_holders(pool, now=now),
+            snapshot_of(pool, [run for run in waiting if run.pool == pool], now=now),
             loan_requests=[*engine_requests(pool), *evaluator_requests(pool)],
         )
         placed += _apply(plan(snapshot), {run.pk: run for run in waiting}, now=now)
@@ -104,9 +96,10 @@ def _skip_if_leased(holder: str) -> Iterator[None]:
         log.warning("a slot for %s was leased concurrently", holder, exc_info=True)
 
 
-def _snapshot(
+def snapshot_of(
     pool: str, runs: Iterable[Run], *extra: Request, now: datetime, without: Node | None = None
 ) -> Snapshot:
+    """The pool as the scheduler sees it, with these requests in its queue."""
     nodes = fleet_selectors.node_snapshots(pool)
     requests = [*(request_of(run) for run in runs), *extra]
     compete = len({request.team for request in requests}) > 1
@@ -119,33 +112,15 @@ def _snapshot(
         slot_hours=fleet_selectors.decayed_slot_hours(pool, now=now) if compete else {},
         pool=pool,
         teams=fleet_selectors.teams_that_may_use(pool),
+        holders=slot_holders(pool, now=now),
     )
 
 
 def can_reschedule(run: Run, node: Node, *, now: datetime) -> bool:
     """Whether the run would start at once on another node of its pool if it were queued now."""
     ahead = [other for other in queue() if other.pool == run.pool]
-    decisions = plan(_snapshot(run.pool, ahead, request_of(run), now=now, without=node))
+    decisions = plan(snapshot_of(run.pool, ahead, request_of(run), now=now, without=node))
     return any(placement.request == run.pk for placement in decisions.placements)
-
-
-def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetime) -> dict[str, Any]:
-    """Whether a run of this spec would start now, and its position in the queue otherwise. Writes nothing."""
-    pool, document = spec.placement.pool, spec.model_dump(mode="json")
-    request = Request(
-        id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now,
-        model_path=model_path, isolated=has_custom_loss(document),
-        trainer_ranks=trainer_ranks(document), **slot_requirements(spec.placement),
-    )  # fmt: skip
-    ahead = [other for other in queue() if other.pool == pool]
-    decisions = plan(_snapshot(pool, ahead, request, now=now))
-    starts = any(placement.request == request.id for placement in decisions.placements)
-    return {
-        "starts_now": starts,
-        "blocked_reason": "" if starts else decisions.waiting[request.id].message,
-        "queue_position": decisions.positions.get(request.id),
-    }
 
 
 def _record_pending(run_id: str, reason: str, position: int, *, now: datetime) -> None:

@@ -22,6 +22,7 @@ from control_plane.core.api.schema_run_spec import (
 from control_plane.core.stream import event_stream
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
+from control_plane.fleet.snapshot import WaitCode
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.boot import STATES as BOOT_STATES
 from control_plane.runs.boot import TITLES, boot_of
@@ -32,6 +33,16 @@ from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.rollout import version_of_task
 from oolong.contracts.runtime_overrides import CHANGEABLE
 
+MAX_AHEAD = 20  # runs ahead that an explanation of a wait names, from the head of the queue
+WAIT_CODES = {
+    WaitCode.NEVER_FITS: "no node of the pool can ever hold it, or its team may not use the pool",
+    WaitCode.QUOTA: "its team's limit",
+    WaitCode.NOT_LENT: "slots are idle, and their teams do not lend them",
+    WaitCode.CAPACITY: "slots must become free",
+    WaitCode.BEHIND: "slots are free, and reserved for a run ahead of it",
+    WaitCode.DELAYED: "a retry that waits for its time",
+}
+WAIT_CODES_HELP = "; ".join(f"{code}: {meaning}" for code, meaning in WAIT_CODES.items())
 CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
     f"{name} ({meaning})" for name, meaning in CONDITIONS.items()
 )
@@ -299,10 +310,22 @@ class PlannedJobSerializer(ResponseSerializer):
     slots = serializers.IntegerField()
 
 
-class PlannedPlaceSerializer(ResponseSerializer):
-    starts_now = serializers.BooleanField()
-    blocked_reason = serializers.CharField()
-    queue_position = serializers.IntegerField(allow_null=True)
+class QueuedAheadSerializer(ResponseSerializer):
+    run_id = serializers.CharField(help_text="empty when the run is another team's")
+    name = serializers.CharField()
+    slots_needed = serializers.IntegerField()
+    priority = serializers.IntegerField()
+
+
+class WaitExplanationSerializer(ResponseSerializer):
+    starts_now = serializers.BooleanField(help_text="whether it starts when the queue is next planned")
+    code = serializers.ChoiceField(choices=list(WAIT_CODES), allow_null=True, help_text=WAIT_CODES_HELP)
+    message = serializers.CharField(help_text="why it waits; empty when it starts now")
+    position = serializers.IntegerField(allow_null=True, help_text="in the queue of its pool, from 1")
+    queue_length = serializers.IntegerField(help_text="runs that wait in the pool")
+    ahead = QueuedAheadSerializer(
+        many=True, help_text=f"the runs before it in the queue, at most {MAX_AHEAD} from the head"
+    )
 
 
 class PlannedTokensSerializer(ResponseSerializer):
@@ -322,7 +345,7 @@ class PlannedTimeSerializer(ResponseSerializer):
 class DryRunSerializer(ResponseSerializer):
     jobs = PlannedJobSerializer(many=True)
     slots_needed = serializers.IntegerField(source="slots")
-    placement = PlannedPlaceSerializer()
+    placement = WaitExplanationSerializer()
     groups = serializers.IntegerField(allow_null=True, help_text="groups that are trained on")
     tokens = PlannedTokensSerializer()
     time = PlannedTimeSerializer()

@@ -27,6 +27,7 @@ urlpatterns = [
     path("runs/<str:run_id>/force-stop", actions_api.ForceStopView.as_view()),
     path("runs/<str:run_id>/cancel", actions_api.CancelView.as_view()),
     path("runs/<str:run_id>/events", api.EventsView.as_view()),
+    path("runs/<str:run_id>/wait", api.WaitView.as_view()),
     path("runs/<str:run_id>/attempts", api.AttemptsView.as_view()),
     path("runs/<str:run_id>/jobs", api.JobsView.as_view()),
     path("pool", api.PoolView.as_view()),

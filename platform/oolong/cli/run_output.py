@@ -29,8 +29,10 @@ def _first_line(message: str) -> str:
 
 
 def status_of(run: Run) -> str:
-    """`RUNNING`, or `RUNNING (DEGRADED)`."""
-    return f"{run.status} ({', '.join(run.conditions)})" if run.conditions else run.status
+    """`RUNNING`, `RUNNING (DEGRADED)` or `QUEUED (position 2)`."""
+    position = [f"position {run.queue_position}"] if run.status == "QUEUED" and run.queue_position else []
+    beside = ", ".join([*position, *run.conditions])
+    return f"{run.status} ({beside})" if beside else run.status
 
 
 def boot_lines(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""`oolong run validate | plan`: what a spec would do, without doing it."""
+"""`oolong run validate | plan | why`: what a spec would do, without doing it, and why a run waits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_fields, show_json
+from oolong.cli.run_output import RunArgument
 from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
-from oolong.client.models import Plan, Validation
+from oolong.client.models import Plan, Validation, WaitExplanation
 
 app = typer.Typer()
 FileOption = Annotated[
@@ -65,6 +66,17 @@ def plan(
         raise typer.Exit(ExitCode.USAGE)
 
 
+@app.command()
+def why(run: RunArgument, json: JsonOption = False) -> None:
+    """Why a queued run waits: the reason, its position in the queue, and the runs ahead of it."""
+    with Client() as client:
+        found = client.runs.explain_wait(run)
+    if json:
+        show_json(found)
+    else:
+        show_fields(_wait_fields(found))
+
+
 def tell_findings(answer: Validation) -> None:
     for error in answer.errors:
         notes.print(f"error    {error.pointer or '/'}: {error.message}", markup=False)
@@ -77,15 +89,27 @@ def _show(answer: Plan) -> None:
     if made is None:
         return
     place, time = made.placement, made.time
-    waits = f"waits, number {place.queue_position}: {place.blocked_reason}"
     guess = f"{time.seconds:.0f} s, {time.gpu_hours} GPU-hours" if time.seconds is not None else None
     show_fields(
         {
             "jobs": ", ".join(f"{job.name}({job.slots})" if job.slots else job.name for job in made.jobs),
             "slots": made.slots_needed,
-            "place": "starts now" if place.starts_now else waits,
+            **_wait_fields(place),
             "groups": made.groups,
             "generated tokens at most": made.tokens.generated_at_most,
             "time": guess or "unknown: no run of this shape has succeeded yet",
         }
     )
+
+
+def _wait_fields(wait: WaitExplanation) -> dict[str, object]:
+    if wait.starts_now:
+        return {"waits": "no, it starts now"}
+    ahead = [f"{run.name} ({run.slots_needed} slots)" for run in wait.ahead]
+    hidden = (wait.position or 1) - 1 - len(ahead)
+    return {
+        "waits": wait.message,
+        "reason": wait.code,
+        "position": f"{wait.position} of {wait.queue_length}",
+        "ahead": ", ".join([*ahead, *([f"{hidden} more"] if hidden else [])]) or "nobody",
+    }

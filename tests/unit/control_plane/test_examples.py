@@ -53,6 +53,7 @@ NOT_ASKED = {
     "create_dataset_version": "its validation is of the moment",
     "add_member": "the user is a member already",
     "update_run": "the run no longer waits",
+    "explain_wait": "the run no longer waits",
     "resume_run": "the run is not paused",
     "retry_run": "the run has not ended",
     "submit_run": "the run is no draft",
@@ -87,6 +88,11 @@ BY_HAND: dict[str, Any] = {
     "accept_invitation": {**_INVITED, "username": "dana", "token": "ool_…"},
     "look_up_invitation": _INVITED,
     "state": {"name": "ledger", "at": 1767225600.0, "value": {"admitted_groups": 64, "trained_groups": 48}},
+    "explain_wait": {
+        "starts_now": False, "code": "capacity", "position": 2, "queue_length": 3,
+        "message": "needs 2 slots on one node; 1 of 2 are free on node-1",
+        "ahead": [{"run_id": "", "name": "another team's run", "slots_needed": 2, "priority": 500}],
+    },
     "create_stream_ticket": {"ticket": "tkt_…", "expires_at": "2026-01-01T12:01:00Z"},
 }  # fmt: skip
 

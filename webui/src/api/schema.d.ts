@@ -2974,6 +2974,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/wait": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain why a run waits
+         * @description The reason as a code and a sentence, its position in the queue, and the runs ahead of it. 409 for a run that is not QUEUED.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["explain_wait"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/plan": {
         parameters: {
             query?: never;
@@ -4460,6 +4482,8 @@ export interface components {
             /** @description fork: the id of a stored checkpoint, or latest; its weights are the start */
             checkpoint?: string;
         };
+        /** @enum {string} */
+        CodeEnum: "never_fits" | "quota" | "not_lent" | "capacity" | "behind" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -4746,7 +4770,7 @@ export interface components {
         DryRun: {
             jobs: components["schemas"]["PlannedJob"][];
             slots_needed: number;
-            placement: components["schemas"]["PlannedPlace"];
+            placement: components["schemas"]["WaitExplanation"];
             /** @description groups that are trained on */
             groups: number | null;
             tokens: components["schemas"]["PlannedTokens"];
@@ -5644,11 +5668,6 @@ export interface components {
             kind: string;
             slots: number;
         };
-        PlannedPlace: {
-            starts_now: boolean;
-            blocked_reason: string;
-            queue_position: number | null;
-        };
         PlannedTime: {
             /**
              * Format: double
@@ -5860,6 +5879,13 @@ export interface components {
             position: number;
             /** Format: date-time */
             submitted_at: string;
+        };
+        QueuedAhead: {
+            /** @description empty when the run is another team's */
+            run_id: string;
+            name: string;
+            slots_needed: number;
+            priority: number;
         };
         Quota: {
             team: components["schemas"]["Named"];
@@ -6874,6 +6900,20 @@ export interface components {
         VersionCreateRequest: {
             /** @description of a VALID validation of a whole file with a mapping: POST /api/v1/dataset-validations */
             validation_id: string;
+        };
+        WaitExplanation: {
+            /** @description whether it starts when the queue is next planned */
+            starts_now: boolean;
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
+            code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
+            /** @description why it waits; empty when it starts now */
+            message: string;
+            /** @description in the queue of its pool, from 1 */
+            position: number | null;
+            /** @description runs that wait in the pool */
+            queue_length: number;
+            /** @description the runs before it in the queue, at most 20 from the head */
+            ahead: components["schemas"]["QueuedAhead"][];
         };
         Webhook: {
             id: string;
@@ -8733,6 +8773,7 @@ export type CheckpointPage = components['schemas']['CheckpointPage'];
 export type CheckpointStateEnum = components['schemas']['CheckpointStateEnum'];
 export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
+export type CodeEnum = components['schemas']['CodeEnum'];
 export type Column = components['schemas']['Column'];
 export type Conflict = components['schemas']['Conflict'];
 export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
@@ -8864,7 +8905,6 @@ export type Parent = components['schemas']['Parent'];
 export type PhaseSeconds = components['schemas']['PhaseSeconds'];
 export type Plan = components['schemas']['Plan'];
 export type PlannedJob = components['schemas']['PlannedJob'];
-export type PlannedPlace = components['schemas']['PlannedPlace'];
 export type PlannedTime = components['schemas']['PlannedTime'];
 export type PlannedTokens = components['schemas']['PlannedTokens'];
 export type Playground = components['schemas']['Playground'];
@@ -8890,6 +8930,7 @@ export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type ProjectPage = components['schemas']['ProjectPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
+export type QueuedAhead = components['schemas']['QueuedAhead'];
 export type Quota = components['schemas']['Quota'];
 export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
 export type QuotaPage = components['schemas']['QuotaPage'];
@@ -8982,6 +9023,7 @@ export type Validation = components['schemas']['Validation'];
 export type ValidationCreateRequest = components['schemas']['ValidationCreateRequest'];
 export type Version = components['schemas']['Version'];
 export type VersionCreateRequest = components['schemas']['VersionCreateRequest'];
+export type WaitExplanation = components['schemas']['WaitExplanation'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookEvent = components['schemas']['WebhookEvent'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
@@ -9449,11 +9491,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 25081,
-                     *             "engine-0": 25082,
-                     *             "controller": 25080
+                     *             "reward": 25561,
+                     *             "engine-0": 25562,
+                     *             "controller": 25560
                      *           },
-                     *           "token": "SO3G2DuKKhsIfwKBZH6wCl2Fb1_Avk7XauhPGebvZ4w",
+                     *           "token": "gGoVmD1m-qmcdNfjg6MT2qY8zsGjwFc79S4_QaWgVXQ",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10742,7 +10784,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "443347e1",
+                     *             "after": "1fd5c2f1",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -13785,8 +13827,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cDJxMGczbjZ2cHBqMWVreXJkNzI4IiwxNzk1NDU3MzEyLCJ1c3JfMDFtODRwMmdudzc0ZnNuYW14MTgwa3BqYjIiLCJ0b2tfMDFtODRwMmdwam05ZmtndDExNWoxenk5NzAiXQ:1xVXWq:WL6x28S4VIfakLm8yYFNYYUlw9LD1WIua2TEO9K0E4s",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cDJxMGczbjZ2cHBqMWVreXJkNzI4IiwxNzk1NDU3MzEyLCJ1c3JfMDFtODRwMmdudzc0ZnNuYW14MTgwa3BqYjIiLCJ0b2tfMDFtODRwMmdwam05ZmtndDExNWoxenk5NzAiXQ:1xVXWq:WL6x28S4VIfakLm8yYFNYYUlw9LD1WIua2TEO9K0E4s/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cTl6bnk0d3RtY2FkeTY5MjdrNDQ2IiwxNzk1NDU4NTk0LCJ1c3JfMDFtODRxOXk4enZzYzd5bmh6enNtNWFyem0iLCJ0b2tfMDFtODRxOXk5MjVwaHFwNmFjcmczcnNhNWIiXQ:1xVXrW:pkzMhIwo20PJsZofTSDjwKifnY8Xk6d2ERFNa-mg1qY",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cTl6bnk0d3RtY2FkeTY5MjdrNDQ2IiwxNzk1NDU4NTk0LCJ1c3JfMDFtODRxOXk4enZzYzd5bmh6enNtNWFyem0iLCJ0b2tfMDFtODRxOXk5MjVwaHFwNmFjcmczcnNhNWIiXQ:1xVXrW:pkzMhIwo20PJsZofTSDjwKifnY8Xk6d2ERFNa-mg1qY/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13899,8 +13941,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "15417f3a09787d244a98b9a20ba05f28218b1e9511bfd4d6ea449ac296329f9f",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=15417f3a09787d244a98b9a20ba05f28218b1e9511bfd4d6ea449ac296329f9f"
+                     *       "sha256": "d5021a3a384ab1ae5d7b8b9a370150d9a6bf185e013fa3c8d21c646bc649fea2",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=d5021a3a384ab1ae5d7b8b9a370150d9a6bf185e013fa3c8d21c646bc649fea2"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16735,7 +16777,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:39581. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41691. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19512,15 +19554,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 25.732,
+                     *           "slot_seconds": 7.426,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 4,
+                     *             "train": 3.713,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 21.732
+                     *             "other": 3.713
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19544,15 +19586,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 25.732,
+                     *         "slot_seconds": 7.426,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 4,
+                     *           "train": 3.713,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 21.732
+                     *           "other": 3.713
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -28260,6 +28302,59 @@ export interface operations {
             };
         };
     };
+    explain_wait: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example run_01jy0000000000000000000016 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "starts_now": false,
+                     *       "code": "capacity",
+                     *       "position": 2,
+                     *       "queue_length": 3,
+                     *       "message": "needs 2 slots on one node; 1 of 2 are free on node-1",
+                     *       "ahead": [
+                     *         {
+                     *           "run_id": "",
+                     *           "name": "another team's run",
+                     *           "slots_needed": 2,
+                     *           "priority": 500
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WaitExplanation"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     plan_run: {
         parameters: {
             query?: never;
@@ -28501,8 +28596,11 @@ export interface operations {
                      *         "slots_needed": 2,
                      *         "placement": {
                      *           "starts_now": false,
-                     *           "blocked_reason": "the pool has no nodes",
-                     *           "queue_position": 1
+                     *           "code": "never_fits",
+                     *           "message": "the pool has no nodes",
+                     *           "position": 1,
+                     *           "queue_length": 3,
+                     *           "ahead": []
                      *         },
                      *         "groups": 6400,
                      *         "tokens": {
@@ -29085,7 +29183,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "443347e1",
+                     *           "fingerprint": "1fd5c2f1",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -29151,7 +29249,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "0529191e",
+                     *       "fingerprint": "b265f8af",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29172,7 +29270,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "0529191e",
+                     *       "fingerprint": "b265f8af",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29511,7 +29609,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_n56Fx6",
+                     *       "prefix": "ool_5Yc-R-",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29697,7 +29795,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "lVbXinBEokUVQeU3Ofu2262q9IYGrqkPkE8QHsQ5hRwOJYDLmnhG4ONscAoJmETt"
+                     *       "csrf_token": "s8nXvxv5blpEHYopWbqNOZaOxlQo2MUA6A3XT5XovyADMvfJNoRfdH0RU42gvE0j"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -31029,7 +31127,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_aDj9Ai",
+                     *           "prefix": "ool_127QeG",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -31042,7 +31140,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_xNxL2A",
+                     *           "prefix": "ool_63E-9L",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -31055,7 +31153,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_zb48jC",
+                     *           "prefix": "ool_CqFKDR",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -31068,7 +31166,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_VXsXi6",
+                     *           "prefix": "ool_catZOc",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -31081,7 +31179,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_VOrdeF",
+                     *           "prefix": "ool_SueIK7",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -31094,7 +31192,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_iZHynM",
+                     *           "prefix": "ool_4cNAee",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -31107,7 +31205,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_TUnmMt",
+                     *           "prefix": "ool_iQtVfk",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -31120,7 +31218,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_H-At1w",
+                     *           "prefix": "ool_6kmeYV",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -31133,7 +31231,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_ssemLR",
+                     *           "prefix": "ool_v0zKs8",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -31146,7 +31244,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_aQZBfQ",
+                     *           "prefix": "ool_m2lSR8",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -31159,7 +31257,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_e7Tbmq",
+                     *           "prefix": "ool_YpjjdY",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -31172,7 +31270,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_4I6uWp",
+                     *           "prefix": "ool_EcZPzs",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -31185,7 +31283,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_x55GTU",
+                     *           "prefix": "ool_unTn7J",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -31198,7 +31296,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_l4tHeX",
+                     *           "prefix": "ool_2Zyjzz",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -31211,7 +31309,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_tyMrgF",
+                     *           "prefix": "ool_EFnpQC",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -31224,7 +31322,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_jQyJQM",
+                     *           "prefix": "ool_4raFud",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -31237,7 +31335,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_7Fz6Vn",
+                     *           "prefix": "ool_K-HTsH",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -31250,7 +31348,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_ljftJ4",
+                     *           "prefix": "ool_8z9r5N",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -31263,7 +31361,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_q0KDQb",
+                     *           "prefix": "ool_jXYLrM",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -31276,7 +31374,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_8OW_Ze",
+                     *           "prefix": "ool_lvFVdm",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -31289,7 +31387,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_aEBgqp",
+                     *           "prefix": "ool_2M6o5s",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -31302,7 +31400,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_Y42yXo",
+                     *           "prefix": "ool_UTQkuU",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -31315,7 +31413,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_22gkmU",
+                     *           "prefix": "ool_4cpiqX",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -31328,7 +31426,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_t0L_wI",
+                     *           "prefix": "ool_fv_XBC",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -31341,7 +31439,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_GtzATV",
+                     *           "prefix": "ool_UHUVq7",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -31354,7 +31452,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_klXWDu",
+                     *           "prefix": "ool_SWHgT-",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -31367,7 +31465,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_6bb48f",
+                     *           "prefix": "ool__t2hNh",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -31380,7 +31478,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_SnAkWN",
+                     *           "prefix": "ool_sWGzYk",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -31393,7 +31491,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_RMlIsN",
+                     *           "prefix": "ool_dPbjZq",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -31406,7 +31504,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_n7rsqF",
+                     *           "prefix": "ool_rRKgaj",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31477,7 +31575,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_tKb6Og",
+                     *       "prefix": "ool_mEz4CB",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31590,7 +31688,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_OaqsxC",
+                     *       "prefix": "ool_f72b50",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -32246,7 +32344,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_50EFu4xB0V2jFqnF4y/PpUv5McHb76NOPf6fu2N88uI="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -32532,7 +32630,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_50EFu4xB0V2jFqnF4y/PpUv5McHb76NOPf6fu2N88uI="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

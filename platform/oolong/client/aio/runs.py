@@ -45,6 +45,10 @@ class AsyncRuns:
         """What it would take and where it would stand, if it were submitted now."""
         return await self._connection.send(endpoints.runs.plan(spec, template=template))
 
+    async def explain_wait(self, run_id: str) -> models.WaitExplanation:
+        """Why a queued run waits. Raises Conflict for a run that is not QUEUED."""
+        return await self._connection.send(endpoints.runs.wait(run_id))
+
     async def create(
         self,
         spec: Mapping[str, Any],

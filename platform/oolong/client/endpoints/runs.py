@@ -7,7 +7,18 @@ from typing import Any
 
 from oolong.client.endpoints import call
 from oolong.client.endpoints.call import Call, given
-from oolong.client.models import Alert, Attempt, Job, Page, Plan, Preset, Run, RunEvent, Validation
+from oolong.client.models import (
+    Alert,
+    Attempt,
+    Job,
+    Page,
+    Plan,
+    Preset,
+    Run,
+    RunEvent,
+    Validation,
+    WaitExplanation,
+)
 
 
 def page(
@@ -34,6 +45,10 @@ def validate(spec: Mapping[str, Any], *, template: str | None = None) -> Call[Va
 
 def plan(spec: Mapping[str, Any], *, template: str | None = None) -> Call[Plan]:
     return call.post("runs/plan", Plan, body={"spec": dict(spec), **given({"template": template})})
+
+
+def wait(run_id: str) -> Call[WaitExplanation]:
+    return call.get("runs/{}/wait", WaitExplanation, run_id)
 
 
 def create(

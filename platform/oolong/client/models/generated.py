@@ -277,7 +277,7 @@ class DownloadLink(ApiModel):
 class DryRun(ApiModel):
     jobs: list[PlannedJob]
     slots_needed: int
-    placement: PlannedPlace
+    placement: WaitExplanation
     groups: int | None = None
     tokens: PlannedTokens
     time: PlannedTime
@@ -627,12 +627,6 @@ class PlannedJob(ApiModel):
     slots: int
 
 
-class PlannedPlace(ApiModel):
-    starts_now: bool
-    blocked_reason: str
-    queue_position: int | None = None
-
-
 class PlannedTime(ApiModel):
     seconds: float | None = None
     gpu_hours: float | None = None
@@ -714,6 +708,13 @@ class ProjectEvent(ApiModel):
     kind: str
     message: str
     data: dict[str, Any]
+
+
+class QueuedAhead(ApiModel):
+    run_id: str
+    name: str
+    slots_needed: int
+    priority: int
 
 
 class QueuedRun(ApiModel):
@@ -1130,6 +1131,15 @@ class Validation(ApiModel):
 
 class Plan(Validation):
     plan: DryRun | None = None
+
+
+class WaitExplanation(ApiModel):
+    starts_now: bool
+    code: str | None = None
+    message: str
+    position: int | None = None
+    queue_length: int
+    ahead: list[QueuedAhead]
 
 
 class Webhook(ApiModel):

@@ -216,6 +216,7 @@ ROUTES = {
     "POST /runs/{run_id}/cancel": "runs:write",
     "GET /runs/{run_id}/events": "runs:read",
     "GET /runs/{run_id}/attempts": "runs:read",
+    "GET /runs/{run_id}/wait": "runs:read",
     "GET /runs/{run_id}/jobs": "runs:read",
     # --- telemetry
     "GET /runs/{run_id}/metrics": "runs:read",

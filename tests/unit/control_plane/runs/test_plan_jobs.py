@@ -24,7 +24,7 @@ def test_a_plan_names_jobs_slots_tokens_and_place(alice: Any, node: Any) -> None
     assert [job["name"] for job in made["jobs"]] == ["controller", "reward", "rollout-0", "trainer"]
     assert (made["slots_needed"], made["groups"]) == (2, 320)
     assert made["tokens"] == {"generated_at_most": 320 * 8 * 112}
-    assert made["placement"] == {"starts_now": True, "blocked_reason": "", "queue_position": None}
+    assert made["placement"]["starts_now"] and made["placement"]["position"] is None
     assert made["time"] == {"seconds": None, "gpu_hours": None, "from_runs": 0}
     assert not Run.objects.exists()
 
@@ -32,8 +32,8 @@ def test_a_plan_names_jobs_slots_tokens_and_place(alice: Any, node: Any) -> None
 def test_a_plan_says_why_it_would_wait(alice: Any, node: Any, start: Any) -> None:
     start(node(slots=2))
     placement = plan(alice)["plan"]["placement"]
-    assert placement["starts_now"] is False and placement["queue_position"] == 1
-    assert "0 of 2 are free" in placement["blocked_reason"]
+    assert placement["starts_now"] is False and placement["position"] == 1
+    assert placement["code"] == "capacity" and "0 of 2 are free" in placement["message"]
 
 
 def test_the_time_is_the_median_of_runs_of_this_shape(alice: Any, clock: Any) -> None:

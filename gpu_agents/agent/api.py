@@ -17,11 +17,11 @@ from oolong.contracts.agent import (
     EnrollRequest,
     HeartbeatReply,
     HeartbeatRequest,
-    Piece,
     SecretsReply,
     SecretsRequest,
     TelemetryBatchHead,
     TelemetryBatchReply,
+    TelemetryChunk,
     UploadReply,
 )
 from oolong.contracts.model_imports import ImportOrder, ImportProgress
@@ -101,18 +101,18 @@ class AgentApi:
         """Variable -> value, for the incarnation that is about to start."""
         return (await self._json(f"jobs/{job_id}/secrets", request, SecretsReply)).variables
 
-    async def ship(self, pieces: list[Piece], data: list[bytes]) -> list[ChunkReply]:
+    async def ship(self, chunks: list[TelemetryChunk], data: list[bytes]) -> list[ChunkReply]:
         """Send chunks of several files in one request; return the reply for each."""
-        head = msgspec.json.encode(TelemetryBatchHead(pieces=pieces))
+        head = msgspec.json.encode(TelemetryBatchHead(chunks=chunks))
         request = self._http.build_request(
             "POST",
             "telemetry",
             content=b"".join([head, b"\n", *data]),
             headers={"Content-Type": "application/octet-stream"},
         )
-        replies = _decode((await self._send(request)).content, TelemetryBatchReply).pieces
-        if len(replies) != len(pieces):
-            raise ServerUnavailable(f"telemetry: {len(replies)} replies to {len(pieces)} chunks")
+        replies = _decode((await self._send(request)).content, TelemetryBatchReply).chunks
+        if len(replies) != len(chunks):
+            raise ServerUnavailable(f"telemetry: {len(replies)} replies to {len(chunks)} chunks")
         return replies
 
     @asynccontextmanager

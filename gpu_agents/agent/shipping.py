@@ -31,8 +31,8 @@ from oolong.contracts.agent import (
     LONGEST_LINE,
     ChunkReply,
     OutboxOffset,
-    Piece,
     TelemetryBatchHead,
+    TelemetryChunk,
 )
 from oolong.contracts.attempt import LOG_FILE
 from oolong.system.backoff import Backoff
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 OUTBOX_CHUNK_BYTES = LONGEST_LINE
 LOG_CHUNK_BYTES = 256 * 1024
 CONCURRENT_BATCHES = 4  # of outboxes, and as many of logs
-EMPTY_HEAD_BYTES = len(msgspec.json.encode(TelemetryBatchHead(pieces=[])) + b"\n")
+EMPTY_HEAD_BYTES = len(msgspec.json.encode(TelemetryBatchHead(chunks=[])) + b"\n")
 REJECTED_RETRY_SECONDS = 30.0
 SERVER_ERROR_RETRY_SECONDS = 5.0  # after a server error for one file
 
@@ -106,20 +106,20 @@ class Stream:
 class Batch:
     """Chunks of several streams that go in one request."""
 
-    chunks: list[tuple[Stream, Piece, bytes]] = field(default_factory=list)
+    chunks: list[tuple[Stream, TelemetryChunk, bytes]] = field(default_factory=list)
     size: int = EMPTY_HEAD_BYTES  # of the body
 
     def add(self, stream: Stream, chunk: bytes | OversizedLine) -> bool:
         """Add a chunk; return False if the batch is full. The first chunk always fits, so an oversized one ships alone:
         the limit may be a proxy's."""
         skipped, chunk = (chunk.length, b"") if isinstance(chunk, OversizedLine) else (0, chunk)
-        piece = Piece(
+        head = TelemetryChunk(
             job_id=stream.job_id, file=stream.name, offset=stream.shipped, bytes=len(chunk), skipped=skipped
         )
-        size = self.size + len(msgspec.json.encode(piece)) + len(",") + len(chunk)
+        size = self.size + len(msgspec.json.encode(head)) + len(",") + len(chunk)
         if self.chunks and (len(self.chunks) == BATCH_CHUNKS or size > BATCH_BYTES):
             return False
-        self.chunks.append((stream, piece, chunk))
+        self.chunks.append((stream, head, chunk))
         self.size = size
         return True
 
@@ -239,9 +239,9 @@ class TelemetryShipper:
         return batches
 
     async def _ship(self, batch: Batch) -> None:
-        pieces = [piece for _, piece, _ in batch.chunks]
+        chunks = [chunk for _, chunk, _ in batch.chunks]
         try:
-            replies = await self.api.ship(pieces, [chunk for *_, chunk in batch.chunks])
+            replies = await self.api.ship(chunks, [body for *_, body in batch.chunks])
         except ApiError as error:
             self._split(batch, error)
             return

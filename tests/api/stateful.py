@@ -227,10 +227,6 @@ def _prepared(world: World) -> dict[str, dict[str, Any]]:
         "GET /runs/{run_id}/logs/download": {"query": {"job": "trainer"}},
         "POST /agent/attempts/{attempt_id}/checkpoints": {"body": checkpoint},
         "POST /agent/imports/{import_id}/uploads": {"body": {"tar_sha256": digest, "bytes": len(PART)}},
-        "POST /agent/jobs/{job_id}/logs/{incarnation}": {"query": {"offset": 0}, "body": b"a line\n"},
-        "POST /agent/jobs/{job_id}/outbox/{file}": {
-            "path_parameters": {"file": "metrics.jsonl"}, "query": {"offset": 0}, "body": b"",
-        },
         "POST /datasets/{dataset_id}/versions": {"body": {"validation_id": world.ids["valid_id"]}},
         "POST /members": {"body": {"username": "outsider"}},
         "POST /pools/{pool_name}/teams": {"body": {"team": world.ids["team_id"]}},

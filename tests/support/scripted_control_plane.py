@@ -27,11 +27,11 @@ from oolong.contracts.agent import (
     HeartbeatReply,
     HeartbeatRequest,
     ObservedJob,
-    Piece,
     SecretsReply,
     SecretsRequest,
     TelemetryBatchHead,
     TelemetryBatchReply,
+    TelemetryChunk,
     UploadReply,
 )
 from oolong.contracts.lifecycle import JobState
@@ -65,8 +65,8 @@ class ScriptedControlPlane:
     acknowledges: bool = True
     orphan_ttl_seconds: float = 600.0
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)  # job -> variable -> value
-    refused: dict[str, ChunkReply] = field(default_factory=dict)  # what pieces of a job are answered
-    poison: set[str] = field(default_factory=set)  # jobs: a body with a piece of one is refused as a whole
+    refused: dict[str, ChunkReply] = field(default_factory=dict)  # what chunks of a job are answered
+    poison: set[str] = field(default_factory=set)  # jobs: a body with a chunk of one is refused as a whole
     holds_logs: bool = False  # the answer to bodies with logs waits as long as this is so
     holds_heartbeats: bool = False  # one that waits for news is answered by news alone, not by time
     revoked: bool = False  # the node's credential
@@ -81,9 +81,7 @@ class ScriptedControlPlane:
     uploads: dict[str, Upload] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)  # "METHOD path status"
     chunks: list[int] = field(default_factory=list)  # sizes of shipped chunks
-    bodies: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # of shipments: pieces, and bytes with the head
+    bodies: list[tuple[int, int]] = field(default_factory=list)  # of batches: chunks, and bytes with the head
     ranges: list[str] = field(default_factory=list)  # Range headers of artifact requests
     url: str = ""
 
@@ -238,38 +236,38 @@ class ScriptedControlPlane:
 
     async def _shipments(self, request: web.Request) -> web.Response:
         head, _, rest = (await request.read()).partition(b"\n")
-        pieces = msgspec.json.decode(head, type=TelemetryBatchHead).pieces
-        assert 0 < len(pieces) <= BATCH_CHUNKS and len(rest) <= BATCH_BYTES
-        assert len({(piece.job_id, piece.file) for piece in pieces}) == len(pieces)
-        of_logs = [piece.file.startswith("output.log#") for piece in pieces]
+        chunks = msgspec.json.decode(head, type=TelemetryBatchHead).chunks
+        assert 0 < len(chunks) <= BATCH_CHUNKS and len(rest) <= BATCH_BYTES
+        assert len({(chunk.job_id, chunk.file) for chunk in chunks}) == len(chunks)
+        of_logs = [chunk.file.startswith("output.log#") for chunk in chunks]
         assert all(of_logs) or not any(of_logs)
-        self.bodies.append((len(pieces), len(head) + 1 + len(rest)))
+        self.bodies.append((len(chunks), len(head) + 1 + len(rest)))
         while self.holds_logs and any(of_logs):
             await asyncio.sleep(0.01)
-        if self.poison & {piece.job_id for piece in pieces}:
+        if self.poison & {chunk.job_id for chunk in chunks}:
             return _problem(422, "invalid")
         replies = []
-        for piece in pieces:
-            body, rest = rest[: piece.bytes], rest[piece.bytes :]
-            replies.append(self._append(piece, body))
+        for chunk in chunks:
+            body, rest = rest[: chunk.bytes], rest[chunk.bytes :]
+            replies.append(self._append(chunk, body))
         assert rest == b""
-        return _json(TelemetryBatchReply(pieces=replies))
+        return _json(TelemetryBatchReply(chunks=replies))
 
-    def _append(self, piece: Piece, body: bytes) -> ChunkReply:
-        assert len(body) == piece.bytes and (piece.bytes > 0) != (piece.skipped > 0)
-        if piece.skipped:
-            body = b"\0" * piece.skipped  # what a reader of the offsets sees
-        elif piece.file.startswith("output.log#"):
+    def _append(self, chunk: TelemetryChunk, body: bytes) -> ChunkReply:
+        assert len(body) == chunk.bytes and (chunk.bytes > 0) != (chunk.skipped > 0)
+        if chunk.skipped:
+            body = b"\0" * chunk.skipped  # what a reader of the offsets sees
+        elif chunk.file.startswith("output.log#"):
             assert len(body) <= 256 * 1024
         else:
             assert body.endswith(b"\n")
-        if refusal := self.refused.get(piece.job_id):
+        if refusal := self.refused.get(chunk.job_id):
             return refusal
-        content = self.files.setdefault((piece.job_id, piece.file), bytearray())
-        if piece.offset != len(content):
+        content = self.files.setdefault((chunk.job_id, chunk.file), bytearray())
+        if chunk.offset != len(content):
             return ChunkReply(status=409, offset=len(content))
         content += body
-        self.chunks.append(piece.bytes)
+        self.chunks.append(chunk.bytes)
         return ChunkReply(status=200, offset=len(content))
 
     async def _begin(self, request: web.Request) -> web.Response:

@@ -8,8 +8,6 @@ from control_plane.telemetry.stream import sse
 urlpatterns = [
     path("stream", sse.stream),
     path("agent/telemetry", ingest.TelemetryBatchView.as_view()),
-    path("agent/jobs/<str:job_id>/outbox/<str:file>", ingest.OutboxIngestView.as_view()),
-    path("agent/jobs/<str:job_id>/logs/<int:incarnation>", ingest.LogIngestView.as_view()),
     path("metrics/definitions", api.MetricDefinitionsView.as_view()),
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),

@@ -184,13 +184,7 @@ class HeartbeatReply(Wire, frozen=True, kw_only=True):
     )
 
 
-class OutboxReply(Wire, frozen=True, kw_only=True):
-    """POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from."""
-
-    offset: int
-
-
-class Piece(Wire, frozen=True, kw_only=True):
+class TelemetryChunk(Wire, frozen=True, kw_only=True):
     """Bytes of one file from an offset on."""
 
     job_id: str
@@ -202,28 +196,30 @@ class Piece(Wire, frozen=True, kw_only=True):
 
 LONGEST_LINE = 1024 * 1024  # of an outbox; a longer one is counted and reported, and not shipped
 BATCH_CHUNKS = 128
-BATCH_BYTES = 1024 * 1024  # of all pieces
+BATCH_BYTES = 1024 * 1024  # of all chunks
 BATCH_HEAD_BYTES = 256 * 1024
 
 
 class TelemetryBatchHead(Wire, frozen=True, kw_only=True):
     """POST /api/v1/agent/telemetry. The body is this as one line of JSON, a newline, and then the
-    bytes of the pieces, one after another. At most one piece of a file."""
+    bytes of the chunks, one after another. At most one chunk of a file."""
 
-    pieces: list[Piece]
+    chunks: list[TelemetryChunk]
 
 
 class ChunkReply(Wire, frozen=True, kw_only=True):
-    """What a piece alone would have been answered: each has a fate of its own."""
+    """Result of one chunk, independent of the others."""
 
-    status: int  # 200 stored | 409 it does not begin at `offset` | 404, 413, 422, 500, 503: nothing of it was stored
-    offset: int = 0  # of 200 and 409: where to go on
+    status: (
+        int  # 200 stored | 409 it begins beyond `offset` | 404, 413, 422, 500, 503: nothing of it was stored
+    )
+    offset: int = 0  # of 200 and 409: continue there
     code: str = ""  # of the other ones, as in docs/reference/errors.md
     detail: str = ""
 
 
 class TelemetryBatchReply(Wire, frozen=True, kw_only=True):
-    pieces: list[ChunkReply]  # in the order of the pieces that were sent
+    chunks: list[ChunkReply]  # in the order of the request
 
 
 class UploadReply(Wire, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from gpu_agents.agent.job_files import MOST_SEARCHED, skip_line, whole_lines
 from gpu_agents.agent.records import JobRecord
 from gpu_agents.agent.settings import DataDirectory
 from gpu_agents.agent.shipping import OUTBOX_CHUNK_BYTES, TelemetryShipper
-from oolong.contracts.agent import BATCH_BYTES, BATCH_CHUNKS, LONGEST_LINE, ChunkReply, Piece
+from oolong.contracts.agent import BATCH_BYTES, BATCH_CHUNKS, LONGEST_LINE, ChunkReply, TelemetryChunk
 from oolong.contracts.lifecycle import JobKind
 from tests.support.scripted_control_plane import Fault, ScriptedControlPlane
 
@@ -140,9 +140,9 @@ async def test_a_sparse_outbox_without_an_end_is_done_with_at_once(
     control_plane: ScriptedControlPlane, api: AgentApi, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job makes such a file for nothing; reading it would take the agent hours."""
-    sent: list[Piece] = []
+    sent: list[TelemetryChunk] = []
 
-    async def ship(pieces: list[Piece], bodies: list[bytes]) -> list[ChunkReply]:
+    async def ship(pieces: list[TelemetryChunk], bodies: list[bytes]) -> list[ChunkReply]:
         sent.extend(pieces)
         return [ChunkReply(status=200, offset=piece.offset + piece.bytes + piece.skipped) for piece in pieces]
 

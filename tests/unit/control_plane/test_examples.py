@@ -71,7 +71,7 @@ BY_HAND: dict[str, Any] = {
         "node_id": "node_01m81y7mzx5e9rj2k3c4v5b6n9", "credential": "oolnode_…", "heartbeat_seconds": 10.0,
         "lease_ttl_seconds": 45.0, "orphan_ttl_seconds": 4500.0, "protocol": PROTOCOL,
     },
-    "ship_telemetry": {"pieces": [{"status": 200, "offset": 4096, "code": "", "detail": ""}]},
+    "ship_telemetry": {"chunks": [{"status": 200, "offset": 4096, "code": "", "detail": ""}]},
     "measure_dataset_version": {
         "id": "msr_01m81y7mzx5e9rj2k3c4v5b6nb", "state": "DONE", "message": "",
         "version_id": "dsv_01m81y7mzx5e9rj2k3c4v5b6nc",

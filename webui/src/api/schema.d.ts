@@ -226,50 +226,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/agent/jobs/{job_id}/logs/{incarnation}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Append to a job's log
-         * @description Bytes of the log from `offset` on. 409 with the expected offset when there would be a gap.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        post: operations["ship_log"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/agent/jobs/{job_id}/outbox/{file}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Append to a job's outbox file
-         * @description Whole lines of an outbox file from `offset` on. 409 with the expected offset when there would be a gap.
-         *
-         *     Costs 2 units of the rate limit.
-         */
-        post: operations["ship_outbox"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/agent/jobs/{job_id}/secrets": {
         parameters: {
             query?: never;
@@ -4014,7 +3970,7 @@ export interface components {
         };
         /**
          * ChunkReply
-         * @description What a piece alone would have been answered: each has a fate of its own.
+         * @description Result of one chunk, independent of the others.
          */
         AgentChunkReply: {
             status: number;
@@ -5574,13 +5530,6 @@ export interface components {
         };
         /** @enum {string} */
         OnStragglerEnum: "keep" | "drop" | "wait";
-        /**
-         * OutboxReply
-         * @description POST /api/v1/agent/jobs/{job_id}/outbox/{file}?offset=N: 200, or 409 with the offset to go on from.
-         */
-        OutboxReply: {
-            offset: number;
-        };
         /** @enum {string} */
         OutcomeEnum: "finished" | "interrupted" | "lost";
         /**
@@ -6572,7 +6521,7 @@ export interface components {
         };
         /** TelemetryBatchReply */
         TelemetryBatchReply: {
-            pieces: components["schemas"]["AgentChunkReply"][];
+            chunks: components["schemas"]["AgentChunkReply"][];
         };
         Template: {
             id: string;
@@ -8898,7 +8847,6 @@ export type NullEnum = components['schemas']['NullEnum'];
 export type Objective = components['schemas']['Objective'];
 export type OidcButton = components['schemas']['OidcButton'];
 export type OnStragglerEnum = components['schemas']['OnStragglerEnum'];
-export type OutboxReply = components['schemas']['OutboxReply'];
 export type OutcomeEnum = components['schemas']['OutcomeEnum'];
 export type Parameter = components['schemas']['Parameter'];
 export type Parent = components['schemas']['Parent'];
@@ -9491,11 +9439,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 25561,
-                     *             "engine-0": 25562,
-                     *             "controller": 25560
+                     *             "reward": 23901,
+                     *             "engine-0": 23902,
+                     *             "controller": 23900
                      *           },
-                     *           "token": "gGoVmD1m-qmcdNfjg6MT2qY8zsGjwFc79S4_QaWgVXQ",
+                     *           "token": "3bUT30NPNq-zDTEkyqfk_26igeIdbLhNmp2TaMRGRMU",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -9921,126 +9869,6 @@ export interface operations {
             };
         };
     };
-    ship_log: {
-        parameters: {
-            query: {
-                /** @description of the body's first byte in the file */
-                offset: number;
-            };
-            header?: never;
-            path: {
-                incarnation: number;
-                /** @example job_01jy0000000000000000000018 */
-                job_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/octet-stream": string;
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "offset": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["OutboxReply"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OutboxReply"];
-                };
-            };
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    ship_outbox: {
-        parameters: {
-            query: {
-                /** @description of the body's first byte in the file */
-                offset: number;
-            };
-            header?: never;
-            path: {
-                file: string;
-                /** @example job_01jy0000000000000000000018 */
-                job_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/octet-stream": string;
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "offset": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["OutboxReply"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OutboxReply"];
-                };
-            };
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     agent_job_secrets: {
         parameters: {
             query?: never;
@@ -10261,7 +10089,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "pieces": [
+                     *       "chunks": [
                      *         {
                      *           "status": 200,
                      *           "offset": 4096,
@@ -10784,7 +10612,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "1fd5c2f1",
+                     *             "after": "8b6ae766",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -13827,8 +13655,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cTl6bnk0d3RtY2FkeTY5MjdrNDQ2IiwxNzk1NDU4NTk0LCJ1c3JfMDFtODRxOXk4enZzYzd5bmh6enNtNWFyem0iLCJ0b2tfMDFtODRxOXk5MjVwaHFwNmFjcmczcnNhNWIiXQ:1xVXrW:pkzMhIwo20PJsZofTSDjwKifnY8Xk6d2ERFNa-mg1qY",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg0cTl6bnk0d3RtY2FkeTY5MjdrNDQ2IiwxNzk1NDU4NTk0LCJ1c3JfMDFtODRxOXk4enZzYzd5bmh6enNtNWFyem0iLCJ0b2tfMDFtODRxOXk5MjVwaHFwNmFjcmczcnNhNWIiXQ:1xVXrW:pkzMhIwo20PJsZofTSDjwKifnY8Xk6d2ERFNa-mg1qY/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg1MGFtMjF3N2UydmV2ZDg5dnBlazdyIiwxNzk1NDY4MDUxLCJ1c3JfMDFtODUwYWtka2EyZWJ0YmV0MHk4cDlxdmciLCJ0b2tfMDFtODUwYWtkbnQ2MWtyeW16cm5ja3E5M3IiXQ:1xVaK3:PdJgNBpGcXUtK7bbYKz1lHgN0Weknq565ff9OFw9Hlc",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg1MGFtMjF3N2UydmV2ZDg5dnBlazdyIiwxNzk1NDY4MDUxLCJ1c3JfMDFtODUwYWtka2EyZWJ0YmV0MHk4cDlxdmciLCJ0b2tfMDFtODUwYWtkbnQ2MWtyeW16cm5ja3E5M3IiXQ:1xVaK3:PdJgNBpGcXUtK7bbYKz1lHgN0Weknq565ff9OFw9Hlc/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13941,8 +13769,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "d5021a3a384ab1ae5d7b8b9a370150d9a6bf185e013fa3c8d21c646bc649fea2",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=d5021a3a384ab1ae5d7b8b9a370150d9a6bf185e013fa3c8d21c646bc649fea2"
+                     *       "sha256": "c88340a2b8992428ca129a9d4390784c38552d5a2db9c8d22c396229ffebe437",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=c88340a2b8992428ca129a9d4390784c38552d5a2db9c8d22c396229ffebe437"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16777,7 +16605,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:41691. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:35395. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19554,15 +19382,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 7.426,
+                     *           "slot_seconds": 4.128,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 3.713,
+                     *             "train": 2.064,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 3.713
+                     *             "other": 2.064
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19586,15 +19414,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 7.426,
+                     *         "slot_seconds": 4.128,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 3.713,
+                     *           "train": 2.064,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 3.713
+                     *           "other": 2.064
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -29183,7 +29011,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "1fd5c2f1",
+                     *           "fingerprint": "8b6ae766",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -29249,7 +29077,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "b265f8af",
+                     *       "fingerprint": "9e22a9fa",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29270,7 +29098,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "b265f8af",
+                     *       "fingerprint": "9e22a9fa",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29609,7 +29437,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_5Yc-R-",
+                     *       "prefix": "ool_F1hHwM",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29795,7 +29623,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "s8nXvxv5blpEHYopWbqNOZaOxlQo2MUA6A3XT5XovyADMvfJNoRfdH0RU42gvE0j"
+                     *       "csrf_token": "VZN0Xz2QqFSB2ger0bNskzrV1JIS1kuNBy6xpIIyGwSbE4AD8kotrX8SDDsZwHYj"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -31127,7 +30955,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_127QeG",
+                     *           "prefix": "ool_2XJsR6",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -31140,7 +30968,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_63E-9L",
+                     *           "prefix": "ool_Mou7eP",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -31153,7 +30981,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_CqFKDR",
+                     *           "prefix": "ool_SPNwak",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -31166,7 +30994,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_catZOc",
+                     *           "prefix": "ool_oiVvHt",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -31179,7 +31007,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_SueIK7",
+                     *           "prefix": "ool_ziOhQE",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -31192,7 +31020,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_4cNAee",
+                     *           "prefix": "ool_AaLvtY",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -31205,7 +31033,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_iQtVfk",
+                     *           "prefix": "ool_ysGVgK",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -31218,7 +31046,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_6kmeYV",
+                     *           "prefix": "ool_4WD_3z",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -31231,7 +31059,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_v0zKs8",
+                     *           "prefix": "ool_-k-CYv",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -31244,7 +31072,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_m2lSR8",
+                     *           "prefix": "ool_nsX2YQ",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -31257,7 +31085,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_YpjjdY",
+                     *           "prefix": "ool_hKTFkN",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -31270,7 +31098,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_EcZPzs",
+                     *           "prefix": "ool_V1J9Kh",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -31283,7 +31111,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_unTn7J",
+                     *           "prefix": "ool_1gzrAL",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -31296,7 +31124,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_2Zyjzz",
+                     *           "prefix": "ool_q8AyF-",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -31309,7 +31137,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_EFnpQC",
+                     *           "prefix": "ool_-xnCUH",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -31322,7 +31150,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_4raFud",
+                     *           "prefix": "ool_ci-dlK",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -31335,7 +31163,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_K-HTsH",
+                     *           "prefix": "ool_wjxKTZ",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -31348,7 +31176,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_8z9r5N",
+                     *           "prefix": "ool_c1NGtI",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -31361,7 +31189,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_jXYLrM",
+                     *           "prefix": "ool_S3yR99",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -31374,7 +31202,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_lvFVdm",
+                     *           "prefix": "ool_p1Gwrb",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -31387,7 +31215,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_2M6o5s",
+                     *           "prefix": "ool_GdUArU",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -31400,7 +31228,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_UTQkuU",
+                     *           "prefix": "ool_ytVAeM",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -31413,7 +31241,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_4cpiqX",
+                     *           "prefix": "ool_edWnTZ",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -31426,7 +31254,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_fv_XBC",
+                     *           "prefix": "ool_l2-Rzz",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -31439,7 +31267,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_UHUVq7",
+                     *           "prefix": "ool_tcktQr",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -31452,7 +31280,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_SWHgT-",
+                     *           "prefix": "ool_4L89yd",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -31465,7 +31293,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool__t2hNh",
+                     *           "prefix": "ool_cwTm2t",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -31478,7 +31306,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_sWGzYk",
+                     *           "prefix": "ool_z2PEAB",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -31491,7 +31319,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_dPbjZq",
+                     *           "prefix": "ool_BC-uYZ",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -31504,7 +31332,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool_rRKgaj",
+                     *           "prefix": "ool___GFI2",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31575,7 +31403,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_mEz4CB",
+                     *       "prefix": "ool_lCUgg9",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31688,7 +31516,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_f72b50",
+                     *       "prefix": "ool_0EFgrm",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -32344,7 +32172,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_50EFu4xB0V2jFqnF4y/PpUv5McHb76NOPf6fu2N88uI="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -32630,7 +32458,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_50EFu4xB0V2jFqnF4y/PpUv5McHb76NOPf6fu2N88uI="
+                     *       "secret": "whsec_…="
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

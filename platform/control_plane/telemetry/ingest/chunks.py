@@ -42,32 +42,32 @@ def parse_batch(body: bytes) -> list[Chunk]:
     if not newline or len(line) > BATCH_HEAD_BYTES:
         size = min(len(line), BATCH_HEAD_BYTES + 1)
         raise invalid_parameter(
-            "pieces", f"no newline in the first {size} bytes; the body begins with a line of JSON"
+            "chunks", f"no newline in the first {size} bytes; the body begins with a line of JSON"
         )
     try:
-        heads = msgspec.json.decode(line, type=TelemetryBatchHead).pieces
+        heads = msgspec.json.decode(line, type=TelemetryBatchHead).chunks
     except msgspec.DecodeError as error:
-        raise invalid_parameter("pieces", f"the first line is not a TelemetryBatchHead: {error}") from error
+        raise invalid_parameter("chunks", f"the first line is not a TelemetryBatchHead: {error}") from error
     if len(heads) > BATCH_CHUNKS:
-        raise invalid_parameter("pieces", f"{len(heads)} pieces; send at most {BATCH_CHUNKS} at once")
+        raise invalid_parameter("chunks", f"{len(heads)} chunks; send at most {BATCH_CHUNKS} at once")
     chunks: list[Chunk] = []
     begin = 0
     for n, head in enumerate(heads):
         if "\0" in head.job_id + head.file:
-            raise invalid_parameter(f"pieces/{n}", f"{head}: names have no NUL")
+            raise invalid_parameter(f"chunks/{n}", f"{head}: names have no NUL")
         if head.skipped and (head.bytes or head.file.startswith(LOG_PREFIX)):
             raise invalid_parameter(
-                f"pieces/{n}", f"{head}: skipped stands for one line of an outbox, in place of bytes"
+                f"chunks/{n}", f"{head}: skipped stands for one line of an outbox, in place of bytes"
             )
         chunk = content[begin : begin + head.bytes]
         chunks.append(Chunk(head.job_id, head.file, head.offset, chunk, head.skipped))
         begin += head.bytes
     if begin != len(content):
         raise invalid_parameter(
-            "pieces", f"the pieces have {begin} bytes, and {len(content)} follow the first line"
+            "chunks", f"the chunks have {begin} bytes, and {len(content)} follow the first line"
         )
     if len({chunk.file for chunk in chunks}) < len(chunks):
         raise invalid_parameter(
-            "pieces", "two pieces of the same file; send what follows with the next batch"
+            "chunks", "two chunks of the same file; send what follows with the next batch"
         )
     return chunks

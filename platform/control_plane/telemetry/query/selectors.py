@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Greatest
 
-from control_plane.core.api.errors import not_found, or_not_found
+from control_plane.core.api.errors import or_not_found
 from control_plane.fleet.models import Node
 from control_plane.runs.models import Job, Run
 from control_plane.telemetry.ingest.chunks import LOG_PREFIX
@@ -26,12 +26,6 @@ from oolong.contracts.lifecycle import JobState
 from oolong.contracts.metrics import Metric, find_metric
 
 MAX_LOG_BYTES = 1024 * 1024
-
-
-def require_job_of_node(node: Node, job_id: str) -> None:
-    """404 unless the job's attempt was placed on this node, ended or not."""
-    if not jobs_of_node(node, {job_id}):
-        raise not_found("job on this node", job_id)
 
 
 def jobs_of_node(node: Node, job_ids: Set[str]) -> set[str]:

@@ -256,8 +256,6 @@ ROUTES = {
     "POST /agent/uploads/{upload_id}/complete": NODE,
     "POST /agent/jobs/{job_id}/secrets": NODE,
     "POST /agent/telemetry": NODE,
-    "POST /agent/jobs/{job_id}/outbox/{file}": NODE,
-    "POST /agent/jobs/{job_id}/logs/{incarnation}": NODE,
 }
 
 # Topics of the live stream: what a caller needs to hear them, over the WebSocket and the SSE twin alike.
@@ -326,9 +324,7 @@ STALE = {
     "PUT /agent/imports/{import_id}/parts/{number}": 200,
     "POST /agent/imports/{import_id}/complete": 200,  # and is told that it is no model
     "POST /agent/jobs/{job_id}/secrets": 409,
-    "POST /agent/telemetry": 422,  # without a body; its pieces are answered as below
-    "POST /agent/jobs/{job_id}/outbox/{file}": 200,  # the history of what it did
-    "POST /agent/jobs/{job_id}/logs/{incarnation}": 200,
+    "POST /agent/telemetry": 422,  # without a body; each chunk has its own result
 }
 
 # Routes that name a pool or one of its nodes. A pool is its teams', not a project's.

@@ -19,7 +19,7 @@ METHODS = [
     for name, member in inspect.getmembers(AgentApi, inspect.isfunction)
     if not name.startswith("_") and name != "close"
 ]
-VALUES: dict[str, Any] = {"str": "x", "int": 1, "bytes": b"", "list[Piece]": [], "list[bytes]": []}
+VALUES: dict[str, Any] = {"str": "x", "int": 1, "bytes": b"", "list[TelemetryChunk]": [], "list[bytes]": []}
 
 
 def arguments(method: Callable[..., Any]) -> dict[str, Any]:

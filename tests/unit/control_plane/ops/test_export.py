@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.telemetry_batch import single_chunk
 from tests.unit.control_plane.conftest import Done, Person, SimulatedNode
 
 
@@ -32,10 +33,10 @@ def test_a_run_is_exported_by_the_command(
     ]
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     shipped = first.client.post(
-        f"/api/v1/agent/jobs/{first.job('trainer')}/outbox/main-0.jsonl?offset=0", data=body,
+        "/api/v1/agent/telemetry", data=single_chunk(first.job("trainer"), "main-0.jsonl", body),
         content_type="application/octet-stream", headers={"authorization": f"Bearer {first.credential}"},
     )  # fmt: skip
-    assert shipped.status_code == 200, shipped.content
+    assert shipped.json()["chunks"][0]["status"] == 200, shipped.content
     done = oolong("run", "export", run["id"], "--tensorboard", str(tmp_path / "tb"), "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out) == {"tensorboard": {"points": 5, "left_out": 0}}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from channels.db import database_sync_to_async
@@ -13,11 +14,12 @@ from control_plane.accounts.models import ApiToken, StreamTicket
 from control_plane.accounts.tokens.token_hashing import digest
 from control_plane.core.infra import clock
 from control_plane.core.stream.event_hub import hub
-from control_plane.telemetry.ingest import api as ingest_api
 from control_plane.telemetry.stream import sse
 from control_plane.telemetry.stream.credentials import Credential
 from oolong.contracts import telemetry as contract
+from oolong.contracts.agent import BATCH_BYTES, BATCH_HEAD_BYTES, ChunkReply, TelemetryBatchReply
 from oolong.contracts.metrics import METRICS
+from tests.support.telemetry_batch import single_chunk
 from tests.unit.control_plane.telemetry.streaming import apublish, points
 from tests.unit.control_plane.telemetry.world import World, build_world, encode, step
 
@@ -30,13 +32,22 @@ def world(db: None) -> World:
 
 
 def ship(
-    client: Client, world: World, body: bytes, *, offset: int | str = 0, job: str = "", path: str = ""
-) -> Any:
+    client: Client, world: World, body: bytes, *, offset: int = 0, job: str = "", file: str = FILE
+) -> ChunkReply:
+    response = post(
+        client, single_chunk(job or world.trainer.pk, file, body, offset=offset), world.credential
+    )
+    assert response.status_code == 200, response.content
+    [reply] = msgspec.json.decode(response.content, type=TelemetryBatchReply).chunks
+    return reply
+
+
+def post(client: Client, body: bytes, credential: str) -> Any:
     return client.post(
-        f"/api/v1/agent/jobs/{job or world.trainer.pk}/{path or f'outbox/{FILE}'}?offset={offset}",
+        "/api/v1/agent/telemetry",
         data=body,
         content_type="application/octet-stream",
-        headers={"Authorization": f"Bearer {world.credential}"},
+        headers={"Authorization": f"Bearer {credential}"},
     )
 
 
@@ -56,8 +67,8 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
         contract.Histogram(at=1.0, name="staleness/consumed_tokens", x=1, counts={"0": 3}),
         contract.StateSnapshot(at=1.0, name="pipeline", value={"refusal": None}),
     )
-    assert ship(client, world, body).json() == {"offset": len(body)}
-    assert ship(client, world, b"hello\n", path="logs/0").json() == {"offset": 6}
+    assert ship(client, world, body) == ChunkReply(status=200, offset=len(body))
+    assert ship(client, world, b"hello\n", file="output.log#0") == ChunkReply(status=200, offset=6)
 
     run = f"runs/{world.run.pk}"
     answer = read(f"{run}/metrics", names="reward/mean").json()
@@ -77,32 +88,28 @@ def test_an_agent_ships_and_a_reader_reads(world: World, client: Client, read: C
 
 
 def test_a_gap_is_answered_with_409_and_the_offset(world: World, client: Client) -> None:
-    answer = ship(client, world, encode(step(1)), offset=100)
-    assert (answer.status_code, answer.json()) == (409, {"offset": 0})
-    answer = ship(client, world, b"x", offset=100, path="logs/0")
-    assert (answer.status_code, answer.json()) == (409, {"offset": 0})
+    gap = ChunkReply(status=409, offset=0)
+    assert ship(client, world, encode(step(1)), offset=100) == gap
+    assert ship(client, world, b"x", offset=100, file="output.log#0") == gap
 
 
-@pytest.mark.parametrize(
-    ("offset", "size", "status"),
-    [("-1", 10, 422), ("many", 10, 422), ("0", ingest_api.OUTBOX_BYTES + 1, 413)],
-)
-def test_a_malformed_shipment_is_refused(
-    world: World, client: Client, offset: str, size: int, status: int
-) -> None:
-    assert ship(client, world, b"x" * size, offset=offset).status_code == status
+def test_batch_without_offset_or_above_the_limit_is_rejected(world: World, client: Client) -> None:
+    whole = single_chunk(world.trainer.pk, FILE, b"x" * 10)
+    for body in (
+        whole.replace(b'"offset":0', b'"offset":-1'),
+        whole.replace(b'"offset":0', b'"offset":"many"'),
+    ):
+        assert body != whole and post(client, body, world.credential).status_code == 422
+    huge = b"x" * (BATCH_HEAD_BYTES + BATCH_BYTES + 1)
+    assert post(client, huge, world.credential).status_code == 413
 
 
 def test_only_the_node_of_the_job_may_ship(world: World, client: Client) -> None:
     other = build_world("two")
-    assert ship(client, world, encode(step(1)), job=other.trainer.pk).status_code == 404
-    bare = client.post(f"/api/v1/agent/jobs/{world.trainer.pk}/outbox/{FILE}?offset=0")
-    assert bare.status_code == 401
-    user = client.post(
-        f"/api/v1/agent/jobs/{world.trainer.pk}/outbox/{FILE}?offset=0",
-        headers={"Authorization": f"Bearer {world.token()}"},
-    )
-    assert user.status_code == 401
+    assert ship(client, world, encode(step(1)), job=other.trainer.pk).status == 404
+    body = single_chunk(world.trainer.pk, FILE, encode(step(1)))
+    assert post(client, body, "").status_code == 401
+    assert post(client, body, world.token()).status_code == 401
 
 
 @pytest.mark.parametrize(

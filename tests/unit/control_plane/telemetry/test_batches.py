@@ -21,6 +21,7 @@ from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from oolong.contracts import agent
 from oolong.contracts import telemetry as contract
 from tests.support.stack import until
+from tests.support.telemetry_batch import encode_batch
 from tests.unit.control_plane.telemetry.world import World, build_world, encode, step
 
 FILE = "main-0.jsonl"
@@ -61,19 +62,21 @@ def post(client: Client, world: World, body: bytes) -> Any:
 
 
 def body_of(*chunks: Chunk) -> bytes:
-    head = agent.TelemetryBatchHead(
-        pieces=[
-            agent.Piece(
-                job_id=chunk.job_id,
-                file=chunk.name,
-                offset=chunk.offset,
-                bytes=len(chunk.body),
-                skipped=chunk.skipped,
+    return encode_batch(
+        *(
+            (
+                agent.TelemetryChunk(
+                    job_id=chunk.job_id,
+                    file=chunk.name,
+                    offset=chunk.offset,
+                    bytes=len(chunk.body),
+                    skipped=chunk.skipped,
+                ),
+                chunk.body,
             )
             for chunk in chunks
-        ]
+        )
     )
-    return b"".join([msgspec.json.encode(head), b"\n", *(chunk.body for chunk in chunks)])
 
 
 def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Client) -> None:
@@ -95,7 +98,7 @@ def test_each_piece_has_the_answer_that_it_would_have_alone(db: None, client: Cl
     ]
     answer = post(client, one, body_of(*chunks))
     assert answer.status_code == 200
-    replies = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
+    replies = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).chunks
     assert [(reply.status, reply.offset, reply.code) for reply in replies] == [
         (200, len(body), ""),
         (409, 0, ""),
@@ -122,7 +125,7 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
         chunks = [Chunk(world.trainer.pk, FILE, 0, before), Chunk(world.rollout.pk, FILE, 0, before)]
         assert post(client, world, body_of(*chunks)).status_code == 200
         answer = post(client, world, body_of(Chunk(world.trainer.pk, FILE, len(before), b"", skipped)))
-        [reply] = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).pieces
+        [reply] = msgspec.json.decode(answer.content, type=agent.TelemetryBatchReply).chunks
         assert (reply.status, reply.offset) == (200, end)
     [reply] = ship([world], Chunk(world.trainer.pk, FILE, end, after))
     assert (reply.status, reply.offset) == (200, end + len(after))
@@ -138,14 +141,14 @@ def test_a_line_that_was_too_long_to_ship_is_counted_once_and_reported(db: None,
 @pytest.mark.parametrize(
     "chunk",
     [
-        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=-1),
-        agent.Piece(job_id="job", file=FILE, offset=0, bytes=1, skipped=1),
-        agent.Piece(job_id="job", file=FILE, offset=0, bytes=0, skipped=2**53 + 1),
-        agent.Piece(job_id="job", file="output.log#0", offset=0, bytes=0, skipped=1),
+        agent.TelemetryChunk(job_id="job", file=FILE, offset=0, bytes=0, skipped=-1),
+        agent.TelemetryChunk(job_id="job", file=FILE, offset=0, bytes=1, skipped=1),
+        agent.TelemetryChunk(job_id="job", file=FILE, offset=0, bytes=0, skipped=2**53 + 1),
+        agent.TelemetryChunk(job_id="job", file="output.log#0", offset=0, bytes=0, skipped=1),
     ],
 )
-def test_only_a_line_of_an_outbox_is_skipped(chunk: agent.Piece) -> None:
-    body = msgspec.json.encode(agent.TelemetryBatchHead(pieces=[chunk])) + b"\n" + b"x" * chunk.bytes
+def test_only_a_line_of_an_outbox_is_skipped(chunk: agent.TelemetryChunk) -> None:
+    body = msgspec.json.encode(agent.TelemetryBatchHead(chunks=[chunk])) + b"\n" + b"x" * chunk.bytes
     with pytest.raises(Problem, match=r"skipped stands|Expected `int`"):
         parse_batch(body)
 
@@ -345,12 +348,12 @@ def test_a_run_that_somebody_holds_is_waited_for_after_the_others(
         (b"", "no newline"),
         (b"[" * (agent.BATCH_HEAD_BYTES + 9), "no newline in the first"),
         (b"{}\n", "missing required field"),
-        (b'{"pieces":[{"job_id":"j","file":"f","offset":-1,"bytes":0}]}\n', "pieces[0].offset"),
-        (b'{"pieces":[{"job_id":"j","file":"f\\u0000","offset":0,"bytes":0}]}\n', "NUL"),
-        (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":3}]}\nab', "have 3 bytes, and 2 follow"),
-        (b'{"pieces":[{"job_id":"j","file":"f","offset":0,"bytes":1}]}\nab', "have 1 bytes, and 2 follow"),
-        (body_of(*[Chunk("j", "f", 0, b"x")] * 2), "two pieces of the same file"),
-        (body_of(*[Chunk("j", "f", 0, b"")] * (agent.BATCH_CHUNKS + 1)), "129 pieces; send at most 128"),
+        (b'{"chunks":[{"job_id":"j","file":"f","offset":-1,"bytes":0}]}\n', "chunks[0].offset"),
+        (b'{"chunks":[{"job_id":"j","file":"f\\u0000","offset":0,"bytes":0}]}\n', "NUL"),
+        (b'{"chunks":[{"job_id":"j","file":"f","offset":0,"bytes":3}]}\nab', "have 3 bytes, and 2 follow"),
+        (b'{"chunks":[{"job_id":"j","file":"f","offset":0,"bytes":1}]}\nab', "have 1 bytes, and 2 follow"),
+        (body_of(*[Chunk("j", "f", 0, b"x")] * 2), "two chunks of the same file"),
+        (body_of(*[Chunk("j", "f", 0, b"")] * (agent.BATCH_CHUNKS + 1)), "129 chunks; send at most 128"),
     ],
 )
 def test_a_malformed_body_is_refused(db: None, client: Client, body: bytes, says: str) -> None:

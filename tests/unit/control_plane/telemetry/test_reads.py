@@ -160,9 +160,7 @@ def test_the_newest_incarnation_is_shown_unless_another_one_is_named(world: Worl
     assert first["text"] == "first\n"
 
 
-def test_a_job_of_another_run_or_node_does_not_exist(world: World) -> None:
+def test_log_of_a_job_of_another_run_is_not_found(world: World) -> None:
     other = build_world("two")
     with pytest.raises(Problem, match=other.trainer.pk):
         selectors.log(world.run, other.trainer.pk, incarnation=None, offset=0, limit=100)
-    with pytest.raises(Problem, match=other.trainer.pk):
-        selectors.require_job_of_node(world.node, other.trainer.pk)

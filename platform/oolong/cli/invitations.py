@@ -11,7 +11,7 @@ from oolong.cli.hidden_input import read_hidden
 from oolong.cli.members import RoleName
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
-from oolong.client.joining import join, secret_of, url_of
+from oolong.client.invitations import accept_link, secret_of, url_of
 from oolong.client.settings import ClientSettings, checked_url, write_settings
 
 app = typer.Typer(no_args_is_help=True, help="Invitations into the project or the team.")
@@ -92,7 +92,7 @@ def accept(
             raise TyperException("the link does not say where the control plane is; give --url")
         place = checked_url(named)
         password = read_hidden("new password", confirm=True)
-        joined = join(place, secret, username=new_user, password=password, token_name=token_name)
+        joined = accept_link(place, secret, username=new_user, password=password, token_name=token_name)
         path = write_settings(ClientSettings(place, joined.token or ""))
         notes.print(f"logged in as {joined.username}; kept in {path}", markup=False)
     if json:

@@ -1,4 +1,4 @@
-"""`oolong run wait`, `watch` and `baseline`: a run's end, and what CI makes of it."""
+"""`oolong run wait`, `watch` and `baseline`: wait for a run and check it in CI."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rich.text import Text
 from oolong.cli.exit_codes import ExitCode, of_run
 from oolong.cli.output import JsonOption, notes, show_json
 from oolong.cli.regression.baseline import FORMS, NoBaseline, parse_comparison, read_baselines
-from oolong.cli.regression.gate import Gate, check_run
 from oolong.cli.regression.noise import CONFIDENCE, Bounds
 from oolong.cli.regression.reports import markdown, write_junit, write_markdown
+from oolong.cli.regression.results import Check, RegressionResult, worst
+from oolong.cli.regression.run_checks import RunChecks, check_run
 from oolong.cli.regression.values import newest_points
-from oolong.cli.regression.verdict import Check, Verdict, worst
 from oolong.cli.run_output import (
     RunArgument,
     boot_lines,
@@ -40,7 +40,11 @@ from oolong.contracts.assertions import name_fault, parse
 
 app = typer.Typer()
 
-WORDS = {Verdict.PASS: "holds", Verdict.FAIL: "FAILS", Verdict.INVESTIGATE: "INVESTIGATE"}
+WORDS = {
+    RegressionResult.PASS: "holds",
+    RegressionResult.FAIL: "FAILS",
+    RegressionResult.INVESTIGATE: "INVESTIGATE",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Reports:
     accept_undecided: bool = False  # `--investigate pass`
 
     def refuse_unwritable(self) -> None:
-        """Before the wait: at its end there would be a verdict, and no place for it."""
+        """Fail before the wait when a report could not be written after it."""
         for option, path in (("--junit", self.junit), ("--markdown", self.markdown)):
             if path is None:
                 continue
@@ -69,8 +73,8 @@ class Reports:
             write_markdown(self.markdown, markdown(run, checks, url=url))
 
     def write_unfinished(self, client: Client, run_id: str, why: str, *, run: Run | None = None) -> None:
-        """The run gave no answer: an error in the report, so that it agrees with the exit code."""
-        check = Check("run", f"run {run_id} ends", Verdict.FAIL, why, error=True)
+        """Report the run as an error, as the exit code does, when its end was not seen."""
+        check = Check("run", f"run {run_id} ends", RegressionResult.FAIL, why, error=True)
         if run is not None:
             self.write(run, [check], url=client.settings.url)
         elif self.junit is not None:
@@ -80,7 +84,9 @@ class Reports:
 @app.command()
 def wait(
     run: RunArgument,
-    timeout: Annotated[float | None, typer.Option(help="seconds; afterwards exit 3, the run goes on")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="seconds; afterwards exit 3, the run continues")
+    ] = None,
     check: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,7 +97,7 @@ def wait(
     compare: Annotated[
         list[str] | None,
         typer.Option(
-            help="a metric to hold against the baseline: eval/accuracy, eval/mean_tokens:lower; repeatable"
+            help="a metric to compare with the baseline: eval/accuracy, eval/mean_tokens:lower; repeatable"
         ),
     ] = None,
     baseline: Annotated[
@@ -138,9 +144,9 @@ def wait(
     reports.refuse_unwritable()
     with Client() as client:
         bounds = Bounds(tolerance=tolerance, confidence=confidence, sigma=sigma, detect=detect)
-        gate = _gate(client, check or [], compare or [], baseline or [], bounds)
+        requested = _parse_checks(client, check or [], compare or [], baseline or [], bounds)
         with _cancelling(client, run, reports) if cancel_on_interrupt else _detaching(client, run, reports):
-            code = wait_for(client, run, gate, reports, timeout=timeout, quiet=quiet, json=json)
+            code = wait_for(client, run, requested, reports, timeout=timeout, quiet=quiet, json=json)
     raise typer.Exit(code)
 
 
@@ -149,7 +155,7 @@ def watch(run: RunArgument) -> None:
     """Show a run live until it ends; exits as `wait` does."""
     with Client() as client:
         if not sys.stdout.isatty():
-            raise typer.Exit(wait_for(client, run, Gate(), Reports()))
+            raise typer.Exit(wait_for(client, run, RunChecks(), Reports()))
         with Live(Text("…"), refresh_per_second=4) as live:
             began = time.monotonic()
             ended = client.runs.wait(
@@ -185,14 +191,14 @@ def baseline(
 def wait_for(
     client: Client,
     run_id: str,
-    gate: Gate,
+    requested: RunChecks,
     reports: Reports,
     *,
     timeout: float | None = None,
     quiet: bool = False,
     json: bool = False,
 ) -> ExitCode:
-    """Wait, check, report. Raises TimeoutError or an OolongError after the reports have said so."""
+    """Wait, check, report. Writes the reports before it raises TimeoutError or an OolongError."""
     try:
         run = client.runs.wait(run_id, timeout_seconds=timeout, on_change=None if quiet else ProgressLines())
     except TimeoutError as error:
@@ -202,22 +208,22 @@ def wait_for(
         reports.write_unfinished(client, run_id, str(error))
         raise
     try:
-        checks = check_run(client, run, gate)
+        checks = check_run(client, run, requested)
     except OolongError as error:
         reports.write_unfinished(
             client, run_id, f"it ended as {run.status}, and was not checked: {error}", run=run
         )
         raise
     for check in checks[1:]:
-        notes.print(f"{WORDS[check.verdict]}: {check.name}, {check.why}", markup=False)
+        notes.print(f"{WORDS[check.result]}: {check.name}, {check.why}", markup=False)
     if run.staleness is not None and run.staleness.message:
         notes.print(f"staleness: {run.staleness.message}", markup=False)
     if run.status != "SUCCEEDED" and run.advice:
         notes.print(run.advice, markup=False)
     reports.write(run, checks, url=client.settings.url)
     if json:
-        said = {"verdict": worst(checks), "checks": [asdict(check) for check in checks]}
-        show_json({**run.model_dump(mode="json"), "gate": said})
+        regression = {"result": worst(checks), "checks": [asdict(check) for check in checks]}
+        show_json({**run.model_dump(mode="json"), "regression": regression})
     else:
         print(run.status)
     return _code(run, checks, accept_undecided=reports.accept_undecided)
@@ -225,17 +231,17 @@ def wait_for(
 
 def _code(run: Run, checks: list[Check], *, accept_undecided: bool) -> ExitCode:
     ended = of_run(run)
-    verdict = worst(checks)
-    if ended is not ExitCode.SUCCEEDED or verdict is Verdict.PASS:
+    result = worst(checks)
+    if ended is not ExitCode.SUCCEEDED or result is RegressionResult.PASS:
         return ended
-    accepted = verdict is Verdict.INVESTIGATE and accept_undecided
+    accepted = result is RegressionResult.INVESTIGATE and accept_undecided
     return ExitCode.SUCCEEDED if accepted else ExitCode.GATE_FAILED
 
 
-def _gate(
+def _parse_checks(
     client: Client, checks: list[str], compare: list[str], baselines: list[str], bounds: Bounds
-) -> Gate:
-    """Everything is read before the wait: a fault of the command should not cost an hour."""
+) -> RunChecks:
+    """Read everything before the wait, so that a wrong option fails at once."""
     try:
         assertions = [parse(text) for text in checks]
     except ValueError as error:
@@ -247,7 +253,7 @@ def _gate(
         found = read_baselines(client, baselines)
     except NoBaseline as error:
         raise typer.BadParameter(str(error), param_hint="--baseline") from error
-    return Gate(assertions, comparisons, found, bounds)
+    return RunChecks(assertions, comparisons, found, bounds)
 
 
 class ProgressLines:
@@ -259,7 +265,7 @@ class ProgressLines:
         self._staleness = ""
 
     def __call__(self, run: Run) -> None:
-        self._tell_stages(run.boot)
+        self._print_stages(run.boot)
         # Its numbers change with every step; that it is so, and the numbers so far, are said once.
         if run.staleness is not None and run.staleness.message and not self._staleness and not run.ended:
             self._staleness = run.staleness.message
@@ -269,8 +275,8 @@ class ProgressLines:
             notes.print(line, markup=False)
         self._last = line
 
-    def _tell_stages(self, boot: Boot | None) -> None:
-        """Each stage of the boot as it ends, with its duration. A boot that was over before is not told."""
+    def _print_stages(self, boot: Boot | None) -> None:
+        """Each stage of the boot as it ends, with its duration. A boot that ended before is not printed."""
         if boot is None:
             return
         over = {
@@ -291,8 +297,8 @@ def _detaching(client: Client, run_id: str, reports: Reports) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        reports.write_unfinished(client, run_id, f"interrupted: no longer waiting; {run_id} goes on")
-        notes.print(f"no longer waiting; {run_id} goes on", markup=False)
+        reports.write_unfinished(client, run_id, f"interrupted: no longer waiting; {run_id} continues")
+        notes.print(f"no longer waiting; {run_id} continues", markup=False)
         raise
 
 

@@ -11,7 +11,7 @@ from oolong.cli import run_compare, run_control, run_export, run_plan, run_telem
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
-from oolong.cli.regression.gate import Gate
+from oolong.cli.regression.run_checks import RunChecks
 from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import (
     RunArgument,
@@ -78,7 +78,7 @@ def create(
             show_json(run) if json else print(run.id)
             return
         notes.print(f"{run.id} is submitted", markup=False)
-        raise typer.Exit(wait_for(client, run.id, Gate(), Reports(), json=json))
+        raise typer.Exit(wait_for(client, run.id, RunChecks(), Reports(), json=json))
 
 
 @app.command("list")

@@ -12,7 +12,7 @@ from oolong.client.errors import OolongError
 from oolong.client.transport import file_chunks
 
 
-class Arriving(Protocol):
+class PartialDownload(Protocol):
     """Bytes that a client fetches: it asks with `headers`, until `complete`, and then has them checked."""
 
     @property

@@ -1,4 +1,4 @@
-"""One call over HTTP: how it is sent, when it is sent again, what an answer means. Shared by both clients."""
+"""Build a request, decide whether to retry it, decode the response. Shared by both clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from oolong.client.endpoints import Call
+from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import ApiError, OolongError, error_of
 from oolong.contracts.model_faults import non_finite
 
@@ -44,39 +44,39 @@ class RetryPolicy:
 
 def new_request(
     http: httpx.Client | httpx.AsyncClient,
-    call: Call[Any],
+    spec: RequestSpec[Any],
     *,
     content: Iterator[bytes] | AsyncIterator[bytes] | None = None,
     headers: Mapping[str, str] | None = None,
     timeout_seconds: float | None = None,
 ) -> httpx.Request:
-    """The call as it goes out; `content` is a body that is streamed, `headers` come on top of the call's own."""
-    if (path := non_finite(call.body)) is not None:
+    """Build the HTTP request; `content` is a streamed body, `headers` add to those of the spec."""
+    if (path := non_finite(spec.body)) is not None:
         pointer = "".join(f"/{part}" for part in path)
         raise OolongError(f"{pointer}: NaN and infinities are no JSON; give a finite number")
     all_headers = {
-        **call.headers,
-        **({"Idempotency-Key": call.key} if call.key else {}),
+        **spec.headers,
+        **({"Idempotency-Key": spec.key} if spec.key else {}),
         **(headers or {}),
     }
     request = http.build_request(
-        call.method,
-        call.path,
-        params=dict(call.params),
+        spec.method,
+        spec.path,
+        params=dict(spec.params),
         headers=all_headers,
-        json=call.body,
-        content=content if content is not None else call.content,
+        json=spec.body,
+        content=content if content is not None else spec.content,
     )
     if timeout_seconds is not None:
         request.extensions["timeout"].update(read=timeout_seconds, write=timeout_seconds)
     return request
 
 
-def worth_repeating(response: httpx.Response, *, repeatable: bool) -> bool:
-    """Whether to send the call again. `repeatable`: a second time does no harm."""
+def is_retryable(response: httpx.Response, *, repeatable: bool) -> bool:
+    """Whether to retry. `repeatable`: repeating the request does no harm."""
     if response.status_code == 429 and problem_code(response) == "rate_limited":
         return True  # refused before anything was done
-    if response.status_code == 409:  # another try of the same call is still being worked on
+    if response.status_code == 409:  # an earlier try of the same request is still in progress
         return repeatable and problem_code(response) == "idempotency_in_flight"
     return repeatable and response.status_code in RETRIED
 
@@ -86,11 +86,11 @@ def retry_after(response: httpx.Response) -> float | None:
     return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
-def read_answer(call: Call[T], response: httpx.Response) -> T:
+def decode_response(spec: RequestSpec[T], response: httpx.Response) -> T:
     """The typed answer, or the typed error."""
     if "Deprecation" in response.headers:
         warnings.warn(
-            f"{call.method} {call.path} goes away on {response.headers.get('Sunset', 'a day to be announced')}; "
+            f"{spec.method} {spec.path} goes away on {response.headers.get('Sunset', 'a day to be announced')}; "
             f"instead: {response.headers.get('Link', 'see the changelog')}",
             DeprecationWarning,
             stacklevel=2,
@@ -99,15 +99,15 @@ def read_answer(call: Call[T], response: httpx.Response) -> T:
         warn_before_expiry(ends)
     if not response.is_success:
         raise error_answer(response)
-    if call.answer is None:
+    if spec.answer is None:
         return _json(response) if response.content else None  # type: ignore[return-value]
-    if call.answer is bytes:
+    if spec.answer is bytes:
         return response.content  # type: ignore[return-value]
     try:
-        return TypeAdapter(call.answer).validate_json(response.content)
+        return TypeAdapter(spec.answer).validate_json(response.content)
     except ValidationError as error:
         raise OolongError(
-            f"{call.method} {call.path}: the server's answer is not a {call.answer.__name__}; is this a control plane "
+            f"{spec.method} {spec.path}: the server's answer is not a {spec.answer.__name__}; is this a control plane "
             f"of another version? {error.errors(include_url=False, include_input=False)[:3]}"
         ) from error
 

@@ -352,7 +352,7 @@ def test_the_script_of_the_docs_goes_from_a_dataset_to_a_verified_checkpoint(
     assert (promoted.run.id, promoted.step, promoted.final) == (run_id, 60, True)
     archive = (out / "checkpoint.tar").read_bytes()
     assert hashlib.sha256(archive).hexdigest() == promoted.tar_sha256
-    assert json.loads((out / "run.json").read_text())["gate"]["verdict"] == "pass"
+    assert json.loads((out / "run.json").read_text())["regression"]["result"] == "pass"
     assert 'tests="4" failures="0"' in (out / "report.xml").read_text()
     assert "✅" in (out / "summary.md").read_text()
 

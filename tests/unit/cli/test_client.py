@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable, models
-from oolong.client.endpoints import Call
+from oolong.client.endpoints import RequestSpec
 from oolong.client.models import Run
 from oolong.client.sync import runs as sync_runs
 from oolong.client.transport import EventReader, LineReader
@@ -58,7 +58,7 @@ def test_a_busy_server_is_asked_again_when_it_said_so(api: ScriptedApi, client: 
 def test_a_post_without_a_key_is_never_repeated(api: ScriptedApi, client: Client) -> None:
     api.script["POST strange"] = Answer(problem("unavailable", "away"), 503)
     with pytest.raises(OolongError):
-        client.send(Call("POST", "strange", None, body={}))
+        client.send(RequestSpec("POST", "strange", None, body={}))
     assert len(api.asked) == 1
 
 
@@ -67,7 +67,7 @@ def test_what_the_rate_limit_refused_is_sent_again_without_a_key_too(
 ) -> None:
     limited = Answer(problem("rate_limited", "613 of 600 units a minute are used"), 429, {"Retry-After": "0"})
     api.script["POST strange"] = [limited, Answer({}, 200)]
-    client.send(Call("POST", "strange", None, body={}))
+    client.send(RequestSpec("POST", "strange", None, body={}))
     assert len(api.asked) == 2
 
 

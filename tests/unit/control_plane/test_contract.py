@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from oolong.client import endpoints
-from oolong.client.endpoints import Call
+from oolong.client.endpoints import RequestSpec
 from oolong.contracts.run_spec import RunSpec, read_spec
 from oolong.presets import built_in_presets
 from tests.tools import cli_page
@@ -72,10 +72,10 @@ def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
             yield f"{method.upper()} {name}", operation
 
 
-def all_calls() -> Iterator[tuple[str, Call[Any]]]:
+def all_calls() -> Iterator[tuple[str, RequestSpec[Any]]]:
     """Every call of the SDK with made-up arguments, by the name of its function."""
     for module in pkgutil.iter_modules(endpoints.__path__):
-        if module.name == "call":
+        if module.name == "request_spec":
             continue
         nouns = import_module(f"oolong.client.endpoints.{module.name}")
         for name, function in inspect.getmembers(nouns, inspect.isfunction):
@@ -109,7 +109,7 @@ def _value(hint: Any, name: str) -> Any:
     return {int: 1, float: 1.0, bool: True}[origin]
 
 
-def operation_of(call: Call[Any]) -> str:
+def operation_of(call: RequestSpec[Any]) -> str:
     return f"{call.method} /{re.sub('~[a-z_]+~|(?<=/parts/)1', '{}', call.path.replace('%7E', '~'))}"
 
 

@@ -1,1 +1,1 @@
-"""What CI makes of a run that has ended: assertions, comparisons with a baseline, and their reports."""
+"""Regression checks of a run that has ended: assertions, comparisons with a baseline, reports."""

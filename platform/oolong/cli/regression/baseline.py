@@ -1,4 +1,4 @@
-"""What a run is compared with: other runs, the run behind an alias, or numbers from a file."""
+"""Baselines of a comparison: other runs, the run behind an alias, or numbers from a file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oolong.cli.regression.noise import Band, Bounds, Measured, Paired, band, judge
+from oolong.cli.regression.noise import Bounds, Measured, NoiseBand, Paired, evaluate, noise_band
 from oolong.cli.regression.prompt_scores import NotPaired, Side, pair_runs
+from oolong.cli.regression.results import Check, RegressionResult
 from oolong.cli.regression.values import with_interval
-from oolong.cli.regression.verdict import Check, Verdict
 from oolong.client import Client
 from oolong.client.models import Run
 
@@ -19,7 +19,7 @@ FORMS = 'run:ID, alias:NAME or a JSON file such as {"eval/accuracy": [0.81, 0.80
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """`step` is that of the checkpoint which an alias means: its values count, not the run's last ones."""
+    """`step` is set for an alias: compare with the values at its checkpoint's step, not the run's last."""
 
     run: Run
     step: int | None = None
@@ -29,7 +29,7 @@ Baseline = BaselineRun | Mapping[str, list[Measured]]
 
 
 class NoBaseline(ValueError):
-    """The text names none; the message says what would."""
+    """The text names no baseline; the message lists the accepted forms."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def parse_comparison(text: str) -> Comparison:
 
 
 def read_baselines(client: Client, texts: list[str]) -> list[Baseline]:
-    """Each as a run or as the numbers of a file. Raises NoBaseline; NotFound for a run or alias."""
+    """Resolve each to a run or to the numbers of a file. Raises NoBaseline; NotFound for a run or alias."""
     return [_read(client, text) for text in texts]
 
 
@@ -84,9 +84,9 @@ def compare(
     paired, unpaired_because = _paired(client, run, name, baselines, candidate, theirs)
     gain = candidate.value - mean if paired is None else paired.gain
     gain = -gain if comparison.lower_is_better else gain
-    noise = band(candidate, theirs, bounds, paired=paired)
-    verdict = judge(gain, bounds, noise)
-    why = _why(verdict, f"{candidate.value:.6g} against {mean:.6g}", gain, bounds, noise)
+    noise = noise_band(candidate, theirs, bounds, paired=paired)
+    result = evaluate(gain, bounds, noise)
+    why = _why(result, f"{candidate.value:.6g} against {mean:.6g}", gain, bounds, noise)
     if paired is not None and paired.left_out:
         why += f"; {paired.left_out} prompts are in one of the two evaluations only and left out"
     if unpaired_because:
@@ -94,7 +94,7 @@ def compare(
     return Check(
         "comparison",
         str(comparison),
-        verdict,
+        result,
         why,
         candidate.value,
         mean,
@@ -110,7 +110,7 @@ def _paired(
     candidate: Measured,
     theirs: list[Measured],
 ) -> tuple[Paired | None, str]:
-    """With a single baseline run, its prompts beside the candidate's; else why not ("" where seeds give the noise)."""
+    """Pair with a single baseline run by prompt, or return the reason why not ("" where seeds give the noise)."""
     if len(theirs) > 1:
         return None, ""
     (baseline,) = baselines
@@ -123,20 +123,20 @@ def _paired(
         return None, str(error)
 
 
-def _why(verdict: Verdict, values: str, gain: float, bounds: Bounds, noise: Band | None) -> str:
-    said = f"{values} ({'better' if gain >= 0 else 'worse'} by {abs(gain):.4g}"
-    said += f", {bounds.tolerance:g} is tolerated)" if bounds.tolerance else ")"
+def _why(result: RegressionResult, values: str, gain: float, bounds: Bounds, noise: NoiseBand | None) -> str:
+    text = f"{values} ({'better' if gain >= 0 else 'worse'} by {abs(gain):.4g}"
+    text += f", {bounds.tolerance:g} is tolerated)" if bounds.tolerance else ")"
     if noise is not None:
-        said += f"; noise up to {noise.half:.4g} at {bounds.confidence:.4g} confidence ({noise.source})"
-        if verdict is Verdict.INVESTIGATE:
-            said += f", more than --detect {bounds.detect:g}: evaluate more prompts"
-    elif verdict is Verdict.INVESTIGATE:
-        said += "; nothing is known of the noise: name several baseline runs, or give --sigma"
-    return said
+        text += f"; noise up to {noise.half:.4g} at {bounds.confidence:.4g} confidence ({noise.source})"
+        if result is RegressionResult.INVESTIGATE:
+            text += f", more than --detect {bounds.detect:g}: evaluate more prompts"
+    elif result is RegressionResult.INVESTIGATE:
+        text += "; the noise is unknown: name several baseline runs, or give --sigma"
+    return text
 
 
 def _missing(comparison: Comparison, why: str) -> Check:
-    return Check("comparison", str(comparison), Verdict.FAIL, why)
+    return Check("comparison", str(comparison), RegressionResult.FAIL, why)
 
 
 def _read(client: Client, text: str) -> Baseline:

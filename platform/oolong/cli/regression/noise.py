@@ -1,4 +1,4 @@
-"""How far apart two values may lie by chance, and what a difference is worth against that. Pure arithmetic."""
+"""Noise of a difference of two values, and the result of a comparison given it. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oolong.cli.regression.verdict import Verdict
+from oolong.cli.regression.results import RegressionResult
 
 Z95 = 1.96  # of the two-sided intervals that evaluations come with
 CONFIDENCE = 0.99
@@ -25,7 +25,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Measured:
-    """A value, and what is known of its own uncertainty."""
+    """A value and its own uncertainty, where known."""
 
     value: float
     low: float | None = None  # ends of its 95 % interval, e.g. eval/accuracy_low
@@ -49,13 +49,13 @@ class Paired:
 
 
 @dataclass(frozen=True)
-class Band:
+class NoiseBand:
     half: float  # one-sided: a difference up to this may be noise
     source: str  # where it comes from, for the report
 
 
 def pair(candidate: Mapping[str, float], baseline: Mapping[str, float]) -> Paired:
-    """Over the prompts that both have, at least two. A prompt's k samples are one mean each, so they count once."""
+    """Pair the prompts that both have, at least two. A prompt's k samples count once, by their mean."""
     shared = [key for key in candidate if key in baseline]
     gains = [candidate[key] - baseline[key] for key in shared]
     return Paired(
@@ -66,10 +66,10 @@ def pair(candidate: Mapping[str, float], baseline: Mapping[str, float]) -> Paire
     )
 
 
-def band(
+def noise_band(
     candidate: Measured, baseline: Sequence[Measured], bounds: Bounds, *, paired: Paired | None = None
-) -> Band | None:
-    """The noise of `candidate - baseline`. None when nothing is known of it.
+) -> NoiseBand | None:
+    """The noise of `candidate - baseline`; None when unknown.
 
     A stated sigma of one run wins; then the spread of several baseline runs (seeds), by Student's t with n - 1
     degrees of freedom; then the paired differences of the prompts; then the intervals of the two evaluations.
@@ -77,18 +77,20 @@ def band(
     count, confidence = len(baseline), bounds.confidence
     if bounds.sigma is not None:
         half = normal_quantile(confidence) * bounds.sigma * math.sqrt(1 + 1 / count)
-        return Band(half, f"stated sigma {bounds.sigma:g}")
+        return NoiseBand(half, f"stated sigma {bounds.sigma:g}")
     if count >= 2:
         spread = statistics.stdev(measured.value for measured in baseline)
         half = student_quantile(confidence, count - 1) * spread * math.sqrt(1 + 1 / count)
-        return Band(half, f"spread of {count} baseline runs")
+        return NoiseBand(half, f"spread of {count} baseline runs")
     if paired is not None:
         half = student_quantile(confidence, paired.prompts - 1) * paired.error
-        return Band(half, f"paired over {paired.prompts} prompts")
+        return NoiseBand(half, f"paired over {paired.prompts} prompts")
     mine, theirs = candidate.sigma, baseline[0].sigma
     if mine is None or theirs is None:
         return None
-    return Band(normal_quantile(confidence) * math.hypot(mine, theirs), "intervals of the two evaluations")
+    return NoiseBand(
+        normal_quantile(confidence) * math.hypot(mine, theirs), "intervals of the two evaluations"
+    )
 
 
 def normal_quantile(confidence: float) -> float:
@@ -122,16 +124,16 @@ def _student_cdf(t: float, degrees: int) -> float:
     return (1 + inside) / 2
 
 
-def judge(gain: float, bounds: Bounds, noise: Band | None) -> Verdict:
+def evaluate(gain: float, bounds: Bounds, noise: NoiseBand | None) -> RegressionResult:
     """`gain` is how much better the candidate is (negative: worse).
 
-    Fail when it is worse than tolerated, and by more than noise explains. Investigate when that cannot be told:
-    nothing is known of the noise, or it hides a regression that must be seen. Pass otherwise.
+    Fail when it is worse than tolerated, and by more than noise explains. Investigate when that is undecided:
+    the noise is unknown, or larger than a regression that must be detected. Pass otherwise.
     """
     if noise is None:
-        return Verdict.PASS if gain >= -bounds.tolerance else Verdict.INVESTIGATE
+        return RegressionResult.PASS if gain >= -bounds.tolerance else RegressionResult.INVESTIGATE
     if gain + noise.half < -bounds.tolerance:
-        return Verdict.FAIL
+        return RegressionResult.FAIL
     if bounds.detect is not None and noise.half > bounds.detect and gain - noise.half < -bounds.tolerance:
-        return Verdict.INVESTIGATE
-    return Verdict.PASS
+        return RegressionResult.INVESTIGATE
+    return RegressionResult.PASS

@@ -1,4 +1,4 @@
-"""The scores of two runs by prompt, so that they can be paired; or why they cannot."""
+"""Pair the scores of two runs by prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Side:
 
 
 class NotPaired(Exception):
-    """The message says why; the comparison then falls back to the two evaluations' intervals."""
+    """The two runs cannot be paired; the comparison falls back to the intervals of the two evaluations."""
 
 
 def pair_runs(client: Client, candidate: Side, baseline: Side, metric: str) -> Paired:
@@ -44,7 +44,7 @@ def pair_runs(client: Client, candidate: Side, baseline: Side, metric: str) -> P
 def _scores(client: Client, side: Side, metric: str) -> PromptScores:
     found = client.runs.documents(side.run_id, name=PROMPT_SCORES)
     if not found:
-        raise NotPaired(f"run {side.run_id} kept no scores by prompt")
+        raise NotPaired(f"run {side.run_id} has no scores by prompt")
     try:
         scores = msgspec.convert(found[0].value, PromptScores)
         values = scores.by_prompt(metric).values()

@@ -1,4 +1,4 @@
-"""The outcome of a gate as files that CI systems show: JUnit XML, and Markdown for a job's page."""
+"""Regression results as files that CI systems show: JUnit XML, and Markdown for a job's page."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
-from oolong.cli.regression.verdict import Check, Verdict, worst
+from oolong.cli.regression.results import Check, RegressionResult, worst
 from oolong.cli.run_output import state_of, step_of
 from oolong.client.models import Run
 
-SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INVESTIGATE: "🔍"}
-# What XML 1.0 cannot hold, not even escaped.
-_UNSAYABLE = {code: "�" for code in [*range(0x20), 0xFFFE, 0xFFFF] if code not in (0x9, 0xA, 0xD)}
+SIGNS = {RegressionResult.PASS: "✅", RegressionResult.FAIL: "❌", RegressionResult.INVESTIGATE: "🔍"}
+# Characters that XML 1.0 cannot hold, not even escaped.
+_INVALID_IN_XML = {code: "�" for code in [*range(0x20), 0xFFFE, 0xFFFF] if code not in (0x9, 0xA, 0xD)}
 
 
 def write_junit(
@@ -30,19 +30,23 @@ def write_junit(
     suite = xml.SubElement(
         root, "testsuite",
         {
-            "name": _said(run.name) if run else "oolong",
+            "name": _xml_text(run.name) if run else "oolong",
             "timestamp": f"{began.astimezone(UTC):%Y-%m-%dT%H:%M:%S}", **counts,
         },
     )  # fmt: skip
     if run is not None:
         properties = xml.SubElement(suite, "properties")
         for name, value in _properties(run, url).items():
-            xml.SubElement(properties, "property", {"name": name, "value": _said(value)})
+            xml.SubElement(properties, "property", {"name": name, "value": _xml_text(value)})
     for check, outcome in zip(checks, outcomes, strict=True):
         case = xml.SubElement(
-            suite, "testcase", {"classname": f"oolong.{check.kind}", "name": _said(check.name), "time": "0"}
+            suite,
+            "testcase",
+            {"classname": f"oolong.{check.kind}", "name": _xml_text(check.name), "time": "0"},
         )
-        why = _said(f"{check.verdict}: {check.why}" if check.verdict is Verdict.INVESTIGATE else check.why)
+        why = _xml_text(
+            f"{check.result}: {check.why}" if check.result is RegressionResult.INVESTIGATE else check.why
+        )
         if outcome == "passed":
             xml.SubElement(case, "system-out").text = why
         else:
@@ -54,15 +58,17 @@ def write_junit(
 
 def _outcome(check: Check, *, accept_undecided: bool) -> str:
     """The element of its test case: passed has none of its own."""
-    if check.verdict is Verdict.PASS or (check.verdict is Verdict.INVESTIGATE and accept_undecided):
+    if check.result is RegressionResult.PASS or (
+        check.result is RegressionResult.INVESTIGATE and accept_undecided
+    ):
         return "passed"
     return "error" if check.error else "failure"
 
 
 def markdown(run: Run, checks: list[Check], *, url: str) -> str:
-    verdict = worst(checks)
+    result = worst(checks)
     lines = [
-        f"## {SIGNS[verdict]} {_cell(run.name)}: {verdict}",
+        f"## {SIGNS[result]} {_cell(run.name)}: {result}",
         "",
         f"Run [`{run.id}`]({url}/runs/{run.id}), {_cell(state_of(run))}, train step {step_of(run)}.",
         "",
@@ -70,17 +76,17 @@ def markdown(run: Run, checks: list[Check], *, url: str) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {SIGNS[check.verdict]} | `{_cell(check.name)}` | {_number(check.value)} | {_number(check.baseline)} "
+        f"| {SIGNS[check.result]} | `{_cell(check.name)}` | {_number(check.value)} | {_number(check.baseline)} "
         f"| {'±' + _number(check.noise) if check.noise is not None else ''} | {_cell(check.why)} |"
         for check in checks
     ]
-    if run.advice and verdict is not Verdict.PASS:
+    if run.advice and result is not RegressionResult.PASS:
         lines += ["", f"> {_cell(run.advice)}"]
     return "\n".join(lines) + "\n"
 
 
 def write_markdown(path: Path, text: str) -> None:
-    """Added at the end: a job's page may have more to say."""
+    """Append: other steps of the job may write to the same page."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(text)
@@ -99,8 +105,8 @@ def _seconds(run: Run) -> float:
     return ((run.ended_at or datetime.now(UTC)) - run.created_at).total_seconds()
 
 
-def _said(text: str) -> str:
-    return text.translate(_UNSAYABLE)
+def _xml_text(text: str) -> str:
+    return text.translate(_INVALID_IN_XML)
 
 
 def _cell(text: str) -> str:

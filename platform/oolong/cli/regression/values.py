@@ -1,4 +1,4 @@
-"""The numbers that a gate looks at, from a run's metrics and its summary."""
+"""Read the checked values from a run's metrics and its summary."""
 
 from __future__ import annotations
 

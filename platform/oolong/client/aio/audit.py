@@ -40,9 +40,9 @@ class AsyncAudit:
     ) -> AsyncIterator[bytes]:
         """The whole log, oldest first, as `jsonl` or `csv`, piece by piece. Raises Unreachable when it breaks off."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
-        call = endpoints.audit.export(format, **filters)
+        request = endpoints.audit.export(format, **filters)
         try:
-            async with self._connection.open(call, {}) as response:
+            async with self._connection.open(request, {}) as response:
                 async for data in response.aiter_bytes():
                     yield data
         except httpx.TransportError as error:

@@ -63,8 +63,8 @@ class AsyncCheckpoints:
 
         `force` overrides the alias's gate: it needs checkpoints:admin and leaves an entry in the audit log.
         """
-        call = endpoints.checkpoints.set_alias(alias, reference, protected, expected, force)
-        return await self._connection.send(call)
+        request = endpoints.checkpoints.set_alias(alias, reference, protected, expected, force)
+        return await self._connection.send(request)
 
     async def delete_alias(self, alias: str) -> None:
         await self._connection.send(endpoints.checkpoints.delete_alias(alias))

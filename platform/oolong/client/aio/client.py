@@ -31,7 +31,7 @@ from oolong.client.aio.uploads import upload
 from oolong.client.aio.views import AsyncViews
 from oolong.client.aio.webhooks import AsyncWebhooks
 from oolong.client.archives import Progress
-from oolong.client.endpoints import Call
+from oolong.client.endpoints import RequestSpec
 from oolong.client.settings import ClientSettings, read_settings
 from oolong.client.transport import RetryPolicy
 
@@ -106,13 +106,13 @@ class AsyncClient:
     async def presets(self) -> list[models.Preset]:
         return (await self.send(endpoints.runs.presets())).data
 
-    async def send(self, call: Call[T]) -> T:
-        """Any call of `oolong.client.endpoints`."""
-        return await self._connection.send(call)
+    async def send(self, spec: RequestSpec[T]) -> T:
+        """Send any request of `oolong.client.endpoints`."""
+        return await self._connection.send(spec)
 
-    def pages(self, call: Call[models.Page[T]]) -> AsyncIterator[T]:
+    def pages(self, spec: RequestSpec[models.Page[T]]) -> AsyncIterator[T]:
         """Every item of a list, page after page."""
-        return self._connection.pages(call)
+        return self._connection.pages(spec)
 
     async def upload(
         self, path: str | Path, *, purpose: str, progress: Progress | None = None

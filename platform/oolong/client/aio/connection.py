@@ -9,18 +9,18 @@ from typing import TypeVar
 import httpx
 
 from oolong.client.async_primitives import PendingResponse, sleep
-from oolong.client.endpoints import Call
+from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import Unreachable
 from oolong.client.models import Page
 from oolong.client.settings import ClientSettings
 from oolong.client.transport import (
     LineReader,
     RetryPolicy,
+    decode_response,
     error_answer,
+    is_retryable,
     new_request,
-    read_answer,
     retry_after,
-    worth_repeating,
 )
 
 T = TypeVar("T")
@@ -49,39 +49,39 @@ class AsyncConnection:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def send(self, call: Call[T]) -> T:
-        return await self.send_with(call, lambda: None, timeout_seconds=None)
+    async def send(self, spec: RequestSpec[T]) -> T:
+        return await self.send_with(spec, lambda: None, timeout_seconds=None)
 
     async def send_with(
         self,
-        call: Call[T],
+        spec: RequestSpec[T],
         body: Callable[[], AsyncIterator[bytes] | None],
         *,
         timeout_seconds: float | None,
     ) -> T:
-        """The call with a body that is streamed, and can be had again for another try."""
+        """Send a request with a streamed body; `body` opens it again for each try."""
 
         async def send() -> httpx.Response:
             return await self._http.send(
-                new_request(self._http, call, content=body(), timeout_seconds=timeout_seconds)
+                new_request(self._http, spec, content=body(), timeout_seconds=timeout_seconds)
             )
 
-        return read_answer(call, await self._repeat(send, repeatable=call.repeatable))
+        return decode_response(spec, await self._repeat(send, repeatable=spec.repeatable))
 
-    async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+    async def pages(self, spec: RequestSpec[Page[T]]) -> AsyncIterator[T]:
         """Every item of a list, page after page."""
         while True:
-            page = await self.send(call)
+            page = await self.send(spec)
             for found in page.data:
                 yield found
             if not page.has_more:
                 return
-            call = call.with_params(cursor=page.next_cursor)
+            spec = spec.with_params(cursor=page.next_cursor)
 
     @asynccontextmanager
-    async def open(self, call: Call[bytes], headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
+    async def open(self, spec: RequestSpec[bytes], headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
         """The answer as it comes. Raises the typed error when it is one, except 416."""
-        request = new_request(self._http, call, headers=headers)
+        request = new_request(self._http, spec, headers=headers)
         response = await self._http.send(request, stream=True)
         try:
             if not response.is_success and response.status_code != 416:
@@ -91,10 +91,10 @@ class AsyncConnection:
         finally:
             await response.aclose()
 
-    async def lines(self, call: Call[bytes], headers: dict[str, str]) -> AsyncGenerator[str, None]:
+    async def lines(self, spec: RequestSpec[bytes], headers: dict[str, str]) -> AsyncGenerator[str, None]:
         """The answer line by line, as it comes; what follows the last line end is none."""
         reader = LineReader()
-        async with self.open(call, headers) as response:
+        async with self.open(spec, headers) as response:
             async for data in response.aiter_bytes():
                 for line in reader.feed(data):
                     yield line
@@ -113,7 +113,7 @@ class AsyncConnection:
                 wait = self.retries.wait(failures, None)
             else:
                 failures += 1
-                again = worth_repeating(response, repeatable=repeatable)
+                again = is_retryable(response, repeatable=repeatable)
                 if not again or failures >= self.retries.tries:
                     return response
                 wait = self.retries.wait(failures, retry_after(response))

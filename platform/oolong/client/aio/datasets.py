@@ -101,8 +101,8 @@ class AsyncDatasets:
                 raise TimeoutError(f"validation {found.id} is {found.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
             wait = min(1, LONG_POLL_SECONDS) if checking is not None else LONG_POLL_SECONDS
-            call = endpoints.datasets.get_validation(found.id, wait=wait or None, seen=found.state)
-            found = await self._connection.send(call)
+            request = endpoints.datasets.get_validation(found.id, wait=wait or None, seen=found.state)
+            found = await self._connection.send(request)
             if checking is not None:
                 checking(found)
             if not found.ended and (took := time.monotonic() - asked) < poll_seconds:

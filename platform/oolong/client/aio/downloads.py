@@ -6,16 +6,16 @@ import httpx
 
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
-from oolong.client.downloads import Arriving
-from oolong.client.endpoints import Call
+from oolong.client.downloads import PartialDownload
+from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import ServerError, Unreachable
 
 
-async def download(connection: AsyncConnection, call: Call[bytes], file: Arriving) -> None:
+async def download(connection: AsyncConnection, spec: RequestSpec[bytes], file: PartialDownload) -> None:
     failures = 0
     while not file.complete:
         try:
-            async with connection.open(call, file.headers()) as response:
+            async with connection.open(spec, file.headers()) as response:
                 if not file.begin(response.status_code, response.headers):
                     continue
                 async for chunk in response.aiter_bytes():
@@ -24,6 +24,6 @@ async def download(connection: AsyncConnection, call: Call[bytes], file: Arrivin
         except (httpx.HTTPError, ServerError) as error:
             failures += 1
             if failures >= connection.retries.tries:
-                raise Unreachable(f"GET {call.path}: {error or type(error).__name__}") from error
+                raise Unreachable(f"GET {spec.path}: {error or type(error).__name__}") from error
             await sleep(connection.retries.wait(failures, None))
     file.finish()

@@ -66,8 +66,8 @@ class AsyncModels:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"model {model.id} is {model.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
-            call = endpoints.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
-            model = await self._connection.send(call)
+            request = endpoints.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
+            model = await self._connection.send(request)
             if model.state == "VALIDATING" and (took := time.monotonic() - asked) < poll_seconds:
                 await sleep(poll_seconds - took)
         refuse_unusable(model)

@@ -35,8 +35,8 @@ class AsyncPlaygrounds:
 
         With `reward` (as in a RunSpec) replies can be scored.
         """
-        call = endpoints.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
-        return await self._connection.send(call)
+        request = endpoints.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
+        return await self._connection.send(request)
 
     async def close(self, playground_id: str) -> None:
         """Give its slots back."""
@@ -62,8 +62,8 @@ class AsyncPlaygrounds:
         self, run_id: str, messages: Sequence[Mapping[str, str]], **options: Any
     ) -> AsyncIterator[str]:
         """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
-        call = endpoints.playgrounds.chat(run_id, messages, options)
-        async with aclosing(self._connection.lines(call, {"Accept": "text/event-stream"})) as lines:
+        request = endpoints.playgrounds.chat(run_id, messages, options)
+        async with aclosing(self._connection.lines(request, {"Accept": "text/event-stream"})) as lines:
             async for line in lines:
                 piece = _piece(line)
                 if piece:

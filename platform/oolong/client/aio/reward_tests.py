@@ -34,9 +34,9 @@ class AsyncRewardTests:
     ) -> models.RewardTest:
         """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `reward_test` as in the RunSpec;
         samples come from a base model or a checkpoint."""
-        call = endpoints.reward_tests.create(
+        request = endpoints.reward_tests.create(
             dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint,
             reward_test=reward_test or {},
             stored=stored,
         )  # fmt: skip
-        return await self._connection.send(call)
+        return await self._connection.send(request)

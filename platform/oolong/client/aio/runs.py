@@ -32,8 +32,10 @@ class AsyncRuns:
     ) -> AsyncIterator[models.Run]:
         """Newest first. `filters` are the list's other parameters: {"metric": ["reward/mean>=0.5"]}; `view` is the id
         of a saved one."""
-        call = endpoints.runs.page(status=status, kind=kind, name=name, tag=tag, view=view, filters=filters)
-        return self._connection.pages(call)
+        request = endpoints.runs.page(
+            status=status, kind=kind, name=name, tag=tag, view=view, filters=filters
+        )
+        return self._connection.pages(request)
 
     async def get(self, run_id: str) -> models.Run:
         return await self._connection.send(endpoints.runs.get(run_id))
@@ -77,8 +79,8 @@ class AsyncRuns:
 
     async def stop(self, run_id: str, *, force: bool = False) -> models.Run:
         """Ask it to take a checkpoint and stop; with `force` it ends at once, and its slots come free on proof."""
-        call = endpoints.runs.force_stop(run_id) if force else endpoints.runs.stop(run_id)
-        return await self._connection.send(call)
+        request = endpoints.runs.force_stop(run_id) if force else endpoints.runs.stop(run_id)
+        return await self._connection.send(request)
 
     async def cancel(self, run_id: str) -> models.Run:
         """End it without a last checkpoint."""
@@ -115,10 +117,10 @@ class AsyncRuns:
 
         `fields` are those of `update`. Everything changes, or nothing.
         """
-        call = endpoints.runs.change(
+        request = endpoints.runs.change(
             run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate, fields=fields
         )
-        return await self._connection.send(call)
+        return await self._connection.send(request)
 
     async def update(self, run_id: str, **fields: Any) -> models.Run:
         """Change name, notes, tags, or the priority of a run that waits."""
@@ -154,18 +156,18 @@ class AsyncRuns:
         """Series by name (all when none is given). With `limit` the first so many points after `after_x`; without it
         a series longer than `max_points` comes in that many buckets. `join="attempts"` or `"lineage"` makes one
         line of what belongs together; `x_axis="version"`, `"tokens"` or `"wall"` says where each point lies there."""
-        call = endpoints.telemetry.metrics(
+        request = endpoints.telemetry.metrics(
             run_id, names, axis=axis, after_x=after_x, limit=limit, from_x=from_x, to_x=to_x, max_points=max_points,
             join=join, x_axis=x_axis,
         )  # fmt: skip
-        return await self._connection.send(call)
+        return await self._connection.send(request)
 
     async def histograms(
         self, run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
     ) -> Sequence[models.Histogram]:
         """The newest of a name, ascending in x."""
-        call = endpoints.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
-        return (await self._connection.send(call)).data
+        request = endpoints.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
+        return (await self._connection.send(request)).data
 
     async def timeline(
         self, run_id: str, *, start: float | None = None, end: float | None = None, limit: int | None = None
@@ -189,11 +191,11 @@ class AsyncRuns:
         text: str | None = None,
     ) -> AsyncIterator[models.Trajectory]:
         """Sampled ones, newest first; `text` is looked for in prompt and completion."""
-        call = endpoints.telemetry.trajectories(
+        request = endpoints.telemetry.trajectories(
             run_id, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
             span_min=span_min, row=row, because=because, q=text,
         )  # fmt: skip
-        return self._connection.pages(call)
+        return self._connection.pages(request)
 
     async def trajectory(self, run_id: str, trajectory_id: int) -> models.WholeTrajectory:
         """One sampled trajectory, token by token."""
@@ -211,11 +213,11 @@ class AsyncRuns:
         until: datetime | None = None,
     ) -> AsyncIterator[models.FoundLine]:
         """Lines with the text (case ignored) or the regular expression, of the level or worse."""
-        call = endpoints.telemetry.search_logs(
+        request = endpoints.telemetry.search_logs(
             run_id, q=text or None, regex="true" if regex else None, level=level, job=job,
             since=since.isoformat() if since else None, until=until.isoformat() if until else None,
         )  # fmt: skip
-        return self._connection.pages(call)
+        return self._connection.pages(request)
 
     async def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
         """What was measured, with the last x of each."""

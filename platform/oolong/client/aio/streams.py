@@ -62,9 +62,9 @@ async def _events(
     connection: AsyncConnection, topic: str, after_seq: int | None, poll: int | None
 ) -> AsyncGenerator[models.Frame | None, None]:
     """Frames of one connection; None when the server says that nothing more will come."""
-    call = endpoints.streams.stream(topic, after_seq, poll)
+    request = endpoints.streams.stream(topic, after_seq, poll)
     reader = EventReader()
-    async with aclosing(connection.lines(call, {"Accept": "text/event-stream"})) as lines:
+    async with aclosing(connection.lines(request, {"Accept": "text/event-stream"})) as lines:
         async for line in lines:
             event = reader.feed(line)
             if event is None:

@@ -114,7 +114,7 @@ class AsyncServiceAccounts:
         never_expires: bool = False,
     ) -> models.CreatedToken:
         """It ends after 90 days unless `expires_at` or `never_expires` says otherwise."""
-        call = endpoints.service_accounts.create_token(
+        request = endpoints.service_accounts.create_token(
             service_account_id, name, scopes, expires_at, never_expires
         )
-        return await self._connection.send(call)
+        return await self._connection.send(request)

@@ -20,8 +20,8 @@ class AsyncTemplates:
         self, name: str, spec: Mapping[str, Any], *, description: str | None = None, for_team: bool = False
     ) -> models.RunTemplate:
         """Keep a part of a spec under a name."""
-        call = endpoints.templates.create(name, spec, description=description, for_team=for_team)
-        return await self._connection.send(call)
+        request = endpoints.templates.create(name, spec, description=description, for_team=for_team)
+        return await self._connection.send(request)
 
     async def get(self, template_id: str) -> models.RunTemplate:
         return await self._connection.send(endpoints.templates.get(template_id))

@@ -24,8 +24,8 @@ async def upload(
         for chunk in counted(body, progress):
             yield chunk
 
-    call = endpoints.uploads.upload(body.filename, purpose, body.sha256, body.size)
-    return await connection.send_with(call, chunks, timeout_seconds=UPLOAD_SECONDS)
+    request = endpoints.uploads.upload(body.filename, purpose, body.sha256, body.size)
+    return await connection.send_with(request, chunks, timeout_seconds=UPLOAD_SECONDS)
 
 
 async def _in_parts(

@@ -1,6 +1,6 @@
-"""Every call of the API as plain data, a module for each noun: `endpoints.runs.stop(run_id)` says what to send.
+"""Every request of the API as plain data, a module per resource: `endpoints.runs.stop(run_id)`.
 
-Both clients send the same ones. A test holds each against the API's schema.
+Both clients send the same requests. A test checks each against the API's schema.
 """
 
 from oolong.client.endpoints import (
@@ -30,10 +30,10 @@ from oolong.client.endpoints import (
     views,
     webhooks,
 )
-from oolong.client.endpoints.call import Call
+from oolong.client.endpoints.request_spec import RequestSpec
 
 __all__ = [
-    "Call",
+    "RequestSpec",
     "account",
     "audit",
     "checkpoints",

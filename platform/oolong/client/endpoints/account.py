@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from oolong.client.endpoints.call import Call, get
+from oolong.client.endpoints.request_spec import RequestSpec, get
 from oolong.client.models import Health, Me
 
 
-def me() -> Call[Me]:
+def me() -> RequestSpec[Me]:
     return get("me", Me)
 
 
-def health() -> Call[Health]:
+def health() -> RequestSpec[Health]:
     return get("health", Health)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from oolong.client.endpoints import call
-from oolong.client.endpoints.call import Call
+from oolong.client.endpoints import request_spec
+from oolong.client.endpoints.request_spec import RequestSpec
 from oolong.client.models import AuditEntry, Page
 
 
-def page(**filters: str | None) -> Call[Page[AuditEntry]]:
-    return call.page("audit", AuditEntry, **filters)
+def page(**filters: str | None) -> RequestSpec[Page[AuditEntry]]:
+    return request_spec.page("audit", AuditEntry, **filters)
 
 
-def export(form: str, **filters: str | None) -> Call[bytes]:
-    return call.get("audit/export", bytes, format=form, **filters)
+def export(form: str, **filters: str | None) -> RequestSpec[bytes]:
+    return request_spec.get("audit/export", bytes, format=form, **filters)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from oolong.client.endpoints import call
-from oolong.client.endpoints.call import Call, given
+from oolong.client.endpoints import request_spec
+from oolong.client.endpoints.request_spec import RequestSpec, drop_none
 from oolong.client.models import Accepted, CreatedInvitation, Invitation, Invited, Page
 
 
-def page() -> Call[Page[Invitation]]:
-    return call.page("invitations", Invitation)
+def page() -> RequestSpec[Page[Invitation]]:
+    return request_spec.page("invitations", Invitation)
 
 
-def create(role: str, level: str, note: str, days: int) -> Call[CreatedInvitation]:
+def create(role: str, level: str, note: str, days: int) -> RequestSpec[CreatedInvitation]:
     body = {"role": role, "level": level, "note": note, "days": days}
-    return call.post("invitations", CreatedInvitation, body=body)
+    return request_spec.post("invitations", CreatedInvitation, body=body)
 
 
-def revoke(invitation_id: str) -> Call[None]:
-    return call.delete("invitations/{}", invitation_id)
+def revoke(invitation_id: str) -> RequestSpec[None]:
+    return request_spec.delete("invitations/{}", invitation_id)
 
 
-def look_up(secret: str) -> Call[Invited]:
-    return Call("POST", "invitations/lookup", Invited, body={"secret": secret}, harmless=True)
+def look_up(secret: str) -> RequestSpec[Invited]:
+    return RequestSpec("POST", "invitations/lookup", Invited, body={"secret": secret}, idempotent=True)
 
 
-def accept(secret: str, username: str | None, password: str | None, token_name: str | None) -> Call[Accepted]:
+def accept(
+    secret: str, username: str | None, password: str | None, token_name: str | None
+) -> RequestSpec[Accepted]:
     """Without a key: taken once by what it is, so after a lost answer it says that it is spent."""
-    who = given({"username": username, "password": password, "token_name": token_name})
-    return Call("POST", "invitations/accept", Accepted, body={"secret": secret, **who})
+    who = drop_none({"username": username, "password": password, "token_name": token_name})
+    return RequestSpec("POST", "invitations/accept", Accepted, body={"secret": secret, **who})

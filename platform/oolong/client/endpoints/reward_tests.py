@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oolong.client.endpoints import call
-from oolong.client.endpoints.call import Call, given
+from oolong.client.endpoints import request_spec
+from oolong.client.endpoints.request_spec import RequestSpec, drop_none
 from oolong.client.models import Page, RewardTest
 
 
-def page(*, reward: str | None = None, verdict: str | None = None) -> Call[Page[RewardTest]]:
-    return call.page("reward-tests", RewardTest, reward=reward, verdict=verdict)
+def page(*, reward: str | None = None, verdict: str | None = None) -> RequestSpec[Page[RewardTest]]:
+    return request_spec.page("reward-tests", RewardTest, reward=reward, verdict=verdict)
 
 
-def get(test_id: str) -> Call[RewardTest]:
-    return call.get("reward-tests/{}", RewardTest, test_id)
+def get(test_id: str) -> RequestSpec[RewardTest]:
+    return request_spec.get("reward-tests/{}", RewardTest, test_id)
 
 
 def create(
@@ -27,9 +27,9 @@ def create(
     checkpoint: str | None,
     reward_test: Mapping[str, Any],
     stored: Sequence[Mapping[str, Any]],
-) -> Call[RewardTest]:
+) -> RequestSpec[RewardTest]:
     body = {
         "dataset": dataset, "split": split, "reward": dict(reward), "reward_test": dict(reward_test),
-        "stored": [dict(sample) for sample in stored], **given({"model": model, "checkpoint": checkpoint}),
+        "stored": [dict(sample) for sample in stored], **drop_none({"model": model, "checkpoint": checkpoint}),
     }  # fmt: skip
-    return call.post("reward-tests", RewardTest, body=body)
+    return request_spec.post("reward-tests", RewardTest, body=body)

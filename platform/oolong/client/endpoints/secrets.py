@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oolong.client.endpoints import call
-from oolong.client.endpoints.call import Call
+from oolong.client.endpoints import request_spec
+from oolong.client.endpoints.request_spec import RequestSpec
 from oolong.client.models import Page, Secret
 
 
-def page() -> Call[Page[Secret]]:
-    return call.page("secrets", Secret)
+def page() -> RequestSpec[Page[Secret]]:
+    return request_spec.page("secrets", Secret)
 
 
-def set_value(name: str, value: str, hosts: Sequence[str], jobs: Sequence[str]) -> Call[Secret]:
+def set_value(name: str, value: str, hosts: Sequence[str], jobs: Sequence[str]) -> RequestSpec[Secret]:
     body = {"name": name, "value": value, "hosts": list(hosts), "jobs": list(jobs)}
-    return call.post("secrets", Secret, body=body)
+    return request_spec.post("secrets", Secret, body=body)
 
 
-def delete(name: str) -> Call[None]:
-    return call.delete("secrets/{}", name)
+def delete(name: str) -> RequestSpec[None]:
+    return request_spec.delete("secrets/{}", name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oolong.client.endpoints import call
-from oolong.client.endpoints.call import Call
+from oolong.client.endpoints import request_spec
+from oolong.client.endpoints.request_spec import RequestSpec
 from oolong.client.models import (
     FoundLine,
     Histogram,
@@ -35,57 +35,57 @@ def metrics(
     max_points: int | None = None,
     join: str | None = None,
     x_axis: str | None = None,
-) -> Call[Metrics]:
+) -> RequestSpec[Metrics]:
     params = {
         "names": ",".join(names), "axis": axis, "after_x": after_x, "limit": limit, "from_x": from_x, "to_x": to_x,
         "max_points": max_points, "join": join, "x_axis": x_axis,
     }  # fmt: skip
-    return call.get("runs/{}/metrics", Metrics, run_id, **params)
+    return request_spec.get("runs/{}/metrics", Metrics, run_id, **params)
 
 
 def histograms(
     run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
-) -> Call[ListPage[Histogram]]:
-    return call.get(
+) -> RequestSpec[ListPage[Histogram]]:
+    return request_spec.get(
         "runs/{}/histograms", ListPage[Histogram], run_id, name=name, after_x=after_x, limit=limit
     )
 
 
 def timeline(
     run_id: str, *, start: float | None = None, end: float | None = None, limit: int | None = None
-) -> Call[Timeline]:
+) -> RequestSpec[Timeline]:
     params: dict[str, Any] = {"from": start, "to": end, "limit": limit}
-    return call.get("runs/{}/timeline", Timeline, run_id, **params)
+    return request_spec.get("runs/{}/timeline", Timeline, run_id, **params)
 
 
-def trajectories(run_id: str, **filters: Any) -> Call[Page[Trajectory]]:
-    return call.page("runs/{}/trajectories", Trajectory, run_id, **filters)
+def trajectories(run_id: str, **filters: Any) -> RequestSpec[Page[Trajectory]]:
+    return request_spec.page("runs/{}/trajectories", Trajectory, run_id, **filters)
 
 
-def trajectory(run_id: str, trajectory_id: str) -> Call[WholeTrajectory]:
-    return call.get("runs/{}/trajectories/{}", WholeTrajectory, run_id, trajectory_id)
+def trajectory(run_id: str, trajectory_id: str) -> RequestSpec[WholeTrajectory]:
+    return request_spec.get("runs/{}/trajectories/{}", WholeTrajectory, run_id, trajectory_id)
 
 
-def search_logs(run_id: str, **filters: Any) -> Call[Page[FoundLine]]:
-    return call.page("runs/{}/logs/search", FoundLine, run_id, **filters)
+def search_logs(run_id: str, **filters: Any) -> RequestSpec[Page[FoundLine]]:
+    return request_spec.page("runs/{}/logs/search", FoundLine, run_id, **filters)
 
 
-def metric_names(run_id: str) -> Call[ListPage[MetricName]]:
-    return call.get("runs/{}/metric-names", ListPage[MetricName], run_id)
+def metric_names(run_id: str) -> RequestSpec[ListPage[MetricName]]:
+    return request_spec.get("runs/{}/metric-names", ListPage[MetricName], run_id)
 
 
-def documents(run_id: str, *, name: str | None = None) -> Call[ListPage[StateSnapshot]]:
-    return call.get("runs/{}/state", ListPage[StateSnapshot], run_id, name=name)
+def documents(run_id: str, *, name: str | None = None) -> RequestSpec[ListPage[StateSnapshot]]:
+    return request_spec.get("runs/{}/state", ListPage[StateSnapshot], run_id, name=name)
 
 
-def document(run_id: str, name: str) -> Call[StateSnapshot]:
-    return call.get("runs/{}/state/{}", StateSnapshot, run_id, name)
+def document(run_id: str, name: str) -> RequestSpec[StateSnapshot]:
+    return request_spec.get("runs/{}/state/{}", StateSnapshot, run_id, name)
 
 
-def log_files(run_id: str) -> Call[ListPage[LogFile]]:
-    return call.get("runs/{}/logs", ListPage[LogFile], run_id)
+def log_files(run_id: str) -> RequestSpec[ListPage[LogFile]]:
+    return request_spec.get("runs/{}/logs", ListPage[LogFile], run_id)
 
 
-def log_part(run_id: str, job: str, incarnation: int, offset: int, limit: int) -> Call[LogPart]:
+def log_part(run_id: str, job: str, incarnation: int, offset: int, limit: int) -> RequestSpec[LogPart]:
     params = {"job": job, "incarnation": incarnation, "offset": offset, "limit": limit}
-    return call.get("runs/{}/logs", LogPart, run_id, **params)
+    return request_spec.get("runs/{}/logs", LogPart, run_id, **params)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from control_plane.accounts.models import Role, TeamMembership, User
-from oolong.client.joining import join, secret_of, url_of
+from oolong.client.invitations import accept_link, secret_of, url_of
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,9 @@ def test_members_are_listed_added_changed_and_removed(head: Any, person: Any, oo
 def test_a_new_user_joins_by_a_link(alice: Any, oolong: Any) -> None:
     link = oolong("invite", "create", "editor", "--note", "Erin").out.strip()
     assert url_of(link) == "http://testserver"
-    joined = join(url_of(link), secret_of(link), username="erin", password="correct horse", token_name="cli")
+    joined = accept_link(
+        url_of(link), secret_of(link), username="erin", password="correct horse", token_name="cli"
+    )
     assert (joined.username, joined.role) == ("erin", "editor") and joined.token
     assert "accepted\teditor\tproject\tErin" in oolong("invite", "list").out
     identity = json.loads(oolong("invite", "create", "viewer", "--json").out)["id"]

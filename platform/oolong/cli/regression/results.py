@@ -1,4 +1,4 @@
-"""The nouns of a gate: what was checked, and what came of it."""
+"""Types of regression checks: what was checked, and the result."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class RegressionResult(StrEnum):
     PASS = "pass"
     FAIL = "fail"
-    INVESTIGATE = "investigate"  # the data cannot tell whether it is worse than tolerated
+    INVESTIGATE = "investigate"  # undecided: the data do not show whether it is worse than tolerated
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Check:
 
     kind: str  # run, assertion, comparison
     name: str  # as the report shows it
-    verdict: Verdict
+    result: RegressionResult
     why: str  # one line, with the numbers
     value: float | None = None
     baseline: float | None = None
@@ -28,9 +28,9 @@ class Check:
     )
 
 
-def worst(checks: list[Check]) -> Verdict:
-    found = {check.verdict for check in checks}
-    for verdict in (Verdict.FAIL, Verdict.INVESTIGATE):
-        if verdict in found:
-            return verdict
-    return Verdict.PASS
+def worst(checks: list[Check]) -> RegressionResult:
+    found = {check.result for check in checks}
+    for result in (RegressionResult.FAIL, RegressionResult.INVESTIGATE):
+        if result in found:
+            return result
+    return RegressionResult.PASS

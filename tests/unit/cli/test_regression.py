@@ -1,4 +1,4 @@
-"""What CI makes of a run that has ended: assertions, comparisons within a noise band, and their reports."""
+"""Regression checks of a run that has ended: assertions, comparisons within a noise band, reports."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import msgspec
 import pytest
 
 from oolong.cli.regression.noise import (
-    Band,
     Bounds,
     Measured,
-    band,
-    judge,
+    NoiseBand,
+    evaluate,
+    noise_band,
     normal_quantile,
     pair,
     student_quantile,
 )
-from oolong.cli.regression.verdict import Verdict
+from oolong.cli.regression.results import RegressionResult
 from oolong.client import models
 from oolong.contracts.assertions import parse
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores, prompt_keys
@@ -85,12 +85,10 @@ def evaluated(api: ScriptedApi, run_id: str, scores: list[float], *, prompts: ra
         ("last(reward/mean) < .5", [0.9, 0.4], True),
     ],
 )
-def test_an_assertion_is_about_the_last_point_or_a_window(
-    text: str, values: list[float], holds: bool
-) -> None:
+def test_assertion_reads_the_last_point_or_a_window(text: str, values: list[float], holds: bool) -> None:
     assertion = parse(text)
     assert assertion.holds(assertion.of(values)) is holds
-    assert parse(str(assertion)) == assertion, "it reads back what it says"
+    assert parse(str(assertion)) == assertion, "text and assertion round-trip"
 
 
 @pytest.mark.parametrize(
@@ -105,13 +103,13 @@ def test_an_assertion_is_about_the_last_point_or_a_window(
         "mean(a > 1",
     ],
 )
-def test_what_is_no_assertion_is_refused_with_the_text(text: str) -> None:
+def test_invalid_assertion_is_rejected_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="assertion") as refused:
         parse(text)
     assert text in str(refused.value)
 
 
-def test_quantiles_are_those_of_the_tables() -> None:
+def test_quantiles_match_the_tables() -> None:
     for confidence, degrees, value in (
         (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 31, 2.0395), (0.99, 5, 3.365), (0.95, 10, 1.812),
         (0.99, 63, 2.387), (0.975, 4000, 1.9606),
@@ -120,35 +118,35 @@ def test_quantiles_are_those_of_the_tables() -> None:
     assert normal_quantile(0.99) == pytest.approx(2.326, abs=1e-3)
 
 
-def test_the_band_of_seeds_is_students_t_for_a_new_observation() -> None:
+def test_noise_band_of_seeds_is_students_t_for_a_new_observation() -> None:
     seeds = [Measured(0.80), Measured(0.82), Measured(0.84)]  # mean 0.82, s 0.02
-    found = band(Measured(0.8), seeds, Bounds(confidence=0.975))
+    found = noise_band(Measured(0.8), seeds, Bounds(confidence=0.975))
     assert found is not None and found.half == pytest.approx(4.3027 * 0.02 * (1 + 1 / 3) ** 0.5, abs=1e-5)
 
 
-def test_a_stated_sigma_wins_and_intervals_serve_where_there_is_one_baseline() -> None:
+def test_stated_sigma_takes_precedence_and_one_baseline_uses_intervals() -> None:
     bounds = Bounds(confidence=0.975)
-    stated = band(Measured(0.8), [Measured(0.9)], Bounds(confidence=0.975, sigma=0.01))
+    stated = noise_band(Measured(0.8), [Measured(0.9)], Bounds(confidence=0.975, sigma=0.01))
     assert stated is not None and stated.half == pytest.approx(1.96 * 0.01 * 2**0.5, rel=1e-4)
-    both = band(Measured(0.8, 0.77, 0.83), [Measured(0.9, 0.86, 0.94)], bounds)
+    both = noise_band(Measured(0.8, 0.77, 0.83), [Measured(0.9, 0.86, 0.94)], bounds)
     assert both is not None and both.half == pytest.approx((0.03**2 + 0.04**2) ** 0.5, rel=1e-4)
-    assert band(Measured(0.8), [Measured(0.9, 0.8, 1.0)], bounds) is None
+    assert noise_band(Measured(0.8), [Measured(0.9, 0.8, 1.0)], bounds) is None
 
 
-def test_prompts_that_both_have_are_paired_and_a_prompt_counts_once() -> None:
-    """Hard and easy prompts differ by far more than the two models do: pairing takes that away."""
+def test_shared_prompts_are_paired_and_a_prompt_counts_once() -> None:
+    """Prompts differ in difficulty by far more than the two models do; pairing removes that."""
     baseline = {f"p{number}": number / 20 for number in range(20)}
     candidate = {key: value - (0.05 if key != "p3" else 0.01) for key, value in baseline.items()}
     found = pair(candidate | {"only mine": 1.0}, baseline | {"only theirs": 0.0})
     assert (found.prompts, found.left_out) == (20, 2)
     assert found.gain == pytest.approx(-0.048)
     assert found.error == pytest.approx(0.04 * (1 / 20) ** 0.5 / 20**0.5)  # one difference of 20 is 0.04 away
-    noise = band(Measured(0.4), [Measured(0.45, 0.3, 0.6)], Bounds(), paired=found)
+    noise = noise_band(Measured(0.4), [Measured(0.45, 0.3, 0.6)], Bounds(), paired=found)
     assert noise is not None and "paired over 20 prompts" in noise.source
-    assert judge(found.gain, Bounds(), noise) is Verdict.FAIL
+    assert evaluate(found.gain, Bounds(), noise) is RegressionResult.FAIL
 
 
-def test_an_unchanged_model_fails_about_as_often_as_the_confidence_says_and_a_worse_one_does() -> None:
+def test_false_failures_match_the_confidence_and_a_regression_is_found() -> None:
     """avg@4 of 128 prompts of very different difficulty, both sides sampled; 1000 comparisons of each kind."""
     chance = random.Random(7)
 
@@ -165,8 +163,8 @@ def test_an_unchanged_model_fails_about_as_often_as_the_confidence_says_and_a_wo
             )
             found = pair(after, before)
             failed += (
-                judge(found.gain, bounds, band(Measured(0), [Measured(0)], bounds, paired=found))
-                is Verdict.FAIL
+                evaluate(found.gain, bounds, noise_band(Measured(0), [Measured(0)], bounds, paired=found))
+                is RegressionResult.FAIL
             )
         return failed
 
@@ -176,32 +174,32 @@ def test_an_unchanged_model_fails_about_as_often_as_the_confidence_says_and_a_wo
 
 
 @pytest.mark.parametrize(
-    ("gain", "bounds", "half", "verdict"),
+    ("gain", "bounds", "half", "result"),
     [
-        (0.0, Bounds(), 0.1, Verdict.PASS),
-        (-0.05, Bounds(), 0.1, Verdict.PASS),
-        (-0.11, Bounds(), 0.1, Verdict.FAIL),
-        (-0.11, Bounds(tolerance=0.02), 0.1, Verdict.PASS),
-        (-0.13, Bounds(tolerance=0.02), 0.1, Verdict.FAIL),
-        (-0.05, Bounds(detect=0.05), 0.1, Verdict.INVESTIGATE),
-        (-0.2, Bounds(detect=0.05), 0.1, Verdict.FAIL),
-        (0.2, Bounds(detect=0.05), 0.1, Verdict.PASS),
-        (-0.2, Bounds(), None, Verdict.INVESTIGATE),
-        (-0.2, Bounds(tolerance=0.3), None, Verdict.PASS),
-        (0.2, Bounds(), None, Verdict.PASS),
+        (0.0, Bounds(), 0.1, RegressionResult.PASS),
+        (-0.05, Bounds(), 0.1, RegressionResult.PASS),
+        (-0.11, Bounds(), 0.1, RegressionResult.FAIL),
+        (-0.11, Bounds(tolerance=0.02), 0.1, RegressionResult.PASS),
+        (-0.13, Bounds(tolerance=0.02), 0.1, RegressionResult.FAIL),
+        (-0.05, Bounds(detect=0.05), 0.1, RegressionResult.INVESTIGATE),
+        (-0.2, Bounds(detect=0.05), 0.1, RegressionResult.FAIL),
+        (0.2, Bounds(detect=0.05), 0.1, RegressionResult.PASS),
+        (-0.2, Bounds(), None, RegressionResult.INVESTIGATE),
+        (-0.2, Bounds(tolerance=0.3), None, RegressionResult.PASS),
+        (0.2, Bounds(), None, RegressionResult.PASS),
     ],
 )
-def test_worse_beyond_the_noise_fails_and_what_cannot_be_told_asks_for_a_look(
-    gain: float, bounds: Bounds, half: float | None, verdict: Verdict
+def test_worse_beyond_noise_fails_and_undecided_is_investigate(
+    gain: float, bounds: Bounds, half: float | None, result: RegressionResult
 ) -> None:
-    assert judge(gain, bounds, None if half is None else Band(half, "test")) is verdict
+    assert evaluate(gain, bounds, None if half is None else NoiseBand(half, "test")) is result
 
 
 @pytest.mark.parametrize(
     ("value", "code", "said"),
     [(0.85, 0, "holds: eval/accuracy"), (0.81, 0, "holds"), (0.60, 6, "FAILS: eval/accuracy")],
 )
-def test_a_run_against_three_seeds(
+def test_run_is_compared_with_three_seeds(
     api: ScriptedApi, oolong: Oolong, value: float, code: int, said: str
 ) -> None:
     measured(api, eval_accuracy=value)
@@ -237,7 +235,7 @@ def test_one_baseline_run_is_paired_prompt_by_prompt(api: ScriptedApi, oolong: O
     assert borne.returncode == 0
 
 
-def test_what_cannot_be_paired_says_why(api: ScriptedApi, oolong: Oolong) -> None:
+def test_unpaired_comparison_states_the_reason(api: ScriptedApi, oolong: Oolong) -> None:
     scores = [1.0] * 40 + [0.0] * 24
     evaluated(api, "run_b", scores)
     evaluated(api, "run_1", scores, prompts=range(60, 124))
@@ -248,14 +246,14 @@ def test_what_cannot_be_paired_says_why(api: ScriptedApi, oolong: Oolong) -> Non
     evaluated(api, "run_1", scores)
     documents = api.script["GET runs/run_1/state"]
     measured(api, eval_accuracy=0.3)
-    assert "run run_1 kept no scores by prompt" in oolong(*COMPARED).stderr
+    assert "run run_1 has no scores by prompt" in oolong(*COMPARED).stderr
     api.script["GET runs/run_1/state"] = documents
     done = oolong(*COMPARED)
     assert done.returncode == 6 and "are of another evaluation than its eval/accuracy" in done.stderr
 
 
-def test_an_alias_stands_for_the_step_of_its_checkpoint(api: ScriptedApi, oolong: Oolong) -> None:
-    """Not for what its run became afterwards."""
+def test_alias_baseline_uses_the_step_of_its_checkpoint(api: ScriptedApi, oolong: Oolong) -> None:
+    """Later steps of the run do not count."""
     measured(api, eval_accuracy=0.8)
     measured(api, "run_b", eval_accuracy=[0.7, 0.9])
     checkpoint = shaped(models.Checkpoint, id="ckpt_1", run={"id": "run_b", "name": "b"})
@@ -266,9 +264,7 @@ def test_an_alias_stands_for_the_step_of_its_checkpoint(api: ScriptedApi, oolong
         assert done.returncode == code and said in done.stderr, done.stderr
 
 
-def test_lower_may_be_better_and_a_file_is_a_baseline(
-    api: ScriptedApi, oolong: Oolong, tmp_path: Path
-) -> None:
+def test_lower_is_better_and_a_file_is_a_baseline(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     measured(api, eval_mean_tokens=900.0)
     measured(api, "run_b", eval_mean_tokens=500.0)
     made = oolong("run", "baseline", "run_b", "run_b", "--metric", "eval/mean_tokens", "-o", "base.json")
@@ -295,7 +291,7 @@ def test_lower_may_be_better_and_a_file_is_a_baseline(
         (["--markdown", "."], ". cannot be written: name a file"),
     ],
 )
-def test_a_faulty_gate_is_refused_before_the_wait(
+def test_invalid_options_are_rejected_before_the_wait(
     api: ScriptedApi, oolong: Oolong, tmp_path: Path, words: list[str], said: str
 ) -> None:
     measured(api, eval_accuracy=0.8)
@@ -305,7 +301,7 @@ def test_a_faulty_gate_is_refused_before_the_wait(
     assert said in done.stderr
 
 
-def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+def test_reports_contain_every_check(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     measured(api, eval_accuracy=0.81, reward_mean=[0.1, 0.9])
     api.script["GET runs/run_1"] = Answer(run("SUCCEEDED", name="a | b <c> \x00"))
     (tmp_path / "base.json").write_text('{"eval/accuracy": [0.82]}')
@@ -329,8 +325,8 @@ def test_the_reports_tell_of_every_check(api: ScriptedApi, oolong: Oolong, tmp_p
     assert suite[4][0].get("message") == "sft/loss was not measured in this run"
     text = (tmp_path / "out" / "summary.md").read_text()
     assert text.startswith("## ❌ a \\| b <c>") and text.count("\n| ") == 7
-    gate = json.loads(done.stdout)["gate"]
-    assert gate["verdict"] == "fail" and [check["verdict"] for check in gate["checks"]] == [
+    regression = json.loads(done.stdout)["regression"]
+    assert regression["result"] == "fail" and [check["result"] for check in regression["checks"]] == [
         "pass", "fail", "pass", "fail", "investigate",
     ]  # fmt: skip
 
@@ -343,7 +339,7 @@ def outcome(report: Path) -> tuple[int, int]:
     return found
 
 
-def test_an_undecided_comparison_is_in_the_report_what_it_is_to_the_exit_code(
+def test_report_and_exit_code_agree_on_an_undecided_comparison(
     api: ScriptedApi, oolong: Oolong, tmp_path: Path
 ) -> None:
     measured(api, eval_accuracy=0.8)
@@ -364,7 +360,7 @@ def test_an_undecided_comparison_is_in_the_report_what_it_is_to_the_exit_code(
     assert "investigate: 0.8 against 0.9" in (tmp_path / "r.xml").read_text()
 
 
-def test_a_timeout_is_in_the_report_too(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
+def test_timeout_is_reported_as_error(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     api.script["GET runs/run_1"] = Answer(run("RUNNING"))
     assert oolong("run", "wait", "run_1", "--timeout", "0.1", "--junit", "report.xml").returncode == 3
     assert outcome(tmp_path / "report.xml") == (0, 1)
@@ -379,7 +375,7 @@ def test_a_timeout_is_in_the_report_too(api: ScriptedApi, oolong: Oolong, tmp_pa
         ("STOPPED", {}, 7, (0, 1)),
     ],
 )
-def test_a_run_that_gave_no_answer_is_an_error_and_one_that_failed_a_failure(
+def test_unfinished_run_is_an_error_and_failed_run_a_failure(
     api: ScriptedApi, oolong: Oolong, tmp_path: Path, status: str, more: dict[str, str], code: int, found: Any
 ) -> None:
     api.script["GET runs/run_1"] = Answer(run(status, **more))
@@ -387,14 +383,12 @@ def test_a_run_that_gave_no_answer_is_an_error_and_one_that_failed_a_failure(
     assert outcome(tmp_path / "report.xml") == found
 
 
-def test_a_run_that_is_not_there_has_a_report_as_well(
-    api: ScriptedApi, oolong: Oolong, tmp_path: Path
-) -> None:
+def test_missing_run_is_reported_as_error(api: ScriptedApi, oolong: Oolong, tmp_path: Path) -> None:
     assert oolong("run", "wait", "run_9", "--junit", "report.xml").returncode == 2
     assert outcome(tmp_path / "report.xml") == (0, 1)
 
 
-def test_a_run_that_failed_is_not_measured(api: ScriptedApi, oolong: Oolong) -> None:
+def test_failed_run_is_not_checked(api: ScriptedApi, oolong: Oolong) -> None:
     measured(api, status="FAILED", eval_accuracy=1.0)
     done = oolong("run", "wait", "run_1", "--assert", "eval/accuracy > 0")
     assert done.returncode == 5

@@ -1,4 +1,4 @@
-"""Accepting an invitation as a new user, who has no token yet."""
+"""Accept an invitation as a new user, who has no token yet."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from oolong.client.transport import RetryPolicy
 
 
 def secret_of(link: str) -> str:
-    """What stands behind the # of an invitation's link, or the secret itself."""
+    """The fragment of an invitation link, or the text itself if it is a bare secret."""
     return link.rpartition("#")[2]
 
 
 def url_of(link: str) -> str:
-    """The control plane that the link leads to; "" for a bare secret."""
+    """The control plane of the link; "" for a bare secret."""
     parts = urlsplit(link)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
-def join(
+def accept_link(
     url: str, secret: str, *, username: str, password: str, token_name: str | None = None
 ) -> models.Accepted:
-    """Make this user and let them join. Raises the errors of `oolong.client.errors`."""
+    """Create this user and accept the invitation. Raises the errors of `oolong.client.errors`."""
     connection = Connection(
         ClientSettings(url.rstrip("/"), ""), retries=RetryPolicy(), timeout_seconds=60.0, transport=None
     )

@@ -1,4 +1,4 @@
-"""How runs are named and told in one line."""
+"""Describe runs in single lines."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="id of the run (
 
 
 def state_of(run: Run) -> str:
-    """Status, conditions and what explains them, in one line."""
-    if run.pending_reason and not run.ended:
-        return f"{status_of(run)}: {_first_line(run.pending_reason)}"
-    if run.reason_message or run.reason:
-        return f"{status_of(run)}: {_first_line(run.reason_message or run.reason)}"
-    return status_of(run)
+    """Status, conditions and their cause, in one line."""
+    cause = _cause(run)
+    return f"{status_of(run)}: {cause}" if cause else status_of(run)
+
+
+def _cause(run: Run) -> str:
+    pending = "" if run.ended else run.pending_reason
+    return _first_line(pending or run.reason_message or run.reason or "")
 
 
 def _first_line(message: str) -> str:
@@ -36,25 +38,30 @@ def status_of(run: Run) -> str:
 
 
 def boot_lines(run: Run) -> list[str]:
-    """The boot as a checklist with durations; empty once it is done."""
+    """The boot as a checklist with durations, to print below `state_of`; empty once it is done."""
     if run.boot is None or run.boot.done:
         return []
-    return [stage_line(stage) for stage in run.boot.stages]
+    return [stage_line(stage, shown=_cause(run)) for stage in run.boot.stages]
 
 
-def stage_line(stage: BootStage) -> str:
-    """One line of the checklist. The detail of an open stage is its newest one."""
+def stage_line(stage: BootStage, *, shown: str = "") -> str:
+    """One line of the checklist, with the latest detail but without the cause that is already `shown`."""
     seconds = stage_seconds(stage)
     parts = [f"{MARKS.get(stage.state, '?')} {stage.title}"]
     if seconds is not None:
         parts.append(f"{seconds:.0f} s")
-    if stage.detail:
-        parts.append(_first_line(stage.detail))
+    if detail := _detail(stage, shown):
+        parts.append(detail)
     return "  ".join(parts)
 
 
+def _detail(stage: BootStage, shown: str) -> str:
+    detail = _first_line(stage.detail)
+    return detail.replace(shown, "").strip(" :") if shown else detail
+
+
 def stage_seconds(stage: BootStage) -> float | None:
-    """How long it took; of the active one how long it has taken so far, by this machine's clock."""
+    """Duration of the stage; of the active one the time so far, by the local clock."""
     if stage.started_at is None:
         return None
     if stage.ended_at is None:
@@ -73,9 +80,8 @@ def progress_line(run: Run) -> str:
     if run.train_step:
         parts.append(f"step {step_of(run)}")
     elif (stage := active_stage(run)) is not None:
-        parts.append(
-            f"boot: {stage.title.lower()}" + (f" ({_first_line(stage.detail)})" if stage.detail else "")
-        )
+        detail = _detail(stage, _cause(run))
+        parts.append(f"boot: {stage.title.lower()}" + (f" ({detail})" if detail else ""))
     elif run.progress is not None and not run.ended:
         parts.append(
             f"{run.progress.phase} {run.progress.done}/{run.progress.total} {run.progress.message}".rstrip()
@@ -88,7 +94,7 @@ def progress_line(run: Run) -> str:
 
 
 def active_stage(run: Run) -> BootStage | None:
-    """What a boot is at; None once it is done, and while the run waits for slots, which its status explains."""
+    """The active boot stage; None when the boot is done or the run waits for slots, which its status explains."""
     stages = run.boot.stages if run.boot is not None else []
     found = next((stage for stage in stages if stage.state == "active"), None)
     return None if found is None or found.name == "queue" else found

@@ -1,4 +1,4 @@
-"""What commands say of one run: its boot as a checklist, its staleness against the bound, its conditions."""
+"""Lines that commands print for one run: its boot checklist, staleness against the bound, conditions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENGINE = stage("engine", "active", 135, None, "boot failed, retrying: rollout-0:
 STEP = stage("step", "waiting", None)
 
 
-def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None:
+def test_checklist_has_durations_and_the_detail_of_the_active_stage() -> None:
     lines = boot_lines(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
     assert lines[:2] == ["✓ Queue  5 s", "✓ Inputs  60 s  120.0 MB"]
     found = re.fullmatch(r"… Engine  (\d+) s  boot failed, retrying: rollout-0: no memory", lines[2])
@@ -48,7 +48,7 @@ def test_the_checklist_has_durations_and_what_the_open_stage_waits_for() -> None
     assert boot_lines(run(boot=boot(QUEUE, done=True))) == []
 
 
-def test_the_progress_line_names_the_stage_without_a_clock() -> None:
+def test_progress_line_names_the_stage_without_durations() -> None:
     line = progress_line(run(boot=boot(QUEUE, INPUTS, ENGINE, STEP)))
     assert line == "RUNNING  boot: engine (boot failed, retrying: rollout-0: no memory)"
     waiting = run(
@@ -57,23 +57,23 @@ def test_the_progress_line_names_the_stage_without_a_clock() -> None:
     assert progress_line(waiting) == "QUEUED: 2 slots are needed"
 
 
-def test_a_line_has_the_cause_and_not_the_log_below_it() -> None:
+def test_cause_is_printed_once_and_without_its_log() -> None:
     message = "rollout-0: the engine ended with status 1: no memory\nThe end of engine.log:\nTraceback"
     failing = stage("engine", "active", 135, None, f"boot failed, retrying: {message}")
     found = run(boot=boot(failing), status="RECOVERING", reason_message=message)
     cause = message.splitlines()[0]
     assert state_of(found) == f"RECOVERING: {cause}"
-    assert progress_line(found) == f"RECOVERING: {cause}  boot: engine (boot failed, retrying: {cause})"
-    assert boot_lines(found)[0].endswith(f"boot failed, retrying: {cause}")
+    assert progress_line(found) == f"RECOVERING: {cause}  boot: engine (boot failed, retrying)"
+    assert boot_lines(found)[0].endswith("s  boot failed, retrying")
 
 
-def test_wait_tells_each_stage_once_and_nothing_of_a_boot_that_was_over(
+def test_wait_prints_each_stage_once_and_no_stage_of_an_earlier_boot(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    teller = ProgressLines()
-    teller(run(boot=boot(QUEUE, stage("inputs", "active", 195))))
-    teller(run(boot=boot(QUEUE, INPUTS, ENGINE)))
-    teller(run(boot=boot(QUEUE, INPUTS, stage("engine", "failed", 135, None, "rollout-0: no memory"))))
+    lines = ProgressLines()
+    lines(run(boot=boot(QUEUE, stage("inputs", "active", 195))))
+    lines(run(boot=boot(QUEUE, INPUTS, ENGINE)))
+    lines(run(boot=boot(QUEUE, INPUTS, stage("engine", "failed", 135, None, "rollout-0: no memory"))))
     said = capsys.readouterr().err
     assert said.count("✓ Queue  5 s") == said.count("✓ Inputs  60 s  120.0 MB") == 1
     assert "✗ Engine  rollout-0: no memory" in said
@@ -95,9 +95,9 @@ def test_staleness_is_said_against_its_bound(capsys: pytest.CaptureFixture[str])
         staleness_words(over)
         == "2.50 (max 2, keep): 12 of 40 trained groups (30%) were older than max staleness."
     )
-    teller = ProgressLines()
-    teller(over)
-    teller(over)
+    lines = ProgressLines()
+    lines(over)
+    lines(over)
     assert capsys.readouterr().err.count("12 of 40 trained groups") == 1
     assert staleness_words(run()) is None
 

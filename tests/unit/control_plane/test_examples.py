@@ -216,17 +216,44 @@ def test_the_examples_have_the_form_of_what_the_api_answers(
         assert same_form(kept[name], answer), f"{name}: {kept[name]} {answer} {__doc__}"
 
 
+# What differs from one writing to the next, and what stands for it.
+FIXED = (
+    (r"\bwhsec_[A-Za-z0-9+/=_-]{20,}", "whsec_…"),
+    (r"\b(ool(?:node|join|invite|tkt)?_)[A-Za-z0-9_-]{20,}", r"\1…"),
+    (r'"prefix": "ool_[A-Za-z0-9_-]{6}"', '"prefix": "ool_Mq2AEx"'),
+    (r'"(csrf_token|token)": "[A-Za-z0-9_-]{40,}"', r'"\1": "…"'),
+    (r'"(fingerprint|after)": "[0-9a-f]{8}"', r'"\1": "5b03bc8f"'),
+    (r'checkpoint-downloads/[^"/]+', "checkpoint-downloads/…"),
+    (r'"(reward|engine-\d+|controller)": [0-9]{5}\b', r'"\1": 20000'),
+    (r"127\.0\.0\.1:[0-9]+", "127.0.0.1:6379"),
+    (r'"slot_seconds": [0-9.]+', '"slot_seconds": 4.0'),
+    (r'"(train|other)": [0-9]+\.[0-9]{1,3}\b', r'"\1": 2.0'),
+    (r"\b17[0-9]{8}\.[0-9]+\b", "1767268800.0"),
+    (r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|\+00:00)", "2026-01-01T12:00:00Z"),
+)
+
+
 def settled(text: str) -> str:
-    """The same text at every writing: ids are counted, moments are one, and no secret is shown."""
+    """The same text at every writing: ids are counted, moments and measurements fixed, secrets hidden."""
     numbers: dict[str, str] = {}
 
     def counted(found: re.Match[str]) -> str:
         return numbers.setdefault(found[0], f"{found[1]}_01jy{len(numbers) + 1:022}")
 
-    text = re.sub(r"\b(ool(?:node|join|invite|tkt)?_|whsec_)[A-Za-z0-9_-]{20,}", r"\1…", text)
-    text = re.sub(r"\b([a-z]+)_01[0-9a-z]{24}\b", counted, text)
-    text = re.sub(r"\b17[0-9]{8}\.[0-9]+\b", "1767268800.0", text)
-    return re.sub(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|\+00:00)", "2026-01-01T12:00:00Z", text)
+    for pattern, value in FIXED:
+        text = re.sub(pattern, value, text)
+    return re.sub(r"\b([a-z]+)_01[0-9a-z]{24}\b", counted, text)
+
+
+def test_secrets_and_measurements_do_not_change_the_written_examples() -> None:
+    def written(secret: str, port: int, seconds: float) -> str:
+        return settled(json.dumps({
+            "prefix": f"ool_{secret[:6]}", "token": secret, "secret": f"whsec_{secret}=", "engine-0": port,
+            "url": f"http://host/checkpoint-downloads/{secret}:1/files", "slot_seconds": seconds, "kept": 7,
+        }))  # fmt: skip
+
+    assert written("a" * 43, 31461, 4.441) == written("b_-" * 15, 26021, 4.123)
+    assert json.loads(written("a" * 43, 31461, 4.4))["kept"] == 7
 
 
 def same_form(one: Any, other: Any) -> bool:

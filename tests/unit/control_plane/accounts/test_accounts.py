@@ -40,7 +40,7 @@ def run_command(name: str, *arguments: str) -> str:
     return out.getvalue().strip()
 
 
-def test_a_token_is_shown_once_and_kept_as_its_sha256(alice: Any) -> None:
+def test_token_is_shown_once_and_stored_as_its_sha256(alice: Any) -> None:
     made = alice.post("/tokens", {"name": "ci", "scopes": ["runs:*"]}).json()
     assert re.fullmatch(r"ool_[A-Za-z0-9_-]{43}", made["token"])
     row = ApiToken.objects.get(pk=made["id"])

@@ -146,9 +146,7 @@ def test_odd_questions_are_refused_with_the_way(alice: Any, version: str, person
     assert alice.get(f"/dataset-versions/{version}/statistics?over=many").status_code == 422
 
 
-def test_a_tokenizer_that_cannot_be_loaded_is_told_and_may_be_asked_again(
-    alice: Any, version: str, clock: Any
-) -> None:
+def test_unloadable_tokenizer_is_reported_and_can_be_retried(alice: Any, version: str, clock: Any) -> None:
     alice.model("broken", archive(files(tokenizer__json=b'{"model": {"type": "NoSuch", "vocab": {}}}')))
     ask(alice, version, "broken")
     found = done(alice, version, clock)

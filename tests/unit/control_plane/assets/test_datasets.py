@@ -174,9 +174,7 @@ def test_a_version_of_an_upload_that_nobody_validated_is_refused_with_the_way(al
     assert "/upload_id" in {error["pointer"] for error in reply.json()["errors"]}
 
 
-def test_an_upload_is_kept_under_its_sha256_and_a_wrong_checksum_is_refused(
-    alice: Any, tmp_path: Path
-) -> None:
+def test_upload_is_stored_by_sha256_and_a_wrong_checksum_is_rejected(alice: Any, tmp_path: Path) -> None:
     data = b"some bytes"
     digest = hashlib.sha256(data).hexdigest()
     kept = alice.post(
@@ -232,7 +230,7 @@ line_strategy = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(line_strategy, max_size=6))
-def test_any_file_is_either_kept_whole_or_refused_with_a_pointer(lines: list[bytes]) -> None:
+def test_any_file_is_stored_whole_or_rejected_with_a_pointer(lines: list[bytes]) -> None:
     target = io.BytesIO()
     writer = store.BlobWriter(target, None)
     decoded = [rows.DecodedRow(place, line) for place, line in enumerate(lines, 1)]

@@ -211,7 +211,7 @@ def test_a_json_array_is_named_and_the_way_works_as_typed(
         (b"q;a\n1;2\n", "jsonl", "", "If it is CSV, let its name end in .csv"),
     ],
 )
-def test_a_file_that_is_not_what_its_name_says_is_told_what_it_is(
+def test_file_with_a_wrong_extension_is_rejected_with_its_format(
     data: bytes, format: str, compression: str, says: str
 ) -> None:
     refused = read(data, format, compression)[1]["refused"]

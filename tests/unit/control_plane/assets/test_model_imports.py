@@ -294,7 +294,9 @@ def test_an_odd_question_is_refused(alice: Any, changes: dict[str, Any]) -> None
     assert not ModelImport.objects.exists()
 
 
-def test_without_a_hub_the_way_is_told_and_others_see_nothing(alice: Any, person: Any, settings: Any) -> None:
+def test_import_without_a_hub_names_the_setting_and_others_see_nothing(
+    alice: Any, person: Any, settings: Any
+) -> None:
     identity = ask(alice).json()["id"]
     charlie = person("charlie", team="blue")
     assert charlie.get(f"/model-imports/{identity}").status_code == 404

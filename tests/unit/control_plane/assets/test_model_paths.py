@@ -92,7 +92,7 @@ def test_a_path_that_no_node_offers_is_refused(alice: Any, node: Any, path: str,
     assert alice.post("/models", {"name": "x", "path": "/m", "upload_id": "upl_x"}).status_code == 422
 
 
-def test_where_no_node_offers_anything_the_way_is_told(alice: Any, node: Any) -> None:
+def test_without_offering_nodes_the_error_names_the_way_out(alice: Any, node: Any) -> None:
     assert "--model-root" in ask(alice).json()["detail"]
     Node.objects.filter(pk=node().node_id).update(liveness="LOST")
     assert ask(alice).json()["code"] == "path_not_offered"
@@ -225,7 +225,7 @@ def test_a_run_goes_only_to_a_node_that_offers_its_model(alice: Any, node: Any, 
     assert other.beat().attempts == []
 
 
-def test_an_attempt_is_told_the_sizes_that_were_found(alice: Any, node: Any, tick: Any) -> None:
+def test_attempt_receives_the_measured_sizes(alice: Any, node: Any, tick: Any) -> None:
     first = node()
     look(first, check_of(ask(alice)))
     alice.run(model={"base_model": "mine@1"})

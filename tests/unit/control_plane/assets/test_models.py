@@ -37,7 +37,7 @@ def register(alice: Any, data: bytes, name: str = "model") -> Any:
     return alice.model(name, data).json()
 
 
-def test_a_model_is_kept_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> None:
+def test_model_is_stored_with_its_facts_as_a_tar_of_plain_files(alice: Any) -> None:
     model = register(alice, archive(files()))
     assert (model["state"], model["ref"], model["errors"]) == ("READY", "model@1", [])
     assert (model["family"], model["parameters"], model["config"]) == ("qwen3", PARAMETERS, CONFIG)
@@ -143,7 +143,7 @@ def test_an_unusable_model_starts_no_run_and_is_removed(alice: Any) -> None:
     assert (refusal.status_code, refusal.json()["code"]) == (409, "in_use")
 
 
-def test_all_faults_of_a_model_are_told_at_once(alice: Any) -> None:
+def test_all_errors_of_a_model_are_reported_at_once(alice: Any) -> None:
     model = register(alice, archive({"pytorch_model.bin": b"x"}))
     assert {error["code"] for error in model["errors"]} == {"pickle", "missing_file"}
     assert len(model["errors"]) == 4
@@ -210,7 +210,7 @@ def test_an_archive_that_is_never_stored_ends_the_check(alice: Any, clock: Any) 
     )
 
 
-def test_the_tar_that_the_sdk_made_is_kept_as_it_came(
+def test_tar_from_the_sdk_is_stored_unchanged(
     alice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "mine"

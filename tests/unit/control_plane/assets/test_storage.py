@@ -157,7 +157,7 @@ def test_parts_in_any_order_are_joined_and_the_last_may_be_small(storage: Storag
     assert storage.received_parts("u") == []
 
 
-def test_parts_that_were_dropped_meanwhile_are_told_and_leave_no_blob(storage: Storage) -> None:
+def test_parts_dropped_during_upload_are_reported_and_leave_no_blob(storage: Storage) -> None:
     storage.put_part("u", 0, PIECE)
     with pytest.raises(PartsGone):
         storage.join_parts("u", 2)
@@ -233,7 +233,7 @@ def test_a_bucket_that_is_not_there_is_named_plainly(bucket: S3Address) -> None:
     [("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"), ("SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
      ("AccessDenied", "list, read, write and delete")],
 )  # fmt: skip
-def test_wrong_credentials_are_told_with_the_way_out(
+def test_wrong_credentials_are_reported_with_the_way_out(
     bucket: S3Address, monkeypatch: pytest.MonkeyPatch, code: str, way_out: str
 ) -> None:
     storage = S3Storage(bucket)
@@ -246,7 +246,7 @@ def test_wrong_credentials_are_told_with_the_way_out(
         storage.check()
 
 
-def test_no_credentials_at_all_are_told(bucket: S3Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(bucket: S3Address, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
@@ -334,7 +334,7 @@ def test_a_storage_that_is_away_is_503_and_leaves_no_row(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bytes_that_are_freed_while_somebody_names_them_stay(alice: Any) -> None:
+def test_bytes_referenced_during_deletion_stay(alice: Any) -> None:
     """The one who frees waits for the transaction of the one who names."""
     from django.db import connection, transaction
 

@@ -111,7 +111,7 @@ def test_bytes_that_the_project_has_are_not_sent_twice_and_tell_no_other_project
         (3, DATA[:300], None, "part_size"),
     ],
 )
-def test_a_wrong_part_is_refused_and_not_kept(
+def test_wrong_part_is_rejected_and_not_stored(
     alice: Any, number: int, data: bytes | None, sha256: str | None, code: str
 ) -> None:
     session = begin(alice).json()

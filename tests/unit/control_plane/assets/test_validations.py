@@ -246,7 +246,7 @@ def test_a_packed_file_gives_the_rows_of_the_plain_one_and_half_of_it_none(
         ("columns", 2, "too_many_columns"), ("cell_bytes", 3, "cell_too_large"),
     ],
 )  # fmt: skip
-def test_a_file_over_a_bound_makes_no_version_and_the_bound_is_told(
+def test_file_over_a_limit_creates_no_version_and_names_the_limit(
     alice: Any,
     validated: Any,
     sandboxed: None,
@@ -311,7 +311,7 @@ def settle(validation_id: str, clock: Any) -> DatasetValidation:
     return DatasetValidation.objects.get(pk=validation_id)
 
 
-def test_a_process_that_dies_is_no_verdict_and_its_last_words_are_told(
+def test_crashed_process_is_not_a_result_and_its_last_output_is_reported(
     alice: Any, clock: Any, process: Any
 ) -> None:
     process("raise SystemExit('the disk is full')")
@@ -336,7 +336,7 @@ def test_a_process_that_takes_too_long_is_killed(alice: Any, clock: Any, process
         os.kill(pid, signal.SIGKILL)
 
 
-def test_no_more_than_two_run_at_a_time_and_they_are_told_no_secret(
+def test_at_most_two_run_at_a_time_without_secrets(
     alice: Any, clock: Any, process: Any, tmp_path: Path
 ) -> None:
     seen = tmp_path / "seen"
@@ -394,7 +394,7 @@ def test_a_validation_waits_while_the_storage_is_away(
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "VALID"
 
 
-def test_a_tick_killed_while_it_settles_costs_no_verdict(
+def test_tick_killed_while_finalizing_loses_no_result(
     alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ask(alice).json()["id"]
@@ -415,7 +415,7 @@ def test_a_tick_killed_while_it_settles_costs_no_verdict(
     assert (found["state"], found["rows"]) == ("VALID", 10)
 
 
-def test_a_tick_whose_time_is_over_costs_no_verdict(
+def test_tick_over_its_time_limit_loses_no_result(
     alice: Any, clock: Any, quick_validations: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Celery's soft limit is an Exception like any other, and no fault of the file."""
@@ -434,7 +434,7 @@ def test_a_tick_whose_time_is_over_costs_no_verdict(
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "VALID"
 
 
-def test_rows_that_are_nowhere_are_no_good_verdict(alice: Any, clock: Any, quick_validations: None) -> None:
+def test_missing_rows_are_not_a_valid_result(alice: Any, clock: Any, quick_validations: None) -> None:
     asked = ask(alice).json()["id"]
     advance_validations(now=clock.now)
     (store.validation_folder(asked) / CANONICAL_FILE).unlink()

@@ -271,7 +271,7 @@ def test_the_list_of_files_says_where_each_lies_in_the_download(alice: Any, stor
     assert hashlib.sha256(data).hexdigest() == config["sha256"]
 
 
-def test_what_is_only_on_its_node_or_freed_cannot_be_fetched(alice: Any, stored: Any) -> None:
+def test_checkpoint_only_on_its_node_or_deleted_cannot_be_downloaded(alice: Any, stored: Any) -> None:
     checkpoint = stored()
     for state, status, code in (("LOCAL", 409, "not_stored"), ("DELETED", 410, "deleted")):
         Checkpoint.objects.update(state=state)
@@ -351,7 +351,7 @@ def test_bytes_that_somebody_uploaded_again_stay(
     assert Checkpoint.objects.get(pk=old.pk).state == "DELETED" and store.has_blob(old.tar_sha256)
 
 
-def test_what_an_alias_a_pin_or_a_run_needs_is_never_freed(alice: Any, stored: Any) -> None:
+def test_checkpoint_of_an_alias_pin_or_run_is_never_deleted(alice: Any, stored: Any) -> None:
     aliased, pinned, base, loose = (stored(f"run_{n}", step=1) for n in range(4))
     stored("run_3", step=2)
     for run in ("run_0", "run_1", "run_2"):

@@ -85,7 +85,7 @@ def test_the_command_prints_findings_and_the_plan(oolong: Any, alice: Any, node:
     assert refused.code == 2 and "error    /reward/scale" in refused.err
 
 
-def test_a_difference_of_runs_is_told_by_names(oolong: Any, alice: Any) -> None:
+def test_plan_diff_names_the_changed_fields(oolong: Any, alice: Any) -> None:
     alice.dataset("other", [{"question": f"{n}", "answer": n} for n in range(64)], split_column=None)
     one, two = alice.run(), alice.run(dataset={"version": "other@1"}, staleness={"max": 2})
     rows = oolong("run", "diff", one["id"], two["id"]).out.splitlines()

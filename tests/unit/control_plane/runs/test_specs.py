@@ -44,7 +44,7 @@ def test_truncated_sampling_is_refused_with_its_reason(alice: Any) -> None:
     assert "importance weights" in message
 
 
-def test_all_faults_are_told_at_once(alice: Any) -> None:
+def test_all_errors_are_reported_at_once(alice: Any) -> None:
     found = faults(
         alice, dataset={"version": "nothing@1"}, model={"base_model": "none"}, reward={"name": "magic"}
     )

@@ -119,7 +119,7 @@ def deliveries(person: Any, hook: Any) -> Any:
     return person.get(f"/webhooks/{hook['id']}/deliveries").json()["data"]
 
 
-def test_a_run_is_told_signed_once_with_what_one_needs_to_look_further(
+def test_run_event_is_delivered_signed_once_with_its_links(
     alice: Any, hook: Any, receiver: Receiver, clock: Any
 ) -> None:
     run = alice.run()
@@ -137,7 +137,7 @@ def test_a_run_is_told_signed_once_with_what_one_needs_to_look_further(
     assert deliver(clock, 3600) == 0, "once is enough"
 
 
-def test_what_did_not_happen_is_not_told(alice: Any, hook: Any, clock: Any) -> None:
+def test_rolled_back_event_is_not_delivered(alice: Any, hook: Any, clock: Any) -> None:
     with transaction.atomic():
         outbox.emit(alice.project.pk, "run.failed", {}, now=clock.now)
         transaction.set_rollback(True)
@@ -146,7 +146,7 @@ def test_what_did_not_happen_is_not_told(alice: Any, hook: Any, clock: Any) -> N
         outbox.emit(alice.project.pk, "run.vanished", {}, now=clock.now)
 
 
-def test_only_what_is_listened_to_is_kept(alice: Any, person: Any, receiver: Receiver, clock: Any) -> None:
+def test_only_subscribed_events_are_stored(alice: Any, person: Any, receiver: Receiver, clock: Any) -> None:
     make(alice, receiver, ["checkpoint.*"])
     bob = person("bob", team="blue")
     make(bob, receiver, ["*"])
@@ -199,7 +199,7 @@ def test_after_a_rotation_both_secrets_sign_for_a_day(
         verified(receiver.got[1], hook["secret"])
 
 
-def test_a_secret_is_shown_once_and_kept_sealed(alice: Any, hook: Any) -> None:
+def test_secret_is_shown_once_and_stored_encrypted(alice: Any, hook: Any) -> None:
     for shown in (alice.get(f"/webhooks/{hook['id']}"), alice.get("/webhooks")):
         assert b"whsec_" not in shown.content
     assert hook["secret"].encode() not in bytes(Webhook.objects.get().secret)
@@ -445,7 +445,7 @@ def test_one_failure_long_after_another_turns_nothing_off(
     assert shown["enabled"] is True and shown["failing_since"].startswith(f"{clock.now:%Y-%m-%d}")
 
 
-def test_alerts_nodes_and_checkpoints_are_told(
+def test_alerts_nodes_and_checkpoints_are_delivered(
     alice: Any, receiver: Receiver, node: Any, start: Any, clock: Any, tick: Any
 ) -> None:
     hook = make(alice, receiver, ["*"])

@@ -139,7 +139,7 @@ def test_upload_start_watch_and_stop(
     wait_for_points(page, shown + 3, milliseconds=120_000)
     assert sockets.count() > seen
     sockets.check_order()
-    expect(page.locator("header").get_by_text("Running")).to_be_visible()
+    expect(page.locator("header [data-status=RUNNING]").first).to_be_visible()
     expect(page.get_by_test_id("connection")).to_have_text("Live")
     staleness = page.locator("[data-chart=staleness] [data-line^='staleness/max']")
     expect(staleness).not_to_have_attribute("data-last", "")

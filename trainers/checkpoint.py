@@ -4,6 +4,7 @@
       state/               parameters and optimizer state of policy and critic, sharded (torch.distributed.checkpoint)
       controller.msgpack   the controller's snapshot at the same step boundary; rl only
       hf/                  Hugging Face export that transformers and SGLang load
+      adapter/             PEFT adapter of a LoRA run, for the base model that the run started from
       trainer.json         step, seed, random state, writing attempt, parent checkpoint
       MANIFEST.json        written last: every file with its size and sha256
 
@@ -40,15 +41,17 @@ from trainers.durable_files import (
 )
 from trainers.models.critic import Critic
 from trainers.models.hf_export import WEIGHTS_FILE, auxiliary_files, write_weights
+from trainers.models.lora import peft_adapter
 from trainers.models.optimizer import OffloadedAdamW
 from trainers.models.policy import Policy
 
 MANIFEST = "MANIFEST.json"
 TRAINER_FILE = "trainer.json"
 CONTROLLER_FILE = "controller.msgpack"
-STATE, EXPORT = "state", "hf"
+STATE, EXPORT, ADAPTER = "state", "hf", "adapter"
 
 CriticAndOptimizer = tuple[Critic, torch.optim.Optimizer]
+PeftAdapter = tuple[dict[str, Any], dict[str, torch.Tensor]]
 
 
 class InvalidCheckpoint(Exception):
@@ -145,10 +148,17 @@ class CheckpointWriter:
             process_group=self._context.background_group,
             no_dist=self._context.world_size == 1,
         )
+        adapter = peft_adapter(policy)  # after training_state, which reshards
         if self._context.is_rank0:
             tensors = None if isinstance(weights, Path) else weights
             self._pending = self._committer.submit(
-                self._commit, temporary, saved, copy.deepcopy(record), snapshot=snapshot, tensors=tensors
+                self._commit,
+                temporary,
+                saved,
+                copy.deepcopy(record),
+                snapshot=snapshot,
+                tensors=tensors,
+                adapter=adapter,
             )
         else:
             self._pending = self._committer.submit(lambda: saved.result() and None)
@@ -176,6 +186,7 @@ class CheckpointWriter:
         *,
         snapshot: bytes | None,
         tensors: dict[str, torch.Tensor] | None,
+        adapter: PeftAdapter | None,
     ) -> CommittedCheckpoint:
         _check_shards(temporary / STATE, saved.result())
         if snapshot is not None:
@@ -183,6 +194,12 @@ class CheckpointWriter:
         write_json(temporary / TRAINER_FILE, record)
         if tensors is not None:
             write_weights(tensors, temporary / EXPORT / WEIGHTS_FILE)
+        if adapter is not None:
+            config, adapter_tensors = adapter
+            (temporary / ADAPTER).mkdir()
+            write_json(temporary / ADAPTER / "adapter_config.json", config)
+            write_weights(adapter_tensors, temporary / ADAPTER / "adapter_model.safetensors")
+            fsync_directory(temporary / ADAPTER)
         for path in auxiliary_files(self._model_directory):
             shutil.copyfile(path, temporary / EXPORT / path.name)
         manifest = Manifest(step=record.step, files=_list_files(temporary))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -90,6 +91,33 @@ def adapted_layers(model: nn.Module) -> dict[str, LoraLinear]:
     return {
         f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLinear)
     }
+
+
+@torch.no_grad()
+def peft_adapter(policy: Policy) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
+    """Return copies of the adapters as PEFT's config and tensors, or None without adapters. Collective if sharded."""
+    layers = adapted_layers(policy.causal_lm)
+    if not layers:
+        return None
+    tensors = {}
+    for name, layer in layers.items():
+        prefix = f"base_model.model.{name.removesuffix('.weight')}"
+        tensors[f"{prefix}.lora_A.weight"] = _full(layer.lora_a).detach().cpu().clone()
+        tensors[f"{prefix}.lora_B.weight"] = _full(layer.lora_b).detach().cpu().clone()
+    rank = layer.lora_a.shape[0]
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": None,
+        "r": rank,
+        "lora_alpha": layer.scale * rank,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "target_modules": sorted({name.split(".")[-2] for name in layers}),
+    }
+    return config, tensors
 
 
 class BasePolicy(nn.Module):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from oolong.contracts.run_spec import LoraSection, RunSpec
 from tests.support.tiny_specs import tiny_run_spec
@@ -138,6 +140,35 @@ def test_checkpoint_holds_adapters_only_and_resumes_bit_equal(
         checkpoint.load_state(
             committed.directory, policy=whole.policy, optimizer=whole.optimizer, context=context
         )
+
+
+def test_checkpoint_has_a_peft_adapter_that_computes_what_the_policy_computes(
+    trained: Learner, tiny_model: Path, context: DistributedContext, tmp_path: Path
+) -> None:
+    expected = logprobs(trained.policy)
+    writer = checkpoint.CheckpointWriter(tmp_path, context=context, model_directory=tiny_model, keep_last=1)
+    tensors = gather_full_tensors(trained.policy, dtype=torch.float32, keep=True)
+    writer.begin(
+        record(2), policy=trained.policy, optimizer=trained.optimizer, snapshot=None, weights=tensors
+    )
+    committed = writer.close()
+    assert committed is not None
+    checkpoint.verify(committed.directory)
+    config = json.loads((committed.directory / "adapter/adapter_config.json").read_text())
+    adapter = load_file(committed.directory / "adapter/adapter_model.safetensors")
+    assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 4, 32.0)
+    assert sorted(config["target_modules"]) == sorted(LoraSection().targets)
+    assert len(adapter) == 2 * 2 * 7
+
+    base = load_policy(tiny_model)
+    with torch.no_grad():
+        for name, weight in base.causal_lm.named_parameters():
+            prefix = f"base_model.model.{name.removesuffix('.weight')}"
+            if f"{prefix}.lora_A.weight" in adapter:
+                product = adapter.pop(f"{prefix}.lora_B.weight") @ adapter.pop(f"{prefix}.lora_A.weight")
+                weight += product * (config["lora_alpha"] / config["r"])
+    assert not adapter
+    assert logprobs(base) == pytest.approx(expected, abs=1e-5)
 
 
 def test_target_that_the_model_lacks_is_named(tiny_model: Path) -> None:

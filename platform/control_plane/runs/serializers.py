@@ -195,7 +195,8 @@ class RunFieldsSerializer(StrictSerializer):
         min_value=0,
         max_value=1000,
         required=False,
-        help_text="of a run that waits or is paused; higher goes first",
+        help_text="of a run that waits or is paused; higher goes first. Raising it is capped by your role: "
+        "editor 500, operator 800, admin 1000",
     )
 
 

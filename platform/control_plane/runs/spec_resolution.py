@@ -15,10 +15,10 @@ from control_plane.checkpoints import selectors as checkpoint_selectors
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.core.api.errors import FieldError
 from control_plane.fleet.access import pools_of
-from control_plane.fleet.fair_order import DEFAULT_PRIORITY
 from control_plane.runs import job_secrets
 from control_plane.runs.lint_context import lint_context
 from control_plane.runs.models import Run
+from control_plane.runs.priority_caps import priority_errors
 from control_plane.runs.reward_test_policy import untested_reward_error
 from oolong.contracts import user_code
 from oolong.contracts.model_faults import nearest, pointer_part
@@ -70,7 +70,7 @@ def resolve_spec(
     _check_reward(spec, resolved)
     _resolve_functions(caller, spec, resolved)
     _resolve_pool(caller, spec, resolved)
-    resolved.errors += priority_errors(caller, spec)
+    resolved.errors += priority_errors(caller, spec.placement.priority, "/placement/priority")
     resolved.errors += job_secrets.secret_errors(caller, spec)
     for finding in lint(spec, lint_context(caller, spec, resolved.dataset_version, resolved.base_model)):
         if finding.severity == "error":
@@ -108,17 +108,6 @@ def _resolve_pool(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:
             f"allow that; {elsewhere}, or ask an installation admin: oolong pool set {pool.name} "
             "--trainer-code on",
         )  # fmt: skip
-
-
-def priority_errors(caller: Caller, spec: RunSpec) -> list[FieldError]:
-    """The error for a priority that requires a scope which the caller lacks."""
-    if spec.placement.priority <= DEFAULT_PRIORITY or "runs:admin" in caller.scopes:
-        return []
-    message = (
-        f"priority {spec.placement.priority} is above {DEFAULT_PRIORITY}, which requires the scope runs:admin; ask an "
-        "operator to raise it, or leave it out"
-    )
-    return [FieldError("/placement/priority", "priority_reserved", message)]
 
 
 def _resolve_model(caller: Caller, spec: RunSpec, resolved: Resolved) -> None:

@@ -10,13 +10,13 @@ from django.db import transaction
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.caller import Caller
 from control_plane.checkpoints.registry import hold_stored
-from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.core.api.errors import FieldError, conflict, unprocessable
 from control_plane.fleet import services as fleet
-from control_plane.fleet.fair_order import DEFAULT_PRIORITY
 from control_plane.runs.attempt_status import may_transition
 from control_plane.runs.events import publish_run, record_event, transition_run
 from control_plane.runs.locking import lock_run
 from control_plane.runs.models import Run
+from control_plane.runs.priority_caps import priority_errors
 from control_plane.runs.spec_resolution import Resolved, resolve_spec
 from control_plane.runs.termination import (
     force_terminate,
@@ -106,9 +106,10 @@ def update_run(run_id: str, fields: dict[str, Any], *, by: Caller, now: datetime
                 "not_waiting", f"the run is {run.status}; its priority can change only while it waits for slots",
                 current_status=run.status,
             )  # fmt: skip
-        if changed.get("priority", 0) > max(run.priority, DEFAULT_PRIORITY) and "runs:admin" not in by.scopes:
-            message = f"a priority above {DEFAULT_PRIORITY} requires the scope runs:admin; ask an operator"
-            raise Problem(403, "missing_scope", message)
+        if changed.get("priority", 0) > run.priority:  # anyone may lower a priority, also one above their cap
+            errors = priority_errors(by, changed["priority"], "/priority")
+            if errors:
+                raise unprocessable("invalid", errors[0].message, errors)
         if not changed:
             return run
         for name, value in changed.items():

@@ -4325,7 +4325,7 @@ export interface components {
             name?: string;
             notes?: string;
             tags?: string[];
-            /** @description of a run that waits or is paused; higher goes first */
+            /** @description of a run that waits or is paused; higher goes first. Raising it is capped by your role: editor 500, operator 800, admin 1000 */
             priority?: number;
             /** @description part of a RunSpec: staleness.max, rollout.max_concurrent_groups or trainer.learning_rate */
             changes?: {
@@ -6113,7 +6113,7 @@ export interface components {
             name?: string;
             notes?: string;
             tags?: string[];
-            /** @description of a run that waits or is paused; higher goes first */
+            /** @description of a run that waits or is paused; higher goes first. Raising it is capped by your role: editor 500, operator 800, admin 1000 */
             priority?: number;
             /** @description of a draft: replaces its spec */
             spec?: components["schemas"]["RunSpec"];
@@ -9439,11 +9439,11 @@ export interface operations {
                      *           "resume": null,
                      *           "sources": {},
                      *           "ports": {
-                     *             "reward": 23901,
-                     *             "engine-0": 23902,
-                     *             "controller": 23900
+                     *             "reward": 20000,
+                     *             "engine-0": 20000,
+                     *             "controller": 20000
                      *           },
-                     *           "token": "3bUT30NPNq-zDTEkyqfk_26igeIdbLhNmp2TaMRGRMU",
+                     *           "token": "…",
                      *           "jobs": [
                      *             {
                      *               "job_id": "job_01jy0000000000000000000031",
@@ -10612,7 +10612,7 @@ export interface operations {
                      *           "message": "",
                      *           "data": {
                      *             "jobs": [],
-                     *             "after": "8b6ae766",
+                     *             "after": "5b03bc8f",
                      *             "hosts": [],
                      *             "before": null
                      *           },
@@ -13655,8 +13655,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg1MGFtMjF3N2UydmV2ZDg5dnBlazdyIiwxNzk1NDY4MDUxLCJ1c3JfMDFtODUwYWtka2EyZWJ0YmV0MHk4cDlxdmciLCJ0b2tfMDFtODUwYWtkbnQ2MWtyeW16cm5ja3E5M3IiXQ:1xVaK3:PdJgNBpGcXUtK7bbYKz1lHgN0Weknq565ff9OFw9Hlc",
-                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/WyJja3B0XzAxbTg1MGFtMjF3N2UydmV2ZDg5dnBlazdyIiwxNzk1NDY4MDUxLCJ1c3JfMDFtODUwYWtka2EyZWJ0YmV0MHk4cDlxdmciLCJ0b2tfMDFtODUwYWtkbnQ2MWtyeW16cm5ja3E5M3IiXQ:1xVaK3:PdJgNBpGcXUtK7bbYKz1lHgN0Weknq565ff9OFw9Hlc/files",
+                     *       "url": "http://testserver/api/v1/checkpoint-downloads/…",
+                     *       "files_url": "http://testserver/api/v1/checkpoint-downloads/…/files",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12
@@ -13769,8 +13769,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "c88340a2b8992428ca129a9d4390784c38552d5a2db9c8d22c396229ffebe437",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=c88340a2b8992428ca129a9d4390784c38552d5a2db9c8d22c396229ffebe437"
+                     *       "sha256": "9cb80d9c088020c8853cbf1da803f73722920f22e2e3fca900191c3a44119cc7",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=9cb80d9c088020c8853cbf1da803f73722920f22e2e3fca900191c3a44119cc7"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -15222,7 +15222,7 @@ export interface operations {
                      *       "derived": {
                      *         "from": "sums@1",
                      *         "ratios": {
-                     *           "train": 0.9,
+                     *           "train": 2,
                      *           "eval": 0.1
                      *         },
                      *         "seed": 7,
@@ -15270,7 +15270,7 @@ export interface operations {
                      *       "derived": {
                      *         "from": "sums@1",
                      *         "ratios": {
-                     *           "train": 0.9,
+                     *           "train": 2,
                      *           "eval": 0.1
                      *         },
                      *         "seed": 7,
@@ -16605,7 +16605,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:35395. Connection refused."
+                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:6379. Connection refused."
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -19382,15 +19382,15 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "runs": 1,
-                     *           "slot_seconds": 4.128,
+                     *           "slot_seconds": 4,
                      *           "gpu_seconds": 0,
                      *           "phases": {
                      *             "generate": 0,
-                     *             "train": 2.064,
+                     *             "train": 2,
                      *             "wait": 0,
                      *             "sync": 0,
                      *             "evaluate": 0,
-                     *             "other": 2.064
+                     *             "other": 2
                      *           },
                      *           "tokens": {
                      *             "generated": null,
@@ -19414,15 +19414,15 @@ export interface operations {
                      *       "left_out": 0,
                      *       "total": {
                      *         "runs": 1,
-                     *         "slot_seconds": 4.128,
+                     *         "slot_seconds": 4,
                      *         "gpu_seconds": 0,
                      *         "phases": {
                      *           "generate": 0,
-                     *           "train": 2.064,
+                     *           "train": 2,
                      *           "wait": 0,
                      *           "sync": 0,
                      *           "evaluate": 0,
-                     *           "other": 2.064
+                     *           "other": 2
                      *         },
                      *         "tokens": {
                      *           "generated": 0,
@@ -29011,7 +29011,7 @@ export interface operations {
                      *           "name": "HUB",
                      *           "hosts": [],
                      *           "jobs": [],
-                     *           "fingerprint": "8b6ae766",
+                     *           "fingerprint": "5b03bc8f",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "updated_at": "2026-01-01T12:00:00Z",
                      *           "last_used_at": null
@@ -29077,7 +29077,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "9e22a9fa",
+                     *       "fingerprint": "5b03bc8f",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29098,7 +29098,7 @@ export interface operations {
                      *         "huggingface.co"
                      *       ],
                      *       "jobs": [],
-                     *       "fingerprint": "9e22a9fa",
+                     *       "fingerprint": "5b03bc8f",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null
@@ -29437,7 +29437,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000127",
                      *       "name": "gitlab",
-                     *       "prefix": "ool_F1hHwM",
+                     *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
                      *         "runs:read"
                      *       ],
@@ -29623,7 +29623,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "csrf_token": "VZN0Xz2QqFSB2ger0bNskzrV1JIS1kuNBy6xpIIyGwSbE4AD8kotrX8SDDsZwHYj"
+                     *       "csrf_token": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Csrf"];
@@ -30955,7 +30955,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000056",
                      *           "name": "installation:admin",
-                     *           "prefix": "ool_2XJsR6",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "installation:admin"
                      *           ],
@@ -30968,7 +30968,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000057",
                      *           "name": "team:admin",
-                     *           "prefix": "ool_Mou7eP",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "team:admin"
                      *           ],
@@ -30981,7 +30981,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000058",
                      *           "name": "webhooks:admin",
-                     *           "prefix": "ool_SPNwak",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "webhooks:admin"
                      *           ],
@@ -30994,7 +30994,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000059",
                      *           "name": "secrets:write",
-                     *           "prefix": "ool_oiVvHt",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "secrets:write"
                      *           ],
@@ -31007,7 +31007,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000060",
                      *           "name": "secrets:read",
-                     *           "prefix": "ool_ziOhQE",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "secrets:read"
                      *           ],
@@ -31020,7 +31020,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000061",
                      *           "name": "audit:read",
-                     *           "prefix": "ool_AaLvtY",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "audit:read"
                      *           ],
@@ -31033,7 +31033,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000062",
                      *           "name": "project:admin",
-                     *           "prefix": "ool_ysGVgK",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "project:admin"
                      *           ],
@@ -31046,7 +31046,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000063",
                      *           "name": "project:read",
-                     *           "prefix": "ool_4WD_3z",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "project:read"
                      *           ],
@@ -31059,7 +31059,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000064",
                      *           "name": "members:admin",
-                     *           "prefix": "ool_-k-CYv",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "members:admin"
                      *           ],
@@ -31072,7 +31072,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000065",
                      *           "name": "members:write",
-                     *           "prefix": "ool_nsX2YQ",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "members:write"
                      *           ],
@@ -31085,7 +31085,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000066",
                      *           "name": "members:read",
-                     *           "prefix": "ool_hKTFkN",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "members:read"
                      *           ],
@@ -31098,7 +31098,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000067",
                      *           "name": "tokens:admin",
-                     *           "prefix": "ool_V1J9Kh",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "tokens:admin"
                      *           ],
@@ -31111,7 +31111,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000068",
                      *           "name": "tokens:write",
-                     *           "prefix": "ool_1gzrAL",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "tokens:write"
                      *           ],
@@ -31124,7 +31124,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000069",
                      *           "name": "tokens:read",
-                     *           "prefix": "ool_q8AyF-",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "tokens:read"
                      *           ],
@@ -31137,7 +31137,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000070",
                      *           "name": "pool:admin",
-                     *           "prefix": "ool_-xnCUH",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "pool:admin"
                      *           ],
@@ -31150,7 +31150,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000071",
                      *           "name": "pool:read",
-                     *           "prefix": "ool_ci-dlK",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "pool:read"
                      *           ],
@@ -31163,7 +31163,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000072",
                      *           "name": "checkpoints:admin",
-                     *           "prefix": "ool_wjxKTZ",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "checkpoints:admin"
                      *           ],
@@ -31176,7 +31176,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000073",
                      *           "name": "checkpoints:write",
-                     *           "prefix": "ool_c1NGtI",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "checkpoints:write"
                      *           ],
@@ -31189,7 +31189,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000074",
                      *           "name": "checkpoints:read",
-                     *           "prefix": "ool_S3yR99",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "checkpoints:read"
                      *           ],
@@ -31202,7 +31202,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000075",
                      *           "name": "functions:write",
-                     *           "prefix": "ool_p1Gwrb",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "functions:write"
                      *           ],
@@ -31215,7 +31215,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000076",
                      *           "name": "functions:read",
-                     *           "prefix": "ool_GdUArU",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "functions:read"
                      *           ],
@@ -31228,7 +31228,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000077",
                      *           "name": "models:write",
-                     *           "prefix": "ool_ytVAeM",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "models:write"
                      *           ],
@@ -31241,7 +31241,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000078",
                      *           "name": "models:read",
-                     *           "prefix": "ool_edWnTZ",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "models:read"
                      *           ],
@@ -31254,7 +31254,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000079",
                      *           "name": "datasets:write",
-                     *           "prefix": "ool_l2-Rzz",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "datasets:write"
                      *           ],
@@ -31267,7 +31267,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000080",
                      *           "name": "datasets:read",
-                     *           "prefix": "ool_tcktQr",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "datasets:read"
                      *           ],
@@ -31280,7 +31280,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000081",
                      *           "name": "sessions:write",
-                     *           "prefix": "ool_4L89yd",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "sessions:write"
                      *           ],
@@ -31293,7 +31293,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000082",
                      *           "name": "runs:admin",
-                     *           "prefix": "ool_cwTm2t",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "runs:admin"
                      *           ],
@@ -31306,7 +31306,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000083",
                      *           "name": "runs:write",
-                     *           "prefix": "ool_z2PEAB",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "runs:write"
                      *           ],
@@ -31319,7 +31319,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000084",
                      *           "name": "runs:read",
-                     *           "prefix": "ool_BC-uYZ",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "runs:read"
                      *           ],
@@ -31332,7 +31332,7 @@ export interface operations {
                      *         {
                      *           "id": "tok_01jy0000000000000000000025",
                      *           "name": "test",
-                     *           "prefix": "ool___GFI2",
+                     *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
                      *             "*"
                      *           ],
@@ -31403,7 +31403,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000132",
                      *       "name": "ci",
-                     *       "prefix": "ool_lCUgg9",
+                     *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
                      *         "runs:read",
                      *         "runs:write"
@@ -31516,7 +31516,7 @@ export interface operations {
                      * @example {
                      *       "id": "tok_01jy0000000000000000000025",
                      *       "name": "test",
-                     *       "prefix": "ool_0EFgrm",
+                     *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
                      *         "*"
                      *       ],
@@ -32172,7 +32172,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_…"
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];
@@ -32458,7 +32458,7 @@ export interface operations {
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "updated_at": "2026-01-01T12:00:00Z",
-                     *       "secret": "whsec_…="
+                     *       "secret": "whsec_…"
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedWebhook"];

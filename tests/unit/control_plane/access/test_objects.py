@@ -207,20 +207,44 @@ def test_who_is_no_longer_pool_admin_loses_the_power_of_old_tokens_at_once(world
     assert api(bearer, "GET", "/pool?pool=own").status_code == 200
 
 
-def test_only_operators_let_a_run_go_ahead_of_the_others(world: World) -> None:
+def test_a_priority_is_capped_by_role_and_a_run_keeps_one_that_it_has(world: World) -> None:
     run, urgent = f"/runs/{world.ids['run_id']}", {"priority": 501}
     Run.objects.update(status="QUEUED")
     refused = api(world.tokens["editor"], "PATCH", run, urgent)
-    assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
-    assert api(world.tokens["operator"], "PATCH", run, urgent).status_code == 200
-    assert api(world.tokens["editor"], "PATCH", run, {"priority": 400}).status_code == 200
-    spec = {
-        "kind": "rl", "name": "hurry", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
-        "placement": urgent,
-    }  # fmt: skip
-    refused = api(world.tokens["editor"], "POST", "/runs", {"spec": spec}).json()
-    assert [error["pointer"] for error in refused["errors"]] == ["/placement/priority"]
-    assert api(world.tokens["operator"], "POST", "/runs", {"spec": spec}).status_code == 201
+    assert (refused.status_code, refused.json()["errors"]) == (
+        422,
+        [
+            {
+                "pointer": "/priority",
+                "code": "priority_above_cap",
+                "message": "priority 501 is above 500, the cap of the role editor; use at most 500, or ask an "
+                "operator or admin of the project to raise it",
+            }
+        ],
+    )
+    assert api(world.tokens["operator"], "PATCH", run, {"priority": 801}).status_code == 422
+    assert api(world.tokens["operator"], "PATCH", run, {"priority": 800}).status_code == 200
+    assert api(world.tokens["editor"], "PATCH", run, {"notes": "same", "priority": 800}).status_code == 200
+    assert api(world.tokens["editor"], "PATCH", run, {"priority": 700}).status_code == 200, "lower is free"
+    assert api(world.tokens["editor"], "PATCH", run, {"priority": 701}).status_code == 422
+    assert Run.objects.get(pk=world.ids["run_id"]).priority == 700
+    assert api(world.tokens["admin"], "PATCH", run, {"priority": 1000}).status_code == 200
+
+
+def test_a_submission_above_the_cap_of_the_role_is_refused(world: World) -> None:
+    def submit(who: str, priority: int) -> Any:
+        spec = {
+            "kind": "rl", "name": "hurry", "model": {"base_model": "tiny"}, "dataset": {"version": "sums@1"},
+            "placement": {"priority": priority},
+        }  # fmt: skip
+        return api(world.tokens[who], "POST", "/runs", {"spec": spec})
+
+    for who, cap in (("editor", 500), ("operator", 800)):
+        (error,) = submit(who, cap + 1).json()["errors"]
+        assert (error["pointer"], error["code"]) == ("/placement/priority", "priority_above_cap")
+        assert f"priority {cap + 1} is above {cap}, the cap of the role {who}" in error["message"]
+        assert submit(who, cap).status_code == 201
+    assert submit("admin", 1000).status_code == 201
 
 
 # --- what is wrong is told field by field, and nothing of it stays

@@ -230,8 +230,11 @@ def test_no_point_of_a_sweep_has_a_priority_that_its_maker_may_not_give(alice: A
         refused = sweep(who, spec=alice.spec(), **asked)
         assert refused.status_code == 422, refused.content
         [error] = refused.json()["errors"]
-        assert (error["pointer"], error["code"]) == ("/spec/placement/priority", "priority_reserved")
-        assert "point 2 (priority=501)" in error["message"] and not Sweep.objects.exists()
+        assert (error["pointer"], error["code"]) == ("/spec/placement/priority", "priority_above_cap")
+        assert "point 2 (priority=501)" in error["message"]
+        assert ("a token with that scope" in error["message"]) == (
+            who is not bob
+        ) and not Sweep.objects.exists()
     assert sweep(alice, spec=alice.spec(), **asked).status_code == 201
 
 

@@ -1,7 +1,8 @@
 """How long the scheduler plans one pool: `python -m tests.bench.scheduler_cycle` prints it as JSON.
 
-1,000 queued runs of 20 teams with quotas on 500 nodes of 8 slots, of which none, half or all are held. The value is the
-median time of the slowest of the three worlds. Reading the snapshot from the database is not part of it.
+1,000 queued runs of 20 teams with quotas, each of two projects with quotas, on 500 nodes of 8 slots, of which none,
+half or all are held. The value is the median time of the slowest of the three worlds. Reading the snapshot from the
+database is not part of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from control_plane.fleet.snapshot import (
     Holder,
     HolderKind,
     NodeSnapshot,
+    ProjectQuota,
     Request,
     SlotSnapshot,
     Snapshot,
@@ -33,28 +35,36 @@ REPEATS = 7
 def world(busy: float, *, seed: int) -> Snapshot:
     rng = random.Random(seed)
     nodes, holders, used = [], [], {f"team-{index}": 0 for index in range(TEAMS)}
+    project_used: dict[str, int] = {}
     for number in range(NODES):
         slots = tuple(SlotSnapshot(f"GPU-{number}-{index}", "cuda", 80 * GIB) for index in range(SLOTS))
         held = sum(rng.random() < busy for _ in range(SLOTS))
         name, team = f"node-{number}", rng.choice(list(used))
         nodes.append(NodeSnapshot(name, name, slots[held:], slots[:held], True, model_roots=("/models",)))
         used[team] += held
+        project = f"{team}-{number % 2}"
+        project_used[project] = project_used.get(project, 0) + held
         holders.append(
             Holder(
                 f"run-{number}", team, name, tuple(slot.name for slot in slots[:held]), False, HolderKind.RUN,
-                protected=rng.random() < 0.1, lost_gpu_seconds=rng.random() * 1e5,
+                protected=rng.random() < 0.1, lost_gpu_seconds=rng.random() * 1e5, project=project,
             )
         )  # fmt: skip
-    queue = [
-        Request(
-            f"queued-{index}", f"queued-{index}", rng.choice(list(used)), 500, rng.choice([1, 2, 4, 8]),
-            NOW - timedelta(seconds=index), model_path="/models/a", device=rng.choice(["", "cuda"]),
-            slot_memory_bytes=rng.choice([0, 40 * GIB]),
-        )
-        for index in range(RUNS)
-    ]  # fmt: skip
-    quotas = {team: TeamQuota(nominal=100, lending_limit=50) for team in used}
-    return Snapshot(NOW, nodes, queue, used, quotas, holders=[one for one in holders if one.slots])
+    queue = []
+    for index in range(RUNS):
+        team = rng.choice(list(used))
+        queue.append(
+            Request(
+                f"queued-{index}", f"queued-{index}", team, 500, rng.choice([1, 2, 4, 8]),
+                NOW - timedelta(seconds=index), model_path="/models/a", device=rng.choice(["", "cuda"]),
+                slot_memory_bytes=rng.choice([0, 40 * GIB]), project=f"{team}-{index % 2}",
+            )
+        )  # fmt: skip
+    return Snapshot(
+        NOW, nodes, queue, used, {team: TeamQuota(nominal=100, lending_limit=50) for team in used},
+        holders=[one for one in holders if one.slots], project_used=project_used,
+        project_quotas={f"{team}-{index}": ProjectQuota(nominal=50) for team in used for index in (0, 1)},
+    )  # fmt: skip
 
 
 def milliseconds(snapshot: Snapshot) -> float:

@@ -7,6 +7,9 @@
    the order count as if they had started.
 4. The team with fewer slot-hours, which decay with a half-life.
 5. The older run.
+
+Within a team, runs that fit their project's nominal quota come first, because the team's other projects only borrow
+these slots.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import heapq
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from control_plane.fleet.snapshot import Request, TeamQuota
+from control_plane.fleet.snapshot import ProjectQuota, Request, TeamQuota
 
 DEFAULT_PRIORITY = 500  # operators may raise a run above it, ahead of other runs of its team
 
@@ -27,8 +30,11 @@ def sort_queue(
     held: Mapping[str, int] | None = None,
     slot_hours: Mapping[str, float] | None = None,
     stuck: Collection[str] = (),
+    project_quotas: Mapping[str, ProjectQuota] | None = None,
+    project_held: Mapping[str, int] | None = None,
 ) -> list[Request]:
-    """`held` are the slots of each team that it does not hold as a borrower who leaves at once. Requests in `stuck` do
+    """`held` are the slots of each team that it does not hold as a borrower who leaves at once, `project_held` the same
+    by project. Requests in `stuck` do
     not count as slots of their team, because they cannot start now."""
     quotas, slot_hours, held = quotas or {}, slot_hours or {}, dict(held or {})
     # Each team keeps the positions that it has without priorities above the default, and sorts its own runs within
@@ -39,7 +45,7 @@ def sort_queue(
     ):
         positions.setdefault(request.team, []).append(request)
     own: dict[str, list[Request]] = {}
-    for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id), reverse=True):
+    for request in reversed(_sort_within_teams(queue, project_quotas or {}, dict(project_held or {}), stuck)):
         own.setdefault(request.team, []).append(request)
 
     def key(team: str) -> tuple[Any, ...]:
@@ -65,3 +71,22 @@ def sort_queue(
         if own[team]:
             heapq.heappush(heads, key(team))
     return order
+
+
+def _sort_within_teams(
+    queue: Sequence[Request],
+    quotas: Mapping[str, ProjectQuota],
+    held: dict[str, int],
+    stuck: Collection[str],
+) -> list[Request]:
+    """First the runs that fit their project's nominal quota, then the others, each by priority and age."""
+    own, others = [], []
+    for request in sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.id)):
+        after, quota = held.get(request.project, 0) + request.slots, quotas.get(request.project)
+        if quota is None or request.preemptible or after > quota.nominal:
+            others.append(request)
+            continue
+        own.append(request)
+        if request.id not in stuck:
+            held[request.project] = after
+    return own + others

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from control_plane.accounts.models import Team, User
+from control_plane.accounts.models import Project, Team, User
 from control_plane.core.infra import ids
 from oolong.contracts.agent import JobIsolation
 
@@ -153,6 +153,8 @@ class Lease(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=ids.lease_id, editable=False)
     slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="leases")
     team = models.ForeignKey(Team, on_delete=models.PROTECT)
+    # None for leases that a version without project quotas granted during an upgrade.
+    project = models.ForeignKey(Project, on_delete=models.SET_NULL, null=True, db_index=False)
     holder = models.CharField(max_length=40)  # attempt id
     epoch = models.PositiveIntegerField()
     job = models.CharField(max_length=40)  # job id
@@ -196,6 +198,20 @@ class Quota(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "pool"], name="one_quota_per_team_and_pool")]
+
+
+class ProjectQuota(models.Model):
+    """A project's share of what its team may hold in a pool; snapshot.ProjectQuota says what it means."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE)
+    nominal_slots = models.PositiveIntegerField(default=0)
+    limit_slots = models.PositiveIntegerField(null=True)  # null: no limit but the team's
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "pool"], name="one_quota_per_project_and_pool")
+        ]
 
 
 class Watch(models.Model):

@@ -8,15 +8,14 @@ it fits soonest, and no request behind it is placed there: small requests may pa
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from control_plane.fleet.fair_order import sort_queue
+from control_plane.fleet.quota_usage import QuotaUsage, quota_usage, slot_count
 from control_plane.fleet.snapshot import (
-    HolderKind,
     NodeSnapshot,
     Placement,
     Request,
@@ -46,9 +45,7 @@ class PlacedQueue:
 
     nodes: Mapping[str, NodeSnapshot]
     free: dict[str, list[SlotSnapshot]]  # node that accepts jobs → slots that are not placed
-    used: dict[str, int]  # team → slots held, including the placements
-    held: dict[str, int]  # the same without slots of HolderKind.ENGINE and PLAYGROUND, who leave at once
-    available: int  # slots that are free or held by such borrowers
+    usage: QuotaUsage
     leaving: Mapping[str, list[SlotSnapshot]]  # node → slots that become free soon
     shapes: Mapping[tuple[Any, ...], _Shape]
     order: list[Request] = field(default_factory=list)  # the queue, sorted
@@ -62,10 +59,7 @@ class PlacedQueue:
 
 
 def place_queue(snapshot: Snapshot) -> PlacedQueue:
-    borrowers = [holder for holder in snapshot.holders if holder.kind != HolderKind.RUN]
-    held = Counter(snapshot.used)
-    for holder in borrowers:
-        held[holder.team] -= len(holder.slots)
+    usage = quota_usage(snapshot)
     free = {node.id: list(node.free) for node in snapshot.nodes if node.accepts}
     gone = {(holder.node, slot) for holder in snapshot.holders if holder.leaving for slot in holder.slots}
     leaving = {
@@ -78,17 +72,21 @@ def place_queue(snapshot: Snapshot) -> PlacedQueue:
     pool = PlacedQueue(
         nodes={node.id: node for node in snapshot.nodes},
         free=free,
-        used=dict(snapshot.used),
-        held=held,
-        available=sum(map(len, free.values())) + sum(len(one.slots) for one in borrowers if one.node in free),
+        usage=usage,
         leaving=leaving,
         shapes=shapes,
         order=sort_queue(
-            snapshot.queue, quotas=snapshot.quotas, held=held, slot_hours=snapshot.slot_hours, stuck=stuck
+            snapshot.queue,
+            quotas=snapshot.quotas,
+            held=usage.held,
+            slot_hours=snapshot.slot_hours,
+            stuck=stuck,
+            project_quotas=snapshot.project_quotas,
+            project_held=usage.project_held,
         ),
     )
     for request in pool.order:
-        found = stuck.get(request.id) or _place(request, pool, snapshot)
+        found = stuck.get(request.id) or _place(request, pool)
         if isinstance(found, Placement):
             pool.placements.append(found)
         else:
@@ -119,8 +117,8 @@ def allocate(slots: Sequence[SlotSnapshot], request: Request) -> tuple[SlotSnaps
     return (*ranks, *others)[: request.slots]
 
 
-def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement | Wait:
-    if wait := _over_quota(request, pool, snapshot):
+def _place(request: Request, pool: PlacedQueue) -> Placement | Wait:
+    if wait := pool.usage.refusal(request):
         return wait
     shape = pool.shapes[shape_of(request)]
     while shape.by_free:  # best fit: keep the nodes with many free slots free
@@ -136,39 +134,9 @@ def _place(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Placement
         for (wanted, *_), other in pool.shapes.items():
             if wanted <= left[0] and node in other.big_enough:
                 heapq.heappush(other.by_free, left)
-        pool.used[request.team] = pool.used.get(request.team, 0) + request.slots
-        pool.held[request.team] = pool.held.get(request.team, 0) + request.slots
-        pool.available -= request.slots
+        pool.usage.add(request)
         return Placement(request.id, node, tuple(slot.name for slot in slots))
     return _reserve(request, pool, shape)
-
-
-def within_nominal(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> bool:
-    """Whether the slots of the request are its team's own."""
-    after = pool.held.get(request.team, 0) + request.slots
-    return not request.preemptible and after <= snapshot.quota(request.team).nominal
-
-
-def _over_quota(request: Request, pool: PlacedQueue, snapshot: Snapshot) -> Wait | None:
-    """Why the team may not have the slots, free or not; None when it may."""
-    limit, used = snapshot.quota(request.team).limit, pool.used.get(request.team, 0)
-    if limit is not None and used + request.slots > limit:
-        message = f"the team's limit is {_slots(limit)}, {used} are in use and this run needs {request.slots}"
-        return Wait(WaitCode.QUOTA, message)
-    if within_nominal(request, pool, snapshot):
-        return None
-    unlent = sum(
-        max(0, quota.never_lent - pool.held.get(team, 0))
-        for team, quota in snapshot.quotas.items()
-        if team != request.team
-    )
-    if unlent and request.slots > pool.available - unlent:
-        message = (
-            f"needs {_slots(request.slots)} beyond the team's nominal quota; of {pool.available} that are idle, other "
-            f"teams do not lend {unlent}"
-        )
-        return Wait(WaitCode.NOT_LENT, message)
-    return None
 
 
 def meets_requirements(node: NodeSnapshot, request: Request) -> bool:
@@ -256,11 +224,11 @@ def _never_fits_reason(
         return _no_such_slot(request, eligible, snapshot)
     if largest < request.slots and request.model_path:
         return (
-            f"needs {_slots(request.slots)} on one node that offers {request.model_path}; the largest such node "
+            f"needs {slot_count(request.slots)} on one node that offers {request.model_path}; the largest such node "
             f"has {largest}"
         )
     if largest < request.slots:
-        return f"needs {_slots(request.slots)} on one node; the largest node has {largest}"
+        return f"needs {slot_count(request.slots)} on one node; the largest node has {largest}"
     if not big_enough:
         return f"needs {request.trainer_ranks} GPUs on one node, one per rank of the trainer; no node has that many"
     return ""
@@ -309,7 +277,7 @@ def _reserve(request: Request, pool: PlacedQueue, shape: _Shape) -> Wait:
             continue
         pool.reserved[node.id] = request
         free, total = len(matching_slots(pool.free[node.id], request)), shape.totals[node.id]
-        message = f"needs {_slots(request.slots)} on one node; {free} of {total} are free on {node.name}"
+        message = f"needs {slot_count(request.slots)} on one node; {free} of {total} are free on {node.name}"
         return Wait(WaitCode.CAPACITY, message)
     first = next(node for node in shape.big_enough.values() if node.id in pool.free)
     ahead = pool.reserved[first.id]
@@ -332,7 +300,3 @@ class _Soonest:
 def _soonest(node: NodeSnapshot, request: Request, pool: PlacedQueue, shape: _Shape) -> _Soonest:
     free = matching_slots((*pool.free[node.id], *pool.leaving[node.id]), request)
     return _Soonest((len(free), shape.totals[node.id], node.id), node)
-
-
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Sum
 
 from control_plane.accounts.audit import audit_log
 from control_plane.accounts.identity.access_events import publish_access_change
@@ -16,7 +17,7 @@ from control_plane.accounts.models import Project, Team, User
 from control_plane.core.api.errors import FieldError, conflict, not_found, or_not_found, unprocessable
 from control_plane.core.stream import event_stream
 from control_plane.fleet.access import projects_of
-from control_plane.fleet.models import DEFAULT_POOL, Pool, PoolAdmin, PoolTeam, Quota
+from control_plane.fleet.models import DEFAULT_POOL, Pool, PoolAdmin, PoolTeam, ProjectQuota, Quota
 
 
 def default_pool() -> Pool:
@@ -82,12 +83,14 @@ def bind_team(pool: Pool, team: Team) -> None:
 
 
 def unbind_team(pool: Pool, team: Team) -> None:
-    """Forbid the team to use the pool, and delete its quota. Its runs there save a checkpoint and return to the queue
-    (runs.lease_reaper); nodes of the pool start no new jobs of the team. 404 for a team that is not bound."""
+    """Forbid the team to use the pool, and delete its quota and those of its projects. Its runs there save a checkpoint
+    and return to the queue (runs.lease_reaper); nodes of the pool start no new jobs of the team. 404 for a team that is
+    not bound."""
     with transaction.atomic():
         if not PoolTeam.objects.filter(pool=pool, team=team).delete()[0]:
             raise not_found("team of the pool", team.pk)
         Quota.objects.filter(pool=pool, team=team).delete()
+        ProjectQuota.objects.filter(pool=pool, project__team=team).delete()
         _record_team_audit("pool.unbind_team", pool, team)
         publish_pool_change()
 
@@ -132,10 +135,59 @@ def set_quota(pool: Pool, team: Team, **changes: int | None) -> Quota:
                 "nominal quota; lower nominal_slots too, or raise limit_slots"
             )
             raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+        promised = _nominal_of_projects(pool, team)
+        if quota.nominal_slots < promised:
+            message = (
+                f"nominal_slots {quota.nominal_slots} is below {promised}, the sum of nominal_slots of the team's "
+                "projects; lower theirs first"
+            )
+            raise unprocessable("invalid", message, [FieldError("/nominal_slots", "below_projects", message)])
         quota.save()
         _record_team_audit("pool.quota", pool, team, data=changed)
         publish_pool_change()
     return quota
+
+
+def set_project_quota(pool: Pool, project: Project, **changes: int | None) -> ProjectQuota:
+    """Change columns of the project's quota; the others stay. 422 for a limit below the nominal quota, and for nominal
+    quotas of a team's projects that exceed the team's."""
+    with transaction.atomic():
+        pool = lock_pool(pool.pk)
+        quota = ProjectQuota.objects.filter(project=project, pool=pool).first()
+        quota = quota or ProjectQuota(project=project, pool=pool)
+        changed = {name: {"before": getattr(quota, name), "after": value} for name, value in changes.items()}
+        for name, value in changes.items():
+            setattr(quota, name, value)
+        if quota.limit_slots is not None and quota.limit_slots < quota.nominal_slots:
+            message = (
+                f"limit_slots {quota.limit_slots} is below nominal_slots {quota.nominal_slots}: a project may hold its "
+                "nominal quota; lower nominal_slots too, or raise limit_slots"
+            )
+            raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+        of_team = Quota.objects.filter(pool=pool, team=project.team_id).first() or Quota()
+        others = _nominal_of_projects(pool, project.team, without=project)
+        if "nominal_slots" in changes and quota.nominal_slots > of_team.nominal_slots - others:
+            message = (
+                f"nominal_slots {quota.nominal_slots} is above {max(0, of_team.nominal_slots - others)}: the team has "
+                f"{of_team.nominal_slots} nominal slots in pool {pool.name}, and its other projects have {others} of "
+                "them; raise the team's quota or lower theirs first"
+            )
+            raise unprocessable("invalid", message, [FieldError("/nominal_slots", "above_team", message)])
+        quota.save()
+        record_audit(
+            "pool.project_quota", pool, target=("project", project.pk, project.name), data=changed,
+            projects={project.pk},
+        )  # fmt: skip
+        publish_pool_change()
+    return quota
+
+
+def _nominal_of_projects(pool: Pool, team: Team, *, without: Project | None = None) -> int:
+    """The sum of the nominal quotas of the team's projects."""
+    found = ProjectQuota.objects.filter(pool=pool, project__team=team)
+    if without is not None:
+        found = found.exclude(project=without)
+    return found.aggregate(total=Sum("nominal_slots"))["total"] or 0
 
 
 def record_audit(

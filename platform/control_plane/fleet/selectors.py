@@ -14,8 +14,18 @@ from django.db.models.functions import Coalesce, Extract, Power
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import Project, Team
 from control_plane.accounts.tokens.token_hashing import NODE_PREFIX, digest
+from control_plane.fleet import snapshot
 from control_plane.fleet.access import manage_denied_reason, managed_pools, pools_of, teams_of, visible_pools
-from control_plane.fleet.models import Lease, Liveness, Node, Pool, PoolAdmin, Quota, Slot
+from control_plane.fleet.models import (
+    Lease,
+    Liveness,
+    Node,
+    Pool,
+    PoolAdmin,
+    ProjectQuota,
+    Quota,
+    Slot,
+)
 from control_plane.fleet.snapshot import NodeSnapshot, SlotSnapshot, TeamQuota
 
 FORGOTTEN_AFTER = 8  # half-lives
@@ -59,18 +69,30 @@ def model_roots(project: Project) -> set[str]:
 
 
 def used_slots(pool: str) -> dict[str, int]:
-    rows = (
-        Lease.objects.filter(released_at=None, slot__node__pool=pool)
-        .values("team")
-        .annotate(held=Count("pk"))
-    )
-    return {row["team"]: row["held"] for row in rows}
+    """Team → slots held."""
+    return _open_leases(pool, by="team")
+
+
+def used_slots_by_project(pool: str) -> dict[str, int]:
+    return _open_leases(pool, by="project")
+
+
+def _open_leases(pool: str, *, by: str) -> dict[str, int]:
+    rows = Lease.objects.filter(released_at=None, slot__node__pool=pool).values(by).annotate(held=Count("pk"))
+    return {row[by]: row["held"] for row in rows if row[by] is not None}
 
 
 def team_quotas(pool: str) -> dict[str, TeamQuota]:
     return {
         quota.team_id: TeamQuota(quota.nominal_slots, quota.limit_slots, quota.lending_limit)
         for quota in Quota.objects.filter(pool=pool)
+    }
+
+
+def project_quotas(pool: str) -> dict[str, snapshot.ProjectQuota]:
+    return {
+        quota.project_id: snapshot.ProjectQuota(quota.nominal_slots, quota.limit_slots)
+        for quota in ProjectQuota.objects.filter(pool=pool)
     }
 
 
@@ -116,6 +138,20 @@ def quotas_of_pool(pool: Pool) -> list[dict[str, Any]]:
     return quotas(pool, teams_of(pool.pk).order_by("name", "id"))
 
 
+def project_shares(pool: Pool, projects: Iterable[Project]) -> list[dict[str, Any]]:
+    """What each of these projects holds of the pool and its quota there, for ProjectQuotaSerializer."""
+    quota_of = {quota.project_id: quota for quota in ProjectQuota.objects.filter(pool=pool)}
+    used = used_slots_by_project(pool.pk)
+    return [
+        {
+            **vars(quota_of.get(project.pk) or ProjectQuota()),
+            "project": project,
+            "used_slots": used.get(project.pk, 0),
+        }
+        for project in projects
+    ]
+
+
 def admins_of_pool(pool: Pool) -> list[PoolAdmin]:
     return list(PoolAdmin.objects.filter(pool=pool).select_related("user").order_by("user__username"))
 
@@ -142,6 +178,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
         "nodes": nodes,
         "slots": slots,
         "quota": quotas(pool, [team])[0],
+        "project_quota": project_shares(pool, [caller.project])[0],
     }
 
 

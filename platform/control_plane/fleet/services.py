@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
 from control_plane.accounts.identity.access_events import publish_access_change
-from control_plane.accounts.models import Team
+from control_plane.accounts.models import Project
 from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.core.api.errors import Problem, not_found
 from control_plane.core.stream import event_stream
@@ -184,7 +184,7 @@ def grant_leases(
     *,
     node: Node,
     grants: list[Grant],
-    team: Team,
+    project: Project,
     holder: str,
     epoch: int,
     run: str,
@@ -195,7 +195,8 @@ def grant_leases(
     slots = {slot.name: slot for slot in node.slots.filter(name__in=[grant.slot for grant in grants])}
     Lease.objects.bulk_create(
         Lease(
-            slot=slots[grant.slot], team=team, holder=holder, epoch=epoch, job=grant.job, job_name=grant.job_name,
+            slot=slots[grant.slot], team_id=project.team_id, project=project, holder=holder,
+            epoch=epoch, job=grant.job, job_name=grant.job_name,
             run=run, run_name=run_name, granted_at=now, expires_at=now + timeouts().lease,
         )
         for grant in grants

@@ -43,6 +43,7 @@ class Request:
     device: str = ""  # required device of its slots; "": any
     slot_memory_bytes: int = 0  # required memory of each slot
     preemptible: bool = False  # a playground or reward test: it never preempts others
+    project: str = ""  # of the team
 
 
 class HolderKind(IntEnum):
@@ -50,7 +51,7 @@ class HolderKind(IntEnum):
 
     ENGINE = 0  # an engine or evaluator on a slot that was idle
     PLAYGROUND = 1  # or a reward test
-    RUN = 2  # only while its team borrows, for a run within its own team's nominal quota
+    RUN = 2  # only while its team or project borrows, for a run within the nominal quota of its own
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Holder:
     lost_gpu_seconds: float = (
         0.0  # slots times seconds since the last checkpoint, which a preemption may lose
     )
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ class TeamQuota:
     @property
     def never_lent(self) -> int:
         return 0 if self.lending_limit is None else max(0, self.nominal - self.lending_limit)
+
+
+@dataclass(frozen=True)
+class ProjectQuota:
+    """A project's share of what its team may hold in a pool."""
+
+    nominal: int = 0  # slots of the team's nominal quota that its other projects return to this one
+    limit: int | None = None  # most slots at once; None: no limit but the team's
 
 
 @dataclass(frozen=True)
@@ -105,9 +115,14 @@ class Snapshot:
     teams: frozenset[str] | None = None  # the teams that may use the pool; None: all
     holders: Sequence[Holder] = ()
     loan_requests: Sequence[LoanRequest] = ()  # served in this order
+    project_used: Mapping[str, int] = field(default_factory=dict)  # project → slots held
+    project_quotas: Mapping[str, ProjectQuota] = field(default_factory=dict)  # by project
 
     def quota(self, team: str) -> TeamQuota:
         return self.quotas.get(team) or TeamQuota()
+
+    def project_quota(self, project: str) -> ProjectQuota:
+        return self.project_quotas.get(project) or ProjectQuota()
 
 
 class WaitCode(StrEnum):
@@ -115,6 +130,7 @@ class WaitCode(StrEnum):
 
     NEVER_FITS = "never_fits"  # on the nodes that the pool has now
     QUOTA = "quota"  # the team's limit
+    PROJECT_QUOTA = "project_quota"  # the project's limit
     NOT_LENT = "not_lent"  # slots are idle, but their teams do not lend them
     CAPACITY = "capacity"  # slots must become free
     BEHIND = "behind"  # slots are free, but reserved for a request ahead of it

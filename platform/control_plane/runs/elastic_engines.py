@@ -155,7 +155,7 @@ def _create_jobs(run: Run, attempt: Attempt, node: Node, slots: Sequence[str], *
         grants.append(fleet.Grant(slot, job.pk, job.name))
     attempt.save(update_fields=["ports"])
     fleet.grant_leases(
-        node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+        node=node, project=run.project, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
         grants=grants, now=now,
     )  # fmt: skip
     fleet.notify_nodes([node.pk])

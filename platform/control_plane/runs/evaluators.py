@@ -114,7 +114,7 @@ def _create_job(run: Run, attempt: Attempt, node: Node, slot: str, task: str, *,
         leaving_at=now,  # its exit never affects the run
     )  # fmt: skip
     fleet.grant_leases(
-        node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+        node=node, project=run.project, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
         grants=[fleet.Grant(slot, job.pk, f"{job.name} evaluates v{version_of_task(task)}")], now=now,
     )  # fmt: skip
     fleet.notify_nodes([node.pk])

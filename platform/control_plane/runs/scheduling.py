@@ -113,6 +113,8 @@ def snapshot_of(
         pool=pool,
         teams=fleet_selectors.teams_that_may_use(pool),
         holders=slot_holders(pool, now=now),
+        project_used=fleet_selectors.used_slots_by_project(pool),
+        project_quotas=fleet_selectors.project_quotas(pool),
     )
 
 
@@ -170,7 +172,7 @@ def _start_attempt(run_id: str, node_id: str, slots: tuple[str, ...], *, now: da
         for job in plans
     ]  # fmt: skip
     fleet.grant_leases(
-        node=node, team=run.project.team, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
+        node=node, project=run.project, holder=attempt.pk, epoch=attempt.epoch, run=run.pk, run_name=run.name,
         grants=[fleet.Grant(slot, job.pk, job.name) for job in jobs for slot in job.slots], now=now,
     )  # fmt: skip
     fleet.notify_nodes([node.pk])

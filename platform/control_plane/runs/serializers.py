@@ -22,6 +22,7 @@ from control_plane.core.api.schema_run_spec import (
 from control_plane.core.stream import event_stream
 from control_plane.fleet.api import NodeSerializer, SlotSerializer
 from control_plane.fleet.pool_api import PoolSettingsSerializer, QuotaSerializer
+from control_plane.fleet.project_quota_api import ProjectQuotaSerializer
 from control_plane.fleet.snapshot import WaitCode
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.boot import STATES as BOOT_STATES
@@ -37,6 +38,7 @@ MAX_AHEAD = 20  # runs ahead that an explanation of a wait names, from the head 
 WAIT_CODES = {
     WaitCode.NEVER_FITS: "no node of the pool can ever hold it, or its team may not use the pool",
     WaitCode.QUOTA: "its team's limit",
+    WaitCode.PROJECT_QUOTA: "its project's limit",
     WaitCode.NOT_LENT: "slots are idle, and their teams do not lend them",
     WaitCode.CAPACITY: "slots must become free",
     WaitCode.BEHIND: "slots are free, and reserved for a run ahead of it",
@@ -434,3 +436,4 @@ class PoolSerializer(PoolSettingsSerializer):
     nodes = NodeSerializer(many=True)
     queue = QueueEntrySerializer(many=True)
     quota = QuotaSerializer()
+    project_quota = ProjectQuotaSerializer()

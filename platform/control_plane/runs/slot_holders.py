@@ -32,6 +32,7 @@ def slot_holders(pool: str, *, now: datetime) -> list[Holder]:
         .exclude(status=AttemptStatus.ENDED)
         .select_related("run__project")
     )
+    # A project's nominal quota is part of its team's.
     if not Quota.objects.filter(pool=pool, nominal_slots__gt=0).exists():
         attempts = attempts.filter(run__kind__in=PREEMPTIBLE_KINDS)
     return [*_runs(list(attempts), joined={job.pk for job in jobs}, now=now), *(_joined(job) for job in jobs)]
@@ -52,7 +53,7 @@ def preempt(preemption: Preemption, *, now: datetime) -> bool:
         if preemption.kind == HolderKind.PLAYGROUND:
             request_stop(run, EndReason.PREEMPTED, "a run needs its slot", now=now)
         else:
-            message = f"a run within its team's nominal quota needs its slots in pool {run.pool}"
+            message = f"a run within its nominal quota needs its slots in pool {run.pool}"
             request_preemption(run, attempt, message, now=now)
     return True
 
@@ -60,7 +61,7 @@ def preempt(preemption: Preemption, *, now: datetime) -> bool:
 def _joined(job: Job) -> Holder:
     return Holder(
         id=job.pk, team=job.attempt.run.project.team_id, node=job.attempt.node_id, slots=tuple(job.slots),
-        leaving=job.stop_asked_at is not None,
+        leaving=job.stop_asked_at is not None, project=job.attempt.run.project_id,
     )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ def _runs(attempts: list[Attempt], *, joined: set[str], now: datetime) -> list[H
             leaving=attempt.run.status not in _STOPPABLE or bool(attempt.reason),
             kind=HolderKind.PLAYGROUND if attempt.run.kind in PREEMPTIBLE_KINDS else HolderKind.RUN,
             protected=now - attempt.created_at < minimum,
+            project=attempt.run.project_id,
             lost_gpu_seconds=len(slots[attempt.pk])
             * (now - (saved.get(attempt.pk) or attempt.created_at)).total_seconds(),
         )

@@ -44,7 +44,7 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
     document = spec.model_dump(mode="json")
     request = Request(
         id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now,
+        slots=spec.slots_needed, submitted_at=now, project=caller.project.pk,
         model_path=model_path, isolated=has_custom_loss(document),
         trainer_ranks=trainer_ranks(document), **slot_requirements(spec.placement),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
 from oolong.client import Client
-from oolong.client.models import Quota, UsageRow, UsageTotal
+from oolong.client.models import ProjectQuota, Quota, UsageRow, UsageTotal
 
 app = typer.Typer(no_args_is_help=True, help="Pools: queue, usage, and who may use them.")
 
@@ -177,15 +177,24 @@ def quota(
     lending: Annotated[
         str | None, typer.Option(help="idle nominal slots that others may borrow; none lifts the limit")
     ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(help="id or name of a project of the team: set its share of the team's quota"),
+    ] = None,
     pool: Annotated[str, typer.Option(help="name of the pool")] = "default",
     json: JsonOption = False,
 ) -> None:
-    """Set the quota of a team. For those who manage the pool."""
+    """Set the quota of a team, or of one of its projects. For those who manage the pool."""
+    if project is not None and lending is not None:
+        raise TyperException("--lending is for teams: projects lend all that they leave idle to their team")
     changes: dict[str, int | None] = {} if nominal is None else {"nominal_slots": nominal}
     changes |= {} if limit is None else {"limit_slots": _limit(limit)}
     changes |= {} if lending is None else {"lending_limit": _limit(lending)}
     if not changes:
         raise TyperException("nothing to change: give a limit, --nominal or --lending")
+    if project is not None:
+        _set_project_quota(pool, team, project, changes, json=json)
+        return
     with Client() as client:
         found = client.pool.set_quota(pool, _team(client, pool, team).team.id, **changes)
     limited = "no limit" if found.limit_slots is None else f"at most {found.limit_slots} slots"
@@ -194,6 +203,27 @@ def quota(
         f"{found.team.name} has {found.nominal_slots} nominal slots (lends {lendable} of them), {limited}"
     )
     show_done(f"{message} in pool {pool}", found, json=json)
+
+
+def _set_project_quota(
+    pool: str, team: str, project: str, changes: dict[str, int | None], *, json: bool
+) -> None:
+    with Client() as client:
+        team_id = _team(client, pool, team).team.id
+        named = _project(list(client.pool.project_quotas(pool, team_id)), project)
+        found = client.pool.set_project_quota(pool, team_id, named.project.id, **changes)
+    limited = "no limit but the team's" if found.limit_slots is None else f"at most {found.limit_slots} slots"
+    message = f"project {found.project.name} has {found.nominal_slots} of the team's nominal slots, {limited}"
+    show_done(f"{message} in pool {pool}", found, json=json)
+
+
+def _project(rows: list[ProjectQuota], named: str) -> ProjectQuota:
+    """A project of a team by its ID or name; IDs win."""
+    by_id = [row for row in rows if row.project.id == named]
+    for row in by_id + [row for row in rows if row.project.name == named]:
+        return row
+    known = ", ".join(row.project.name for row in rows)
+    raise TyperException(f"{named!r} is no project of the team; it has {known or 'none'}")
 
 
 def _limit(text: str) -> int | None:

@@ -2092,6 +2092,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the projects of a team with their quotas in a pool
+         * @description Costs 1 unit of the rate limit.
+         */
+        get: operations["list_project_quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_name}/teams/{team_id}/projects/{project_id}/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the quota of a project
+         * @description The project's share of what its team may hold in the pool. It can always get `nominal_slots` of the team's nominal quota: for a run within them, runs of the team's projects that hold more than theirs save a checkpoint and return to the queue. The nominal quotas of a team's projects sum to at most the team's. It never holds more than `limit_slots`. Fields that are left out keep their value.
+         */
+        put: operations["set_project_quota"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_name}/teams/{team_id}/quota": {
         parameters: {
             query?: never;
@@ -4439,7 +4479,7 @@ export interface components {
             checkpoint?: string;
         };
         /** @enum {string} */
-        CodeEnum: "never_fits" | "quota" | "not_lent" | "capacity" | "behind" | "delayed";
+        CodeEnum: "never_fits" | "quota" | "project_quota" | "not_lent" | "capacity" | "behind" | "delayed";
         Column: {
             name: string;
             /** @description text, number, boolean, list, object; joined by 'or' */
@@ -5721,6 +5761,7 @@ export interface components {
             nodes: components["schemas"]["Node"][];
             queue: components["schemas"]["QueueEntry"][];
             quota: components["schemas"]["Quota"];
+            project_quota: components["schemas"]["ProjectQuota"];
         };
         PoolAdmin: {
             /** @description user ID */
@@ -5813,6 +5854,24 @@ export interface components {
         };
         ProjectPage: {
             data: components["schemas"]["Project"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
+        ProjectQuota: {
+            project: components["schemas"]["Named"];
+            /** @description slots of the team's nominal quota that the project can always get: the team's other projects use them only while they are idle */
+            nominal_slots: number;
+            /** @description most slots at once; null: no limit but the team's */
+            limit_slots: number | null;
+            used_slots: number;
+        };
+        ProjectQuotaChangeRequest: {
+            nominal_slots?: number;
+            /** @description null removes the limit */
+            limit_slots?: number | null;
+        };
+        ProjectQuotaPage: {
+            data: components["schemas"]["ProjectQuota"][];
             next_cursor: string | null;
             has_more: boolean;
         };
@@ -6853,7 +6912,7 @@ export interface components {
         WaitExplanation: {
             /** @description whether it starts when the queue is next planned */
             starts_now: boolean;
-            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
+            /** @description never_fits: no node of the pool can ever hold it, or its team may not use the pool; quota: its team's limit; project_quota: its project's limit; not_lent: slots are idle, and their teams do not lend them; capacity: slots must become free; behind: slots are free, and reserved for a run ahead of it; delayed: a retry that waits for its time */
             code: components["schemas"]["CodeEnum"] | components["schemas"]["NullEnum"];
             /** @description why it waits; empty when it starts now */
             message: string;
@@ -8876,6 +8935,9 @@ export type ProjectChangeRequest = components['schemas']['ProjectChangeRequest']
 export type ProjectEvent = components['schemas']['ProjectEvent'];
 export type ProjectEventPage = components['schemas']['ProjectEventPage'];
 export type ProjectPage = components['schemas']['ProjectPage'];
+export type ProjectQuota = components['schemas']['ProjectQuota'];
+export type ProjectQuotaChangeRequest = components['schemas']['ProjectQuotaChangeRequest'];
+export type ProjectQuotaPage = components['schemas']['ProjectQuotaPage'];
 export type PurposeEnum = components['schemas']['PurposeEnum'];
 export type QueueEntry = components['schemas']['QueueEntry'];
 export type QueuedAhead = components['schemas']['QueuedAhead'];
@@ -9085,7 +9147,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example att_01jy0000000000000000000017 */
+                /** @example att_01jy0000000000000000000018 */
                 attempt_id: string;
             };
             cookie?: never;
@@ -9113,7 +9175,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000029",
+                     *       "upload_id": "upl_01jy0000000000000000000030",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": false
@@ -9184,7 +9246,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "node_id": "node_01jy0000000000000000000030",
+                     *       "node_id": "node_01jy0000000000000000000031",
                      *       "credential": "oolnode_…",
                      *       "heartbeat_seconds": 10,
                      *       "lease_ttl_seconds": 45,
@@ -9263,8 +9325,8 @@ export interface operations {
                      * @example {
                      *       "attempts": [
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000016",
-                     *           "attempt_id": "att_01jy0000000000000000000017",
+                     *           "run_id": "run_01jy0000000000000000000017",
+                     *           "attempt_id": "att_01jy0000000000000000000018",
                      *           "attempt_number": 1,
                      *           "epoch": 1,
                      *           "spec": {
@@ -9293,7 +9355,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "model": {
                      *               "lora": null,
-                     *               "base_model": "bm_01jy0000000000000000000005",
+                     *               "base_model": "bm_01jy0000000000000000000006",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -9312,7 +9374,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "version": "dsv_01jy0000000000000000000005",
                      *               "weights": {}
                      *             },
                      *             "rollout": {
@@ -9446,7 +9508,7 @@ export interface operations {
                      *           "token": "…",
                      *           "jobs": [
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000031",
+                     *               "job_id": "job_01jy0000000000000000000032",
                      *               "name": "controller",
                      *               "kind": "controller",
                      *               "index": 0,
@@ -9461,7 +9523,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000032",
+                     *               "job_id": "job_01jy0000000000000000000033",
                      *               "name": "reward",
                      *               "kind": "reward",
                      *               "index": 0,
@@ -9476,7 +9538,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000033",
+                     *               "job_id": "job_01jy0000000000000000000034",
                      *               "name": "rollout-0",
                      *               "kind": "rollout",
                      *               "index": 0,
@@ -9493,7 +9555,7 @@ export interface operations {
                      *               "secrets": []
                      *             },
                      *             {
-                     *               "job_id": "job_01jy0000000000000000000018",
+                     *               "job_id": "job_01jy0000000000000000000019",
                      *               "name": "trainer",
                      *               "kind": "trainer",
                      *               "index": 0,
@@ -9525,10 +9587,10 @@ export interface operations {
                      *       ],
                      *       "acknowledged": [],
                      *       "imports": [
-                     *         "imp_01jy0000000000000000000023"
+                     *         "imp_01jy0000000000000000000024"
                      *       ],
                      *       "model_checks": [
-                     *         "mchk_01jy0000000000000000000024"
+                     *         "mchk_01jy0000000000000000000025"
                      *       ],
                      *       "heartbeat_seconds": 10,
                      *       "revision": 0
@@ -9562,7 +9624,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -9576,7 +9638,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "import_id": "imp_01jy0000000000000000000023",
+                     *       "import_id": "imp_01jy0000000000000000000024",
                      *       "endpoint": "https://hub.test",
                      *       "model": "a/b",
                      *       "revision": "main",
@@ -9610,7 +9672,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -9657,7 +9719,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -9712,7 +9774,7 @@ export interface operations {
                 "X-Part-SHA256": string;
             };
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
                 number: number;
             };
@@ -9760,7 +9822,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -9813,7 +9875,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -9838,7 +9900,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "imp_01jy0000000000000000000023",
+                     *       "upload_id": "imp_01jy0000000000000000000024",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -9874,7 +9936,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example job_01jy0000000000000000000018 */
+                /** @example job_01jy0000000000000000000019 */
                 job_id: string;
             };
             cookie?: never;
@@ -9929,7 +9991,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000024 */
+                /** @example mchk_01jy0000000000000000000025 */
                 check_id: string;
             };
             cookie?: never;
@@ -9943,7 +10005,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "check_id": "mchk_01jy0000000000000000000024",
+                     *       "check_id": "mchk_01jy0000000000000000000025",
                      *       "path": "/models/tiny"
                      *     }
                      */
@@ -9974,7 +10036,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000024 */
+                /** @example mchk_01jy0000000000000000000025 */
                 check_id: string;
             };
             cookie?: never;
@@ -10032,7 +10094,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example mchk_01jy0000000000000000000024 */
+                /** @example mchk_01jy0000000000000000000025 */
                 check_id: string;
             };
             cookie?: never;
@@ -10127,7 +10189,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example upl_01jy0000000000000000000020 */
+                /** @example upl_01jy0000000000000000000021 */
                 upload_id: string;
             };
             cookie?: never;
@@ -10141,7 +10203,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000020",
+                     *       "upload_id": "upl_01jy0000000000000000000021",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [],
                      *       "stored": true
@@ -10178,7 +10240,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example upl_01jy0000000000000000000020 */
+                /** @example upl_01jy0000000000000000000021 */
                 upload_id: string;
             };
             cookie?: never;
@@ -10196,7 +10258,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "upload_id": "upl_01jy0000000000000000000020",
+                     *       "upload_id": "upl_01jy0000000000000000000021",
                      *       "part_bytes": 8388608,
                      *       "received_parts": [
                      *         0
@@ -10265,15 +10327,15 @@ export interface operations {
                      *           "action": "service_account.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000035",
+                     *           "request_id": "req_01jy0000000000000000000036",
                      *           "target": {
                      *             "kind": "service_account",
-                     *             "id": "usr_01jy0000000000000000000028",
+                     *             "id": "usr_01jy0000000000000000000029",
                      *             "name": "ci"
                      *           },
                      *           "message": "",
@@ -10289,15 +10351,15 @@ export interface operations {
                      *           "action": "invitation.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000036",
+                     *           "request_id": "req_01jy0000000000000000000037",
                      *           "target": {
                      *             "kind": "invitation",
-                     *             "id": "inv_01jy0000000000000000000027",
+                     *             "id": "inv_01jy0000000000000000000028",
                      *             "name": ""
                      *           },
                      *           "message": "",
@@ -10314,15 +10376,15 @@ export interface operations {
                      *           "action": "sweep.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000037",
+                     *           "request_id": "req_01jy0000000000000000000038",
                      *           "target": {
                      *             "kind": "sweep",
-                     *             "id": "swp_01jy0000000000000000000013",
+                     *             "id": "swp_01jy0000000000000000000014",
                      *             "name": "red sweep"
                      *           },
                      *           "message": "",
@@ -10336,15 +10398,15 @@ export interface operations {
                      *           "action": "template.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000038",
+                     *           "request_id": "req_01jy0000000000000000000039",
                      *           "target": {
                      *             "kind": "template",
-                     *             "id": "tpl_01jy0000000000000000000012",
+                     *             "id": "tpl_01jy0000000000000000000013",
                      *             "name": "red-template"
                      *           },
                      *           "message": "",
@@ -10358,15 +10420,15 @@ export interface operations {
                      *           "action": "webhook.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000039",
+                     *           "request_id": "req_01jy0000000000000000000040",
                      *           "target": {
                      *             "kind": "webhook",
-                     *             "id": "whk_01jy0000000000000000000014",
+                     *             "id": "whk_01jy0000000000000000000015",
                      *             "name": "red hook"
                      *           },
                      *           "message": "",
@@ -10384,15 +10446,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000040",
+                     *           "request_id": "req_01jy0000000000000000000041",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000041",
+                     *             "id": "run_01jy0000000000000000000042",
                      *             "name": "chat with tiny"
                      *           },
                      *           "message": "",
@@ -10408,15 +10470,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000042",
+                     *           "request_id": "req_01jy0000000000000000000043",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000043",
+                     *             "id": "run_01jy0000000000000000000044",
                      *             "name": "test of exact_match"
                      *           },
                      *           "message": "",
@@ -10432,15 +10494,15 @@ export interface operations {
                      *           "action": "project.checkpoint_gate",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
-                     *           "request_id": "req_01jy0000000000000000000044",
+                     *           "request_id": "req_01jy0000000000000000000045",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000045",
+                     *             "id": "prj_01jy0000000000000000000003",
                      *             "name": "default"
                      *           },
                      *           "message": "gate of prod: eval/accuracy >= 0.8",
@@ -10462,7 +10524,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000004",
+                     *                 "version": "dsv_01jy0000000000000000000005",
                      *                 "weights": {}
                      *               },
                      *               "rollout": {
@@ -10546,20 +10608,20 @@ export interface operations {
                      *           "action": "project.checkpoint_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
                      *           "request_id": "req_01jy0000000000000000000046",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000045",
+                     *             "id": "prj_01jy0000000000000000000003",
                      *             "name": "default"
                      *           },
-                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000019)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000020)",
                      *           "data": {
-                     *             "to": "ckpt_01jy0000000000000000000019",
+                     *             "to": "ckpt_01jy0000000000000000000020",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -10574,15 +10636,15 @@ export interface operations {
                      *           "action": "run.create",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
                      *           "request_id": "req_01jy0000000000000000000047",
                      *           "target": {
                      *             "kind": "run",
-                     *             "id": "run_01jy0000000000000000000016",
+                     *             "id": "run_01jy0000000000000000000017",
                      *             "name": "secret plan"
                      *           },
                      *           "message": "",
@@ -10598,9 +10660,9 @@ export interface operations {
                      *           "action": "secret.set",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
                      *           "request_id": "req_01jy0000000000000000000048",
@@ -10625,15 +10687,15 @@ export interface operations {
                      *           "action": "project.dataset_alias",
                      *           "actor": {
                      *             "kind": "user",
-                     *             "id": "usr_01jy0000000000000000000034",
+                     *             "id": "usr_01jy0000000000000000000035",
                      *             "name": "alice",
-                     *             "token_id": "tok_01jy0000000000000000000025"
+                     *             "token_id": "tok_01jy0000000000000000000026"
                      *           },
                      *           "address": "127.0.0.1",
                      *           "request_id": "req_01jy0000000000000000000050",
                      *           "target": {
                      *             "kind": "project",
-                     *             "id": "prj_01jy0000000000000000000045",
+                     *             "id": "prj_01jy0000000000000000000003",
                      *             "name": "default"
                      *           },
                      *           "message": "sums@gold → sums@1",
@@ -10641,7 +10703,7 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01jy0000000000000000000003"
+                     *             "dataset": "ds_01jy0000000000000000000004"
                      *           },
                      *           "number": null,
                      *           "sha256": ""
@@ -11652,7 +11714,7 @@ export interface operations {
                      *           },
                      *           "message": "",
                      *           "data": {
-                     *             "user": "admin@prj_01jy0000000000000000000045",
+                     *             "user": "admin@prj_01jy0000000000000000000003",
                      *             "scopes": [
                      *               "*"
                      *             ]
@@ -11756,9 +11818,9 @@ export interface operations {
                      *         {
                      *           "name": "prod",
                      *           "checkpoint": {
-                     *             "id": "ckpt_01jy0000000000000000000019",
+                     *             "id": "ckpt_01jy0000000000000000000020",
                      *             "run": {
-                     *               "id": "run_01jy0000000000000000000016",
+                     *               "id": "run_01jy0000000000000000000017",
                      *               "name": "secret plan"
                      *             },
                      *             "attempt_number": 1,
@@ -11832,9 +11894,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "run": {
-                     *           "id": "run_01jy0000000000000000000016",
+                     *           "id": "run_01jy0000000000000000000017",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -11900,7 +11962,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01jy0000000000000000000019",
+                 *       "checkpoint": "ckpt_01jy0000000000000000000020",
                  *       "protected": true
                  *     }
                  */
@@ -11917,9 +11979,9 @@ export interface operations {
                      * @example {
                      *       "name": "prod",
                      *       "checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "run": {
-                     *           "id": "run_01jy0000000000000000000016",
+                     *           "id": "run_01jy0000000000000000000017",
                      *           "name": "secret plan"
                      *         },
                      *         "attempt_number": 1,
@@ -12068,7 +12130,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000019",
+                     *       "id": "ckpt_01jy0000000000000000000020",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -12132,7 +12194,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "version": "dsv_01jy0000000000000000000005",
                      *               "weights": {}
                      *             },
                      *             "rollout": {
@@ -12275,7 +12337,7 @@ export interface operations {
                      *       "alias": "prod",
                      *       "spec": {
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -12427,7 +12489,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -12588,12 +12650,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "alias": "prod",
-                     *       "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *       "checkpoint": "ckpt_01jy0000000000000000000020",
                      *       "verdict": "missing",
                      *       "run": null,
                      *       "checks": [],
-                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000019 with the spec of the gate of 'prod'",
-                     *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000019"
+                     *       "why": "no eval run has scored ckpt_01jy0000000000000000000020 with the spec of the gate of 'prod'",
+                     *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000020"
                      *     }
                      */
                     "application/json": components["schemas"]["GateVerdict"];
@@ -12632,7 +12694,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "checkpoint": "ckpt_01jy0000000000000000000019"
+                 *       "checkpoint": "ckpt_01jy0000000000000000000020"
                  *     }
                  */
                 "application/json": components["schemas"]["GateRunRequest"];
@@ -12672,11 +12734,11 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020",
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -12852,11 +12914,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "name": "secret plan step 1",
                      *         "kind": "checkpoint"
                      *       },
@@ -13074,10 +13136,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000019",
+                     *           "id": "ckpt_01jy0000000000000000000020",
                      *           "bytes": 12,
                      *           "keep_reasons": [
-                     *             "the active run run_01jy0000000000000000000016 would resume from it",
+                     *             "the active run run_01jy0000000000000000000017 would resume from it",
                      *             "alias prod"
                      *           ]
                      *         }
@@ -13135,10 +13197,10 @@ export interface operations {
                      *       "free": [],
                      *       "keep": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000019",
+                     *           "id": "ckpt_01jy0000000000000000000020",
                      *           "bytes": 12,
                      *           "keep_reasons": [
-                     *             "the active run run_01jy0000000000000000000016 would resume from it",
+                     *             "the active run run_01jy0000000000000000000017 would resume from it",
                      *             "alias prod",
                      *             "last 5 of its run"
                      *           ]
@@ -13201,7 +13263,7 @@ export interface operations {
                      *         {
                      *           "id": "ckpt_01jy0000000000000000000087",
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000016",
+                     *             "id": "run_01jy0000000000000000000017",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -13224,9 +13286,9 @@ export interface operations {
                      *           "deleted_at": null
                      *         },
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000019",
+                     *           "id": "ckpt_01jy0000000000000000000020",
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000016",
+                     *             "id": "run_01jy0000000000000000000017",
                      *             "name": "secret plan"
                      *           },
                      *           "attempt_number": 1,
@@ -13279,7 +13341,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13293,9 +13355,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000019",
+                     *       "id": "ckpt_01jy0000000000000000000020",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000016",
+                     *         "id": "run_01jy0000000000000000000017",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -13347,7 +13409,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13370,9 +13432,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000019",
+                     *       "id": "ckpt_01jy0000000000000000000020",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000016",
+                     *         "id": "run_01jy0000000000000000000017",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -13426,7 +13488,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13464,7 +13526,7 @@ export interface operations {
                 Range?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13500,7 +13562,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13514,7 +13576,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000019",
+                     *       "id": "ckpt_01jy0000000000000000000020",
                      *       "tar_sha256": "40cbd05857a0496ab2a1884e740aad4d47c7858cb25d7bcaf8b8eed4d459bd18",
                      *       "bytes": 12,
                      *       "files": []
@@ -13544,7 +13606,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13560,26 +13622,26 @@ export interface operations {
                      * @example {
                      *       "nodes": [
                      *         {
-                     *           "id": "ckpt_01jy0000000000000000000019",
+                     *           "id": "ckpt_01jy0000000000000000000020",
                      *           "kind": "checkpoint",
                      *           "name": "secret plan step 1",
                      *           "state": "STORED",
                      *           "checkpoint_kind": "training"
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000016",
+                     *           "id": "run_01jy0000000000000000000017",
                      *           "kind": "run",
                      *           "name": "secret plan",
                      *           "status": "STARTING"
                      *         },
                      *         {
-                     *           "id": "dsv_01jy0000000000000000000004",
+                     *           "id": "dsv_01jy0000000000000000000005",
                      *           "kind": "dataset_version",
                      *           "name": "sums@1",
                      *           "sha256": "adac9193c99457c4bb3af6b38b608c7db1e347dbe20924901ea338d9f9a5caec"
                      *         },
                      *         {
-                     *           "id": "bm_01jy0000000000000000000005",
+                     *           "id": "bm_01jy0000000000000000000006",
                      *           "kind": "base_model",
                      *           "name": "tiny",
                      *           "sha256": ""
@@ -13587,18 +13649,18 @@ export interface operations {
                      *       ],
                      *       "edges": [
                      *         {
-                     *           "from": "bm_01jy0000000000000000000005",
-                     *           "to": "run_01jy0000000000000000000016",
+                     *           "from": "bm_01jy0000000000000000000006",
+                     *           "to": "run_01jy0000000000000000000017",
                      *           "kind": "starts_from"
                      *         },
                      *         {
-                     *           "from": "dsv_01jy0000000000000000000004",
-                     *           "to": "run_01jy0000000000000000000016",
+                     *           "from": "dsv_01jy0000000000000000000005",
+                     *           "to": "run_01jy0000000000000000000017",
                      *           "kind": "trained_on"
                      *         },
                      *         {
-                     *           "from": "run_01jy0000000000000000000016",
-                     *           "to": "ckpt_01jy0000000000000000000019",
+                     *           "from": "run_01jy0000000000000000000017",
+                     *           "to": "ckpt_01jy0000000000000000000020",
                      *           "kind": "left"
                      *         }
                      *       ],
@@ -13632,7 +13694,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ckpt_01jy0000000000000000000019 */
+                /** @example ckpt_01jy0000000000000000000020 */
                 checkpoint_id: string;
             };
             cookie?: never;
@@ -13704,9 +13766,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ckpt_01jy0000000000000000000019",
+                     *       "id": "ckpt_01jy0000000000000000000020",
                      *       "run": {
-                     *         "id": "run_01jy0000000000000000000016",
+                     *         "id": "run_01jy0000000000000000000017",
                      *         "name": "secret plan"
                      *       },
                      *       "attempt_number": 1,
@@ -13769,8 +13831,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "9cb80d9c088020c8853cbf1da803f73722920f22e2e3fca900191c3a44119cc7",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=9cb80d9c088020c8853cbf1da803f73722920f22e2e3fca900191c3a44119cc7"
+                     *       "sha256": "63a2bf9afc3e996b68d3e0aa616c9479c1f5621ec4bd4b9b9650bd1b10a26f26",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=63a2bf9afc3e996b68d3e0aa616c9479c1f5621ec4bd4b9b9650bd1b10a26f26"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -13875,10 +13937,10 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "dsval_01jy0000000000000000000010",
+                     *           "id": "dsval_01jy0000000000000000000011",
                      *           "state": "QUEUED",
                      *           "message": "",
-                     *           "upload_id": "upl_01jy0000000000000000000007",
+                     *           "upload_id": "upl_01jy0000000000000000000008",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -13911,7 +13973,7 @@ export interface operations {
                      *           "id": "dsval_01jy0000000000000000000088",
                      *           "state": "VALID",
                      *           "message": "",
-                     *           "upload_id": "upl_01jy0000000000000000000007",
+                     *           "upload_id": "upl_01jy0000000000000000000008",
                      *           "filename": "f",
                      *           "format": "jsonl",
                      *           "compression": "",
@@ -14326,7 +14388,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "upload_id": "upl_01jy0000000000000000000007",
+                 *       "upload_id": "upl_01jy0000000000000000000008",
                  *       "mapping": {
                  *         "prompt_column": "q",
                  *         "answer_column": "a"
@@ -14347,7 +14409,7 @@ export interface operations {
                      *       "id": "dsval_01jy0000000000000000000089",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01jy0000000000000000000007",
+                     *       "upload_id": "upl_01jy0000000000000000000008",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -14419,7 +14481,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsval_01jy0000000000000000000010 */
+                /** @example dsval_01jy0000000000000000000011 */
                 validation_id: string;
             };
             cookie?: never;
@@ -14433,10 +14495,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsval_01jy0000000000000000000010",
+                     *       "id": "dsval_01jy0000000000000000000011",
                      *       "state": "QUEUED",
                      *       "message": "",
-                     *       "upload_id": "upl_01jy0000000000000000000007",
+                     *       "upload_id": "upl_01jy0000000000000000000008",
                      *       "filename": "f",
                      *       "format": "jsonl",
                      *       "compression": "",
@@ -14490,7 +14552,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsval_01jy0000000000000000000010 */
+                /** @example dsval_01jy0000000000000000000011 */
                 validation_id: string;
             };
             cookie?: never;
@@ -14526,7 +14588,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -14540,9 +14602,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000004",
+                     *       "id": "dsv_01jy0000000000000000000005",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -14596,7 +14658,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -14652,7 +14714,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -14702,7 +14764,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -15165,7 +15227,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -15195,7 +15257,7 @@ export interface operations {
                      * @example {
                      *       "id": "dsv_01jy0000000000000000000090",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -15243,7 +15305,7 @@ export interface operations {
                      * @example {
                      *       "id": "dsv_01jy0000000000000000000090",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -15314,7 +15376,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -15360,7 +15422,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example dsv_01jy0000000000000000000004 */
+                /** @example dsv_01jy0000000000000000000005 */
                 version_id: string;
             };
             cookie?: never;
@@ -15500,9 +15562,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000004",
+                     *       "id": "dsv_01jy0000000000000000000005",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -15572,16 +15634,16 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "ds_01jy0000000000000000000003",
+                     *           "id": "ds_01jy0000000000000000000004",
                      *           "name": "sums",
                      *           "description": "",
                      *           "created_by": "alice",
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "dsv_01jy0000000000000000000004",
+                     *               "id": "dsv_01jy0000000000000000000005",
                      *               "dataset": {
-                     *                 "id": "ds_01jy0000000000000000000003",
+                     *                 "id": "ds_01jy0000000000000000000004",
                      *                 "name": "sums"
                      *               },
                      *               "number": 1,
@@ -15609,9 +15671,9 @@ export interface operations {
                      *             }
                      *           ],
                      *           "latest": {
-                     *             "id": "dsv_01jy0000000000000000000004",
+                     *             "id": "dsv_01jy0000000000000000000005",
                      *             "dataset": {
-                     *               "id": "ds_01jy0000000000000000000003",
+                     *               "id": "ds_01jy0000000000000000000004",
                      *               "name": "sums"
                      *             },
                      *             "number": 1,
@@ -15732,7 +15794,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -15746,16 +15808,16 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ds_01jy0000000000000000000003",
+                     *       "id": "ds_01jy0000000000000000000004",
                      *       "name": "sums",
                      *       "description": "",
                      *       "created_by": "alice",
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "dsv_01jy0000000000000000000004",
+                     *           "id": "dsv_01jy0000000000000000000005",
                      *           "dataset": {
-                     *             "id": "ds_01jy0000000000000000000003",
+                     *             "id": "ds_01jy0000000000000000000004",
                      *             "name": "sums"
                      *           },
                      *           "number": 1,
@@ -15783,9 +15845,9 @@ export interface operations {
                      *         }
                      *       ],
                      *       "latest": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "dataset": {
-                     *           "id": "ds_01jy0000000000000000000003",
+                     *           "id": "ds_01jy0000000000000000000004",
                      *           "name": "sums"
                      *         },
                      *         "number": 1,
@@ -15845,7 +15907,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -15862,11 +15924,11 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "dataset": {
-                     *             "id": "ds_01jy0000000000000000000003",
+                     *             "id": "ds_01jy0000000000000000000004",
                      *             "name": "sums"
                      *           },
                      *           "name": "gold",
-                     *           "version_id": "dsv_01jy0000000000000000000004",
+                     *           "version_id": "dsv_01jy0000000000000000000005",
                      *           "number": 1,
                      *           "ref": "sums@1",
                      *           "updated_by": "alice",
@@ -15903,7 +15965,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -15927,11 +15989,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "name": "gold",
-                     *       "version_id": "dsv_01jy0000000000000000000004",
+                     *       "version_id": "dsv_01jy0000000000000000000005",
                      *       "number": 1,
                      *       "ref": "sums@1",
                      *       "updated_by": "alice",
@@ -15968,7 +16030,7 @@ export interface operations {
             path: {
                 /** @example gold */
                 dataset_alias: string;
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -16009,7 +16071,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -16037,7 +16099,7 @@ export interface operations {
                      * @example {
                      *       "id": "dsv_01jy0000000000000000000095",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -16084,7 +16146,7 @@ export interface operations {
                      * @example {
                      *       "id": "dsv_01jy0000000000000000000095",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 2,
@@ -16150,7 +16212,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example ds_01jy0000000000000000000003 */
+                /** @example ds_01jy0000000000000000000004 */
                 dataset_id: string;
             };
             cookie?: never;
@@ -16174,9 +16236,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000004",
+                     *       "id": "dsv_01jy0000000000000000000005",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -16213,9 +16275,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "dsv_01jy0000000000000000000004",
+                     *       "id": "dsv_01jy0000000000000000000005",
                      *       "dataset": {
-                     *         "id": "ds_01jy0000000000000000000003",
+                     *         "id": "ds_01jy0000000000000000000004",
                      *         "name": "sums"
                      *       },
                      *       "number": 1,
@@ -16270,7 +16332,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fnv_01jy0000000000000000000008 */
+                /** @example fnv_01jy0000000000000000000009 */
                 function_version_id: string;
             };
             cookie?: never;
@@ -16320,9 +16382,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fnv_01jy0000000000000000000008",
+                     *       "id": "fnv_01jy0000000000000000000009",
                      *       "function": {
-                     *         "id": "fn_01jy0000000000000000000006",
+                     *         "id": "fn_01jy0000000000000000000007",
                      *         "name": "one"
                      *       },
                      *       "kind": "reward",
@@ -16379,7 +16441,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "fn_01jy0000000000000000000006",
+                     *           "id": "fn_01jy0000000000000000000007",
                      *           "name": "one",
                      *           "kind": "reward",
                      *           "description": "",
@@ -16387,9 +16449,9 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "versions": [
                      *             {
-                     *               "id": "fnv_01jy0000000000000000000008",
+                     *               "id": "fnv_01jy0000000000000000000009",
                      *               "function": {
-                     *                 "id": "fn_01jy0000000000000000000006",
+                     *                 "id": "fn_01jy0000000000000000000007",
                      *                 "name": "one"
                      *               },
                      *               "kind": "reward",
@@ -16529,7 +16591,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example fn_01jy0000000000000000000006 */
+                /** @example fn_01jy0000000000000000000007 */
                 function_id: string;
             };
             cookie?: never;
@@ -16543,7 +16605,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "fn_01jy0000000000000000000006",
+                     *       "id": "fn_01jy0000000000000000000007",
                      *       "name": "one",
                      *       "kind": "reward",
                      *       "description": "",
@@ -16551,9 +16613,9 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "versions": [
                      *         {
-                     *           "id": "fnv_01jy0000000000000000000008",
+                     *           "id": "fnv_01jy0000000000000000000009",
                      *           "function": {
-                     *             "id": "fn_01jy0000000000000000000006",
+                     *             "id": "fn_01jy0000000000000000000007",
                      *             "name": "one"
                      *           },
                      *           "kind": "reward",
@@ -16654,7 +16716,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "inv_01jy0000000000000000000027",
+                     *           "id": "inv_01jy0000000000000000000028",
                      *           "level": "project",
                      *           "role": "viewer",
                      *           "note": "",
@@ -16759,7 +16821,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example inv_01jy0000000000000000000027 */
+                /** @example inv_01jy0000000000000000000028 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -16932,7 +16994,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000034",
+                     *         "id": "usr_01jy0000000000000000000035",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -16940,7 +17002,7 @@ export interface operations {
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000045",
+                     *         "id": "prj_01jy0000000000000000000003",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -16976,7 +17038,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
                      *       }
@@ -17026,7 +17088,7 @@ export interface operations {
                      *           "team_role": null
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000026",
+                     *           "id": "usr_01jy0000000000000000000027",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
@@ -17040,7 +17102,7 @@ export interface operations {
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000034",
+                     *           "id": "usr_01jy0000000000000000000035",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -17190,7 +17252,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000026 */
+                /** @example usr_01jy0000000000000000000027 */
                 user_id: string;
             };
             cookie?: never;
@@ -17228,7 +17290,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000026 */
+                /** @example usr_01jy0000000000000000000027 */
                 user_id: string;
             };
             cookie?: never;
@@ -17251,7 +17313,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000026",
+                     *       "id": "usr_01jy0000000000000000000027",
                      *       "username": "admin of the installation",
                      *       "role": "admin",
                      *       "project_role": "editor",
@@ -18168,7 +18230,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "imp_01jy0000000000000000000023",
+                     *           "id": "imp_01jy0000000000000000000024",
                      *           "name": "secret plan",
                      *           "hub": "https://hub.test",
                      *           "hub_model": "a/b",
@@ -18238,7 +18300,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000023",
+                     *       "id": "imp_01jy0000000000000000000024",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18264,7 +18326,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000023",
+                     *       "id": "imp_01jy0000000000000000000024",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18308,7 +18370,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -18322,7 +18384,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000023",
+                     *       "id": "imp_01jy0000000000000000000024",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18362,7 +18424,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example imp_01jy0000000000000000000023 */
+                /** @example imp_01jy0000000000000000000024 */
                 import_id: string;
             };
             cookie?: never;
@@ -18376,7 +18438,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "imp_01jy0000000000000000000023",
+                     *       "id": "imp_01jy0000000000000000000024",
                      *       "name": "secret plan",
                      *       "hub": "https://hub.test",
                      *       "hub_model": "a/b",
@@ -18438,7 +18500,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "bm_01jy0000000000000000000005",
+                     *           "id": "bm_01jy0000000000000000000006",
                      *           "name": "tiny",
                      *           "number": 1,
                      *           "ref": "tiny@1",
@@ -18609,7 +18671,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example bm_01jy0000000000000000000005 */
+                /** @example bm_01jy0000000000000000000006 */
                 model_id: string;
             };
             cookie?: never;
@@ -18623,7 +18685,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000005",
+                     *       "id": "bm_01jy0000000000000000000006",
                      *       "name": "tiny",
                      *       "number": 1,
                      *       "ref": "tiny@1",
@@ -18672,7 +18734,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example bm_01jy0000000000000000000005 */
+                /** @example bm_01jy0000000000000000000006 */
                 model_id: string;
             };
             cookie?: never;
@@ -18724,7 +18786,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "bm_01jy0000000000000000000005",
+                     *       "id": "bm_01jy0000000000000000000006",
                      *       "name": "tiny",
                      *       "number": 1,
                      *       "ref": "tiny@1",
@@ -18791,13 +18853,13 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "pg_01jy0000000000000000000022",
+                     *           "id": "pg_01jy0000000000000000000023",
                      *           "open": true,
                      *           "sides": [
                      *             {
-                     *               "run": "run_01jy0000000000000000000041",
+                     *               "run": "run_01jy0000000000000000000042",
                      *               "model": {
-                     *                 "id": "bm_01jy0000000000000000000005",
+                     *                 "id": "bm_01jy0000000000000000000006",
                      *                 "name": "tiny",
                      *                 "kind": "base_model"
                      *               },
@@ -18806,7 +18868,7 @@ export interface operations {
                      *               "pending_reason": "",
                      *               "reason": "",
                      *               "reason_message": "",
-                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
+                     *               "base_url": "/api/v1/runs/run_01jy0000000000000000000042/playground"
                      *             }
                      *           ],
                      *           "created_by": "alice",
@@ -18878,7 +18940,7 @@ export interface operations {
                      *         {
                      *           "run": "run_01jy0000000000000000000113",
                      *           "model": {
-                     *             "id": "bm_01jy0000000000000000000005",
+                     *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
                      *             "kind": "base_model"
                      *           },
@@ -18922,7 +18984,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01jy0000000000000000000022 */
+                /** @example pg_01jy0000000000000000000023 */
                 playground_id: string;
             };
             cookie?: never;
@@ -18936,13 +18998,13 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "pg_01jy0000000000000000000022",
+                     *       "id": "pg_01jy0000000000000000000023",
                      *       "open": true,
                      *       "sides": [
                      *         {
-                     *           "run": "run_01jy0000000000000000000041",
+                     *           "run": "run_01jy0000000000000000000042",
                      *           "model": {
-                     *             "id": "bm_01jy0000000000000000000005",
+                     *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
                      *             "kind": "base_model"
                      *           },
@@ -18951,7 +19013,7 @@ export interface operations {
                      *           "pending_reason": "",
                      *           "reason": "",
                      *           "reason_message": "",
-                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000041/playground"
+                     *           "base_url": "/api/v1/runs/run_01jy0000000000000000000042/playground"
                      *         }
                      *       ],
                      *       "created_by": "alice",
@@ -18982,7 +19044,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example pg_01jy0000000000000000000022 */
+                /** @example pg_01jy0000000000000000000023 */
                 playground_id: string;
             };
             cookie?: never;
@@ -19048,7 +19110,7 @@ export interface operations {
                      *       "nodes": [],
                      *       "queue": [
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000043",
+                     *           "run_id": "run_01jy0000000000000000000044",
                      *           "name": "test of exact_match",
                      *           "priority": 0,
                      *           "slots_needed": 0,
@@ -19057,7 +19119,7 @@ export interface operations {
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
-                     *           "run_id": "run_01jy0000000000000000000041",
+                     *           "run_id": "run_01jy0000000000000000000042",
                      *           "name": "chat with tiny",
                      *           "priority": 0,
                      *           "slots_needed": 1,
@@ -19074,6 +19136,15 @@ export interface operations {
                      *         "nominal_slots": 0,
                      *         "limit_slots": null,
                      *         "lending_limit": null,
+                     *         "used_slots": 0
+                     *       },
+                     *       "project_quota": {
+                     *         "project": {
+                     *           "id": "prj_01jy0000000000000000000003",
+                     *           "name": "default"
+                     *         },
+                     *         "nominal_slots": 0,
+                     *         "limit_slots": null,
                      *         "used_slots": 0
                      *       }
                      *     }
@@ -19402,11 +19473,11 @@ export interface operations {
                      *             "name": "red"
                      *           },
                      *           "project": {
-                     *             "id": "prj_01jy0000000000000000000045",
+                     *             "id": "prj_01jy0000000000000000000003",
                      *             "name": "default"
                      *           },
                      *           "run": {
-                     *             "id": "run_01jy0000000000000000000016",
+                     *             "id": "run_01jy0000000000000000000017",
                      *             "name": "secret plan"
                      *           }
                      *         }
@@ -19685,7 +19756,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000026",
+                     *           "id": "usr_01jy0000000000000000000027",
                      *           "username": "admin of the installation",
                      *           "appointed_at": "2026-01-01T12:00:00Z"
                      *         },
@@ -19784,7 +19855,7 @@ export interface operations {
             path: {
                 /** @example own */
                 pool_name: string;
-                /** @example usr_01jy0000000000000000000026 */
+                /** @example usr_01jy0000000000000000000027 */
                 user_id: string;
             };
             cookie?: never;
@@ -20011,6 +20082,134 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_project_quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "project": {
+                     *             "id": "prj_01jy0000000000000000000003",
+                     *             "name": "default"
+                     *           },
+                     *           "nominal_slots": 0,
+                     *           "limit_slots": null,
+                     *           "used_slots": 2
+                     *         },
+                     *         {
+                     *           "project": {
+                     *             "id": "prj_01jy0000000000000000000114",
+                     *             "name": "other"
+                     *           },
+                     *           "nominal_slots": 0,
+                     *           "limit_slots": null,
+                     *           "used_slots": 0
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "has_more": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProjectQuotaPage"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_project_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example own */
+                pool_name: string;
+                /** @example prj_01jy0000000000000000000003 */
+                project_id: string;
+                /** @example team_01jy0000000000000000000002 */
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "limit_slots": 4
+                 *     }
+                 */
+                "application/json": components["schemas"]["ProjectQuotaChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "project": {
+                     *         "id": "prj_01jy0000000000000000000003",
+                     *         "name": "default"
+                     *       },
+                     *       "nominal_slots": 0,
+                     *       "limit_slots": 4,
+                     *       "used_slots": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProjectQuota"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -21084,7 +21283,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000045",
+                     *       "id": "prj_01jy0000000000000000000003",
                      *       "name": "default",
                      *       "team": {
                      *         "id": "team_01jy0000000000000000000002",
@@ -21140,7 +21339,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "prj_01jy0000000000000000000045",
+                     *       "id": "prj_01jy0000000000000000000003",
                      *       "name": "letters",
                      *       "team": {
                      *         "id": "team_01jy0000000000000000000002",
@@ -21219,7 +21418,7 @@ export interface operations {
                      *               },
                      *               "dataset": {
                      *                 "split": "train",
-                     *                 "version": "dsv_01jy0000000000000000000004",
+                     *                 "version": "dsv_01jy0000000000000000000005",
                      *                 "weights": {}
                      *               },
                      *               "rollout": {
@@ -21300,9 +21499,9 @@ export interface operations {
                      *           "at": "2026-01-01T12:00:00Z",
                      *           "actor": "alice",
                      *           "kind": "checkpoint_alias",
-                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000019)",
+                     *           "message": "prod → secret plan step 1 (ckpt_01jy0000000000000000000020)",
                      *           "data": {
-                     *             "to": "ckpt_01jy0000000000000000000019",
+                     *             "to": "ckpt_01jy0000000000000000000020",
                      *             "from": null,
                      *             "alias": "prod",
                      *             "evidence": null,
@@ -21319,7 +21518,7 @@ export interface operations {
                      *             "to": 1,
                      *             "from": null,
                      *             "alias": "gold",
-                     *             "dataset": "ds_01jy0000000000000000000003"
+                     *             "dataset": "ds_01jy0000000000000000000004"
                      *           }
                      *         }
                      *       ],
@@ -21378,7 +21577,7 @@ export interface operations {
                      *           "tested_rewards": false
                      *         },
                      *         {
-                     *           "id": "prj_01jy0000000000000000000045",
+                     *           "id": "prj_01jy0000000000000000000003",
                      *           "name": "default",
                      *           "team": {
                      *             "id": "team_01jy0000000000000000000002",
@@ -21496,8 +21695,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "rwt_01jy0000000000000000000021",
-                     *           "run": "run_01jy0000000000000000000043",
+                     *           "id": "rwt_01jy0000000000000000000022",
+                     *           "run": "run_01jy0000000000000000000044",
                      *           "status": "QUEUED",
                      *           "reason": "",
                      *           "reason_message": "",
@@ -21505,7 +21704,7 @@ export interface operations {
                      *           "reward": "exact_match",
                      *           "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000004",
+                     *             "id": "dsv_01jy0000000000000000000005",
                      *             "ref": "sums@1"
                      *           },
                      *           "verdict": "",
@@ -21581,7 +21780,7 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
@@ -21620,7 +21819,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example rwt_01jy0000000000000000000021 */
+                /** @example rwt_01jy0000000000000000000022 */
                 reward_test_id: string;
             };
             cookie?: never;
@@ -21634,8 +21833,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "rwt_01jy0000000000000000000021",
-                     *       "run": "run_01jy0000000000000000000043",
+                     *       "id": "rwt_01jy0000000000000000000022",
+                     *       "run": "run_01jy0000000000000000000044",
                      *       "status": "QUEUED",
                      *       "reason": "",
                      *       "reason_message": "",
@@ -21643,7 +21842,7 @@ export interface operations {
                      *       "reward": "exact_match",
                      *       "reward_key": "ec0a993e4f3b62e859133431b3dfc9f64b1bc003df7e641c0e282a469477e51b",
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "verdict": "",
@@ -21696,7 +21895,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "tpl_01jy0000000000000000000012",
+                     *           "id": "tpl_01jy0000000000000000000013",
                      *           "name": "red-template",
                      *           "ref": "red-template@1",
                      *           "description": "",
@@ -21848,7 +22047,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01jy0000000000000000000012 */
+                /** @example tpl_01jy0000000000000000000013 */
                 template_id: string;
             };
             cookie?: never;
@@ -21862,7 +22061,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000012",
+                     *       "id": "tpl_01jy0000000000000000000013",
                      *       "name": "red-template",
                      *       "ref": "red-template@1",
                      *       "description": "",
@@ -21907,7 +22106,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example tpl_01jy0000000000000000000012 */
+                /** @example tpl_01jy0000000000000000000013 */
                 template_id: string;
             };
             cookie?: never;
@@ -21948,7 +22147,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tpl_01jy0000000000000000000012 */
+                /** @example tpl_01jy0000000000000000000013 */
                 template_id: string;
             };
             cookie?: never;
@@ -21973,7 +22172,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tpl_01jy0000000000000000000012",
+                     *       "id": "tpl_01jy0000000000000000000013",
                      *       "name": "red-template",
                      *       "ref": "red-template@2",
                      *       "description": "",
@@ -22079,7 +22278,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "run_01jy0000000000000000000041",
+                     *           "id": "run_01jy0000000000000000000042",
                      *           "name": "chat with tiny",
                      *           "kind": "playground",
                      *           "status": "QUEUED",
@@ -22126,7 +22325,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "model": {
                      *               "lora": null,
-                     *               "base_model": "bm_01jy0000000000000000000005",
+                     *               "base_model": "bm_01jy0000000000000000000006",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -22278,7 +22477,7 @@ export interface operations {
                      *             "ref": ""
                      *           },
                      *           "model": {
-                     *             "id": "bm_01jy0000000000000000000005",
+                     *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
                      *             "kind": "base_model"
                      *           },
@@ -22300,7 +22499,7 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000043",
+                     *           "id": "run_01jy0000000000000000000044",
                      *           "name": "test of exact_match",
                      *           "kind": "reward_test",
                      *           "status": "QUEUED",
@@ -22347,7 +22546,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "model": {
                      *               "lora": null,
-                     *               "base_model": "bm_01jy0000000000000000000005",
+                     *               "base_model": "bm_01jy0000000000000000000006",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -22366,7 +22565,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "version": "dsv_01jy0000000000000000000005",
                      *               "weights": {}
                      *             },
                      *             "rollout": {
@@ -22508,11 +22707,11 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000004",
+                     *             "id": "dsv_01jy0000000000000000000005",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
-                     *             "id": "bm_01jy0000000000000000000005",
+                     *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
                      *             "kind": "base_model"
                      *           },
@@ -22534,7 +22733,7 @@ export interface operations {
                      *           "summary": {}
                      *         },
                      *         {
-                     *           "id": "run_01jy0000000000000000000016",
+                     *           "id": "run_01jy0000000000000000000017",
                      *           "name": "secret plan",
                      *           "kind": "rl",
                      *           "status": "STARTING",
@@ -22581,7 +22780,7 @@ export interface operations {
                      *             "seed": 1,
                      *             "model": {
                      *               "lora": null,
-                     *               "base_model": "bm_01jy0000000000000000000005",
+                     *               "base_model": "bm_01jy0000000000000000000006",
                      *               "checkpoint": null
                      *             },
                      *             "notes": "",
@@ -22600,7 +22799,7 @@ export interface operations {
                      *             },
                      *             "dataset": {
                      *               "split": "train",
-                     *               "version": "dsv_01jy0000000000000000000004",
+                     *               "version": "dsv_01jy0000000000000000000005",
                      *               "weights": {}
                      *             },
                      *             "rollout": {
@@ -22726,11 +22925,11 @@ export interface operations {
                      *             }
                      *           },
                      *           "dataset": {
-                     *             "id": "dsv_01jy0000000000000000000004",
+                     *             "id": "dsv_01jy0000000000000000000005",
                      *             "ref": "sums@1"
                      *           },
                      *           "model": {
-                     *             "id": "bm_01jy0000000000000000000005",
+                     *             "id": "bm_01jy0000000000000000000006",
                      *             "name": "tiny",
                      *             "kind": "base_model"
                      *           },
@@ -22749,7 +22948,7 @@ export interface operations {
                      *           "tags": [],
                      *           "parent": null,
                      *           "latest_checkpoint": {
-                     *             "id": "ckpt_01jy0000000000000000000019",
+                     *             "id": "ckpt_01jy0000000000000000000020",
                      *             "step": 1
                      *           },
                      *           "summary": {}
@@ -22840,12 +23039,12 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null,
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -23007,11 +23206,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -23140,12 +23339,12 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null,
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -23307,11 +23506,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -23438,7 +23637,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -23452,7 +23651,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
@@ -23499,7 +23698,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -23518,7 +23717,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -23644,11 +23843,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -23667,7 +23866,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -23769,7 +23968,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -23810,7 +24009,7 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -23863,11 +24062,11 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020",
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -24043,11 +24242,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "name": "secret plan step 1",
                      *         "kind": "checkpoint"
                      *       },
@@ -24145,7 +24344,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -24188,7 +24387,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -24204,7 +24403,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "att_01jy0000000000000000000017",
+                     *           "id": "att_01jy0000000000000000000018",
                      *           "number": 1,
                      *           "epoch": 1,
                      *           "status": "SCHEDULED",
@@ -24251,7 +24450,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -24266,7 +24465,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
@@ -24313,7 +24512,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -24332,7 +24531,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -24458,11 +24657,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -24481,7 +24680,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -24589,7 +24788,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -24639,12 +24838,12 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "secret plan",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null,
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -24806,11 +25005,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -24828,7 +25027,7 @@ export interface operations {
                      *       "notes": "",
                      *       "tags": [],
                      *       "parent": {
-                     *         "id": "run_01jy0000000000000000000016",
+                     *         "id": "run_01jy0000000000000000000017",
                      *         "name": "secret plan",
                      *         "relation": "clone"
                      *       },
@@ -24941,7 +25140,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25031,7 +25230,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25046,7 +25245,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPED",
@@ -25093,7 +25292,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -25112,7 +25311,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -25238,11 +25437,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -25261,7 +25460,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -25371,7 +25570,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25412,7 +25611,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25428,7 +25627,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "job_01jy0000000000000000000031",
+                     *           "id": "job_01jy0000000000000000000032",
                      *           "name": "controller",
                      *           "kind": "controller",
                      *           "attempt_number": 1,
@@ -25448,7 +25647,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000032",
+                     *           "id": "job_01jy0000000000000000000033",
                      *           "name": "reward",
                      *           "kind": "reward",
                      *           "attempt_number": 1,
@@ -25468,7 +25667,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000033",
+                     *           "id": "job_01jy0000000000000000000034",
                      *           "name": "rollout-0",
                      *           "kind": "rollout",
                      *           "attempt_number": 1,
@@ -25490,7 +25689,7 @@ export interface operations {
                      *           "ended_at": null
                      *         },
                      *         {
-                     *           "id": "job_01jy0000000000000000000018",
+                     *           "id": "job_01jy0000000000000000000019",
                      *           "name": "trainer",
                      *           "kind": "trainer",
                      *           "attempt_number": 1,
@@ -25549,7 +25748,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25595,7 +25794,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25646,7 +25845,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25690,7 +25889,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25777,7 +25976,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25849,7 +26048,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -25863,7 +26062,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "PAUSING",
@@ -25910,7 +26109,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -25929,7 +26128,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -26055,11 +26254,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -26078,7 +26277,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -26186,7 +26385,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -26226,11 +26425,11 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020",
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -26406,11 +26605,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "name": "secret plan step 1",
                      *         "kind": "checkpoint"
                      *       },
@@ -26502,7 +26701,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -26542,11 +26741,11 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020",
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -26722,11 +26921,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "name": "secret plan step 1",
                      *         "kind": "checkpoint"
                      *       },
@@ -26818,7 +27017,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -26845,7 +27044,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STARTING",
@@ -26892,7 +27091,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -26911,7 +27110,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -27037,11 +27236,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -27060,7 +27259,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -27169,7 +27368,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -27211,7 +27410,7 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -27260,7 +27459,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -27274,7 +27473,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "run_01jy0000000000000000000016",
+                     *       "id": "run_01jy0000000000000000000017",
                      *       "name": "secret plan",
                      *       "kind": "rl",
                      *       "status": "STOPPING",
@@ -27321,7 +27520,7 @@ export interface operations {
                      *         "seed": 1,
                      *         "model": {
                      *           "lora": null,
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null
                      *         },
                      *         "notes": "",
@@ -27340,7 +27539,7 @@ export interface operations {
                      *         },
                      *         "dataset": {
                      *           "split": "train",
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "weights": {}
                      *         },
                      *         "rollout": {
@@ -27466,11 +27665,11 @@ export interface operations {
                      *         }
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "bm_01jy0000000000000000000005",
+                     *         "id": "bm_01jy0000000000000000000006",
                      *         "name": "tiny",
                      *         "kind": "base_model"
                      *       },
@@ -27489,7 +27688,7 @@ export interface operations {
                      *       "tags": [],
                      *       "parent": null,
                      *       "latest_checkpoint": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "step": 1
                      *       },
                      *       "summary": {},
@@ -27597,7 +27796,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -27637,11 +27836,11 @@ export interface operations {
                      *         "name": "gate of prod",
                      *         "model": {
                      *           "base_model": null,
-                     *           "checkpoint": "ckpt_01jy0000000000000000000019",
+                     *           "checkpoint": "ckpt_01jy0000000000000000000020",
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -27817,11 +28016,11 @@ export interface operations {
                      *         "notes": ""
                      *       },
                      *       "dataset": {
-                     *         "id": "dsv_01jy0000000000000000000004",
+                     *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
                      *       "model": {
-                     *         "id": "ckpt_01jy0000000000000000000019",
+                     *         "id": "ckpt_01jy0000000000000000000020",
                      *         "name": "secret plan step 1",
                      *         "kind": "checkpoint"
                      *       },
@@ -27917,7 +28116,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -28000,7 +28199,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -28068,7 +28267,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
                 /** @example 1 */
                 trajectory_id: string;
@@ -28135,7 +28334,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example run_01jy0000000000000000000016 */
+                /** @example run_01jy0000000000000000000017 */
                 run_id: string;
             };
             cookie?: never;
@@ -28232,12 +28431,12 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null,
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -28514,12 +28713,12 @@ export interface operations {
                      *         "kind": "rl",
                      *         "name": "letters",
                      *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000005",
+                     *           "base_model": "bm_01jy0000000000000000000006",
                      *           "checkpoint": null,
                      *           "lora": null
                      *         },
                      *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000004",
+                     *           "version": "dsv_01jy0000000000000000000005",
                      *           "split": "train",
                      *           "weights": {}
                      *         },
@@ -28728,7 +28927,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "view_01jy0000000000000000000011",
+                     *           "id": "view_01jy0000000000000000000012",
                      *           "name": "red view",
                      *           "query": {
                      *             "tag": [
@@ -28837,7 +29036,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000011 */
+                /** @example view_01jy0000000000000000000012 */
                 view_id: string;
             };
             cookie?: never;
@@ -28851,7 +29050,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000011",
+                     *       "id": "view_01jy0000000000000000000012",
                      *       "name": "red view",
                      *       "query": {
                      *         "tag": [
@@ -28888,7 +29087,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000011 */
+                /** @example view_01jy0000000000000000000012 */
                 view_id: string;
             };
             cookie?: never;
@@ -28926,7 +29125,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example view_01jy0000000000000000000011 */
+                /** @example view_01jy0000000000000000000012 */
                 view_id: string;
             };
             cookie?: never;
@@ -28949,7 +29148,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "view_01jy0000000000000000000011",
+                     *       "id": "view_01jy0000000000000000000012",
                      *       "name": "Running now",
                      *       "query": {
                      *         "tag": [
@@ -29188,7 +29387,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000028",
+                     *           "id": "usr_01jy0000000000000000000029",
                      *           "name": "ci",
                      *           "role": "editor",
                      *           "tokens": 0,
@@ -29310,7 +29509,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000028 */
+                /** @example usr_01jy0000000000000000000029 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -29348,7 +29547,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000028 */
+                /** @example usr_01jy0000000000000000000029 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -29371,7 +29570,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000028",
+                     *       "id": "usr_01jy0000000000000000000029",
                      *       "name": "ci",
                      *       "role": "viewer",
                      *       "tokens": 0,
@@ -29409,7 +29608,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example usr_01jy0000000000000000000028 */
+                /** @example usr_01jy0000000000000000000029 */
                 service_account_id: string;
             };
             cookie?: never;
@@ -29499,7 +29698,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000034",
+                     *         "id": "usr_01jy0000000000000000000035",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -29507,7 +29706,7 @@ export interface operations {
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000045",
+                     *         "id": "prj_01jy0000000000000000000003",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -29543,7 +29742,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
                      *       }
@@ -29707,7 +29906,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "user": {
-                     *         "id": "usr_01jy0000000000000000000034",
+                     *         "id": "usr_01jy0000000000000000000035",
                      *         "username": "alice"
                      *       },
                      *       "team": {
@@ -29715,7 +29914,7 @@ export interface operations {
                      *         "name": "red"
                      *       },
                      *       "project": {
-                     *         "id": "prj_01jy0000000000000000000045",
+                     *         "id": "prj_01jy0000000000000000000003",
                      *         "name": "default"
                      *       },
                      *       "role": "admin",
@@ -29751,7 +29950,7 @@ export interface operations {
                      *         "webhooks:admin"
                      *       ],
                      *       "token": {
-                     *         "id": "tok_01jy0000000000000000000025",
+                     *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
                      *       }
@@ -29845,7 +30044,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "swp_01jy0000000000000000000013",
+                     *           "id": "swp_01jy0000000000000000000014",
                      *           "name": "red sweep",
                      *           "status": "RUNNING",
                      *           "message": "",
@@ -30056,7 +30255,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example swp_01jy0000000000000000000013 */
+                /** @example swp_01jy0000000000000000000014 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -30070,7 +30269,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000013",
+                     *       "id": "swp_01jy0000000000000000000014",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -30152,7 +30351,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000013 */
+                /** @example swp_01jy0000000000000000000014 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -30166,7 +30365,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000013",
+                     *       "id": "swp_01jy0000000000000000000014",
                      *       "name": "red sweep",
                      *       "status": "CANCELLED",
                      *       "message": "canceled by alice",
@@ -30251,7 +30450,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000013 */
+                /** @example swp_01jy0000000000000000000014 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -30265,7 +30464,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000013",
+                     *       "id": "swp_01jy0000000000000000000014",
                      *       "name": "red sweep",
                      *       "status": "PAUSED",
                      *       "message": "",
@@ -30350,7 +30549,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example swp_01jy0000000000000000000013 */
+                /** @example swp_01jy0000000000000000000014 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -30364,7 +30563,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "swp_01jy0000000000000000000013",
+                     *       "id": "swp_01jy0000000000000000000014",
                      *       "name": "red sweep",
                      *       "status": "RUNNING",
                      *       "message": "",
@@ -30451,7 +30650,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example swp_01jy0000000000000000000013 */
+                /** @example swp_01jy0000000000000000000014 */
                 sweep_id: string;
             };
             cookie?: never;
@@ -30614,7 +30813,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "usr_01jy0000000000000000000026",
+                     *           "id": "usr_01jy0000000000000000000027",
                      *           "username": "admin of the installation",
                      *           "role": "admin",
                      *           "project_role": "viewer",
@@ -30628,7 +30827,7 @@ export interface operations {
                      *           "team_role": "admin"
                      *         },
                      *         {
-                     *           "id": "usr_01jy0000000000000000000034",
+                     *           "id": "usr_01jy0000000000000000000035",
                      *           "username": "alice",
                      *           "role": "admin",
                      *           "project_role": "admin",
@@ -30722,7 +30921,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000026 */
+                /** @example usr_01jy0000000000000000000027 */
                 user_id: string;
             };
             cookie?: never;
@@ -30760,7 +30959,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example usr_01jy0000000000000000000026 */
+                /** @example usr_01jy0000000000000000000027 */
                 user_id: string;
             };
             cookie?: never;
@@ -30783,7 +30982,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "usr_01jy0000000000000000000026",
+                     *       "id": "usr_01jy0000000000000000000027",
                      *       "username": "admin of the installation",
                      *       "role": "editor",
                      *       "project_role": "viewer",
@@ -31330,7 +31529,7 @@ export interface operations {
                      *           "previous_until": null
                      *         },
                      *         {
-                     *           "id": "tok_01jy0000000000000000000025",
+                     *           "id": "tok_01jy0000000000000000000026",
                      *           "name": "test",
                      *           "prefix": "ool_Mq2AEx",
                      *           "scopes": [
@@ -31447,7 +31646,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example tok_01jy0000000000000000000025 */
+                /** @example tok_01jy0000000000000000000026 */
                 token_id: string;
             };
             cookie?: never;
@@ -31491,7 +31690,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example tok_01jy0000000000000000000025 */
+                /** @example tok_01jy0000000000000000000026 */
                 token_id: string;
             };
             cookie?: never;
@@ -31514,7 +31713,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "tok_01jy0000000000000000000025",
+                     *       "id": "tok_01jy0000000000000000000026",
                      *       "name": "test",
                      *       "prefix": "ool_Mq2AEx",
                      *       "scopes": [
@@ -31642,7 +31841,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000009 */
+                /** @example ups_01jy0000000000000000000010 */
                 session_id: string;
             };
             cookie?: never;
@@ -31656,7 +31855,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "ups_01jy0000000000000000000009",
+                     *       "id": "ups_01jy0000000000000000000010",
                      *       "filename": "f",
                      *       "purpose": "dataset",
                      *       "bytes": 1,
@@ -31691,7 +31890,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000009 */
+                /** @example ups_01jy0000000000000000000010 */
                 session_id: string;
             };
             cookie?: never;
@@ -31729,7 +31928,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example ups_01jy0000000000000000000009 */
+                /** @example ups_01jy0000000000000000000010 */
                 session_id: string;
             };
             cookie?: never;
@@ -31782,7 +31981,7 @@ export interface operations {
             };
             path: {
                 number: number;
-                /** @example ups_01jy0000000000000000000009 */
+                /** @example ups_01jy0000000000000000000010 */
                 session_id: string;
             };
             cookie?: never;
@@ -31951,7 +32150,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whd_01jy0000000000000000000015 */
+                /** @example whd_01jy0000000000000000000016 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -31965,8 +32164,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000015",
-                     *       "webhook": "whk_01jy0000000000000000000014",
+                     *       "id": "whd_01jy0000000000000000000016",
+                     *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
                      *         "id": "msg_01jy0000000000000000000135",
                      *         "type": "webhook.test",
@@ -32011,7 +32210,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whd_01jy0000000000000000000015 */
+                /** @example whd_01jy0000000000000000000016 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -32025,8 +32224,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whd_01jy0000000000000000000015",
-                     *       "webhook": "whk_01jy0000000000000000000014",
+                     *       "id": "whd_01jy0000000000000000000016",
+                     *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
                      *         "id": "msg_01jy0000000000000000000135",
                      *         "type": "webhook.test",
@@ -32089,7 +32288,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whk_01jy0000000000000000000014",
+                     *           "id": "whk_01jy0000000000000000000015",
                      *           "name": "red hook",
                      *           "url": "https://192.0.9.1/red",
                      *           "events": [
@@ -32159,7 +32358,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000014",
+                     *       "id": "whk_01jy0000000000000000000015",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -32203,7 +32402,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32217,7 +32416,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000014",
+                     *       "id": "whk_01jy0000000000000000000015",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -32256,7 +32455,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32294,7 +32493,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32317,7 +32516,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000014",
+                     *       "id": "whk_01jy0000000000000000000015",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -32365,7 +32564,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32381,8 +32580,8 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "whd_01jy0000000000000000000015",
-                     *           "webhook": "whk_01jy0000000000000000000014",
+                     *           "id": "whd_01jy0000000000000000000016",
+                     *           "webhook": "whk_01jy0000000000000000000015",
                      *           "event": {
                      *             "id": "msg_01jy0000000000000000000135",
                      *             "type": "webhook.test",
@@ -32431,7 +32630,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32445,7 +32644,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "whk_01jy0000000000000000000014",
+                     *       "id": "whk_01jy0000000000000000000015",
                      *       "name": "red hook",
                      *       "url": "https://192.0.9.1/red",
                      *       "events": [
@@ -32491,7 +32690,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @example whk_01jy0000000000000000000014 */
+                /** @example whk_01jy0000000000000000000015 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -32506,7 +32705,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "id": "whd_01jy0000000000000000000136",
-                     *       "webhook": "whk_01jy0000000000000000000014",
+                     *       "webhook": "whk_01jy0000000000000000000015",
                      *       "event": {
                      *         "id": "msg_01jy0000000000000000000137",
                      *         "type": "webhook.test",

@@ -52,6 +52,18 @@ class AsyncPool:
         """Change nominal_slots, limit_slots or lending_limit of the team; None lifts either limit."""
         return await self._connection.send(endpoints.pool.set_quota(pool, team_id, **changes))
 
+    def project_quotas(self, pool: str, team_id: str) -> AsyncIterator[models.ProjectQuota]:
+        """Every project of the team, with its quota in the pool."""
+        return self._connection.pages(endpoints.pool.project_quotas(pool, team_id))
+
+    async def set_project_quota(
+        self, pool: str, team_id: str, project_id: str, **changes: int | None
+    ) -> models.ProjectQuota:
+        """Change nominal_slots or limit_slots of the project; None lifts the limit."""
+        return await self._connection.send(
+            endpoints.pool.set_project_quota(pool, team_id, project_id, **changes)
+        )
+
     def admins(self, pool: str) -> AsyncIterator[models.PoolAdmin]:
         return self._connection.pages(endpoints.pool.admins(pool))
 

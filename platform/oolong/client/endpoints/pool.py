@@ -6,7 +6,17 @@ from collections.abc import Mapping
 
 from oolong.client.endpoints import request_spec
 from oolong.client.endpoints.request_spec import RequestSpec
-from oolong.client.models import JoinToken, Node, Page, Pool, PoolAdmin, PoolSettings, Quota, Usage
+from oolong.client.models import (
+    JoinToken,
+    Node,
+    Page,
+    Pool,
+    PoolAdmin,
+    PoolSettings,
+    ProjectQuota,
+    Quota,
+    Usage,
+)
 
 
 def get(pool: str | None) -> RequestSpec[Pool]:
@@ -39,6 +49,17 @@ def remove_team(pool: str, team_id: str) -> RequestSpec[None]:
 
 def set_quota(pool: str, team_id: str, **changes: int | None) -> RequestSpec[Quota]:
     return request_spec.put("pools/{}/teams/{}/quota", Quota, pool, team_id, body=changes)
+
+
+def project_quotas(pool: str, team_id: str) -> RequestSpec[Page[ProjectQuota]]:
+    return request_spec.get("pools/{}/teams/{}/projects", Page[ProjectQuota], pool, team_id)
+
+
+def set_project_quota(
+    pool: str, team_id: str, project_id: str, **changes: int | None
+) -> RequestSpec[ProjectQuota]:
+    path = "pools/{}/teams/{}/projects/{}/quota"
+    return request_spec.put(path, ProjectQuota, pool, team_id, project_id, body=changes)
 
 
 def admins(pool: str) -> RequestSpec[Page[PoolAdmin]]:

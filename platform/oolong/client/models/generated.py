@@ -676,6 +676,7 @@ class Pool(PoolSettings):
     nodes: list[Node]
     queue: list[QueuedRun]
     quota: Quota
+    project_quota: ProjectQuota
 
 
 class Preset(ApiModel):
@@ -708,6 +709,13 @@ class ProjectEvent(ApiModel):
     kind: str
     message: str
     data: dict[str, Any]
+
+
+class ProjectQuota(ApiModel):
+    project: Named
+    nominal_slots: int
+    limit_slots: int | None = None
+    used_slots: int
 
 
 class QueuedAhead(ApiModel):

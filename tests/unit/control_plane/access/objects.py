@@ -118,6 +118,7 @@ def build_world() -> World:
         "node_id": node.pk,
         "pool_name": own.pk,
         "team_id": red.pk,
+        "project_id": home.pk,
         **_catalog(alice),
         **_run(alice, tokens["node"], node),
     }

@@ -175,6 +175,8 @@ ROUTES = {
     "POST /pools/{pool_name}/teams": "installation:admin",
     "DELETE /pools/{pool_name}/teams/{team_id}": "installation:admin",
     "PUT /pools/{pool_name}/teams/{team_id}/quota": "pool:admin",
+    "GET /pools/{pool_name}/teams/{team_id}/projects": "pool:admin",
+    "PUT /pools/{pool_name}/teams/{team_id}/projects/{project_id}/quota": "pool:admin",
     "GET /pools/{pool_name}/admins": "pool:admin",
     "POST /pools/{pool_name}/admins": "installation:admin",
     "DELETE /pools/{pool_name}/admins/{user_id}": "installation:admin",
@@ -355,6 +357,7 @@ LACKING = {
 BODIES: dict[str, Any] = {
     "POST /pools/{pool_name}/teams": {"team": "blue"},
     "PUT /pools/{pool_name}/teams/{team_id}/quota": {"limit_slots": 4},
+    "PUT /pools/{pool_name}/teams/{team_id}/projects/{project_id}/quota": {"limit_slots": 4},
     "POST /pools/{pool_name}/admins": {"username": "viewer"},
     "POST /agent/jobs/{job_id}/secrets": {"epoch": 1},
     "POST /agent/attempts/{attempt_id}/checkpoints": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from control_plane.fleet.snapshot import (
     HolderKind,
     LoanRequest,
     NodeSnapshot,
+    ProjectQuota,
     Request,
     SlotSnapshot,
     Snapshot,
@@ -234,44 +236,59 @@ def test_a_retry_waits_for_its_time() -> None:
     )
 
 
+PROJECTS = {"red-a": "red", "red-b": "red", "blue-a": "blue", "blue-b": "blue"}  # project → team
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> Snapshot:
-    """Nodes whose held slots belong to ordinary runs or to borrowers, a queue of two teams, and loan requests."""
-    nodes, holders, used = [], [], {"red": 0, "blue": 0}
-    teams = st.sampled_from(["red", "blue"])
+    """Nodes whose held slots belong to ordinary runs or to borrowers, a queue of two teams with two projects each, and
+    loan requests."""
+    nodes, holders = [], []
+    used, project_used = {"red": 0, "blue": 0}, dict.fromkeys(PROJECTS, 0)
+    projects = st.sampled_from(sorted(PROJECTS))
     for index in range(draw(st.integers(0, 4))):
         name, free, held = f"n{index}", draw(st.integers(0, 4)), draw(st.integers(0, 3))
         accepts = draw(st.booleans())
         nodes.append(node(name, free, free + held, accepts=accepts, state="draining"))
         for slot in nodes[-1].held:
-            team = draw(teams)
-            used[team] += 1
+            project = draw(projects)
+            used[PROJECTS[project]] += 1
+            project_used[project] += 1
             if draw(st.booleans()):
                 holders.append(
                     Holder(
-                        f"{name}-{slot.name}", team, name, (slot.name,), draw(st.booleans()),
-                        draw(st.sampled_from(HolderKind)), draw(st.booleans()), draw(st.integers(0, 3)),
+                        f"{name}-{slot.name}", PROJECTS[project], name, (slot.name,), draw(st.booleans()),
+                        draw(st.sampled_from(HolderKind)), draw(st.booleans()), draw(st.integers(0, 3)), project,
                     )
                 )  # fmt: skip
-    queue = [
-        replace(
-            request(
-                f"r{index}", draw(st.integers(1, 6)), priority=draw(st.sampled_from([0, 500, 1000])),
-                age=draw(st.integers(0, 50)), team=draw(teams),
-            ),
-            not_before=draw(st.sampled_from([None, None, NOW + timedelta(seconds=1)])),
-            preemptible=draw(st.booleans()),
-        )
-        for index in range(draw(st.integers(0, 8)))
-    ]  # fmt: skip
-    loans = [
-        LoanRequest(f"a{index}", "engines", request(f"l{index}", team=draw(teams)), one.id, draw(st.integers(1, 4)))
-        for index, one in enumerate(nodes)
-    ]  # fmt: skip
+    queue = []
+    for index in range(draw(st.integers(0, 8))):
+        project = draw(projects)
+        waits = request(
+            f"r{index}", draw(st.integers(1, 6)), priority=draw(st.sampled_from([0, 500, 1000])),
+            age=draw(st.integers(0, 50)), team=PROJECTS[project],
+        )  # fmt: skip
+        later = draw(st.sampled_from([None, None, NOW + timedelta(seconds=1)]))
+        queue.append(replace(waits, project=project, not_before=later, preemptible=draw(st.booleans())))
+    loans = []
+    for index, one in enumerate(nodes):
+        project = draw(projects)
+        borrower = replace(request(f"l{index}", team=PROJECTS[project]), project=project)
+        loans.append(LoanRequest(f"a{index}", "engines", borrower, one.id, draw(st.integers(1, 4))))
     numbers = st.one_of(st.none(), st.integers(0, 9))
     quotas = {team: TeamQuota(draw(st.integers(0, 6)), draw(numbers), draw(numbers)) for team in used}
+    shares = {}
+    for team, quota in quotas.items():
+        first = draw(st.integers(0, quota.nominal))
+        for project, most in ((f"{team}-a", first), (f"{team}-b", quota.nominal - first)):
+            nominal = draw(st.integers(0, most))
+            limit = draw(st.one_of(st.none(), st.integers(nominal, 9)))
+            shares[project] = ProjectQuota(nominal, limit)
     hours = {team: draw(st.floats(0, 9)) for team in used}
-    return Snapshot(NOW, nodes, queue, used, quotas, hours, holders=holders, loan_requests=loans)
+    return Snapshot(
+        NOW, nodes, queue, used, quotas, hours, holders=holders, loan_requests=loans, project_used=project_used,
+        project_quotas=shares,
+    )  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)
@@ -291,23 +308,30 @@ def test_any_plan_is_sound(world: Snapshot) -> None:
         assert slot in {free.name for free in views[name].free}, "never above physical capacity"
     for placement in decided.placements:
         assert len(placement.slots) == by_id[placement.request].slots, "all or nothing"
-    used = dict(world.used)
-    for placement in decided.placements:
-        used[by_id[placement.request].team] += len(placement.slots)
-    for loan in decided.loans:
-        assert len(loan.slots) <= loan.request.slots
-        used[loan.request.request.team] += len(loan.slots)
-    for team, quota in world.quotas.items():
-        assert quota.limit is None or used[team] <= max(quota.limit, world.used[team]), "never above a limit"
+    used = {**world.used, **world.project_used}
+    granted = [(by_id[placement.request], placement.slots) for placement in decided.placements]
+    granted += [(loan.request.request, loan.slots) for loan in decided.loans]
+    for of, slots in granted:
+        used[of.team] += len(slots)
+        used[of.project] += len(slots)
+    assert all(len(loan.slots) <= loan.request.slots for loan in decided.loans)
+    for owner, quota in {**world.quotas, **world.project_quotas}.items():
+        before = {**world.used, **world.project_used}[owner]
+        assert quota.limit is None or used[owner] <= max(quota.limit, before), "never above a limit"
 
     # Every request is placed or waits with a reason, in the order of the queue.
     assert {placement.request for placement in decided.placements} | set(decided.waiting) == set(by_id)
     assert all(wait.message and "\n" not in wait.message for wait in decided.waiting.values())
     assert sorted(decided.positions.values()) == list(range(1, len(decided.waiting) + 1))
     for team in world.used:
-        own = [
-            item.id for item in sort_queue(world.queue) if item.team == team and item.id in decided.waiting
-        ]
+        borrowed = Counter(
+            one.project for one in world.holders if one.kind != HolderKind.RUN for _ in one.slots
+        )
+        held = {project: count - borrowed[project] for project, count in world.project_used.items()}
+        cannot = (WaitCode.NEVER_FITS, WaitCode.DELAYED)
+        stuck = {name for name, wait in decided.waiting.items() if wait.code in cannot}
+        order = sort_queue(world.queue, project_quotas=world.project_quotas, project_held=held, stuck=stuck)
+        own = [item.id for item in order if item.team == team and item.id in decided.waiting]
         assert own == sorted(own, key=lambda identity: decided.positions[identity])
 
 
@@ -353,26 +377,36 @@ def test_borrowed_slots_leave_those_that_other_teams_do_not_lend(world: Snapshot
 
 @settings(max_examples=300, deadline=None)
 @given(worlds())
-def test_runs_are_preempted_only_for_a_run_within_its_quota_and_only_of_teams_that_borrow(
+def test_runs_are_preempted_only_for_a_run_within_its_quota_and_only_of_those_who_hold_more(
     world: Snapshot,
 ) -> None:
     decided = plan(world)
     runs = {holder.id: holder for holder in world.holders if holder.kind == HolderKind.RUN}
     victims = [runs[one.holder] for one in decided.preemptions if one.holder in runs]
     items = {item.id: item for item in world.queue}
-    held = dict(world.used)
+    held = {**world.used, **world.project_used}
     for holder in world.holders:
-        held[holder.team] -= len(holder.slots) if holder.kind != HolderKind.RUN or holder.leaving else 0
+        for owner in (holder.team, holder.project):
+            held[owner] -= len(holder.slots) if holder.kind != HolderKind.RUN or holder.leaving else 0
     for placement in decided.placements:
-        held[items[placement.request].team] += len(placement.slots)
+        for owner in (items[placement.request].team, items[placement.request].project):
+            held[owner] += len(placement.slots)
+    nominal = {owner: quota.nominal for owner, quota in {**world.quotas, **world.project_quotas}.items()}
     for one in decided.preemptions:
         if one.holder in runs:
-            winner = items[one.request]
-            assert held[winner.team] + winner.slots <= world.quotas[winner.team].nominal
+            winner, victim = items[one.request], runs[one.holder]
+            sibling = winner.team == victim.team and winner.project != victim.project
+            owner = winner.project if sibling else winner.team
+            assert held[owner] + winner.slots <= nominal[owner]
+            assert sibling or winner.team != victim.team
     for victim in victims:
         assert not victim.protected and not victim.leaving
-        assert held[victim.team] > world.quotas[victim.team].nominal
+        winner = items[decided.preemptions[0].request]
+        if victim.team != winner.team:
+            assert held[victim.team] > nominal[victim.team]
+        assert held[victim.project] > nominal[victim.project]
         held[victim.team] -= len(victim.slots)
+        held[victim.project] -= len(victim.slots)
 
 
 @settings(max_examples=300, deadline=None)
@@ -395,12 +429,14 @@ def test_preemption_is_never_in_vain(world: Snapshot) -> None:
         )
         for view in world.nodes
     ]
-    used = dict(world.used)
+    used, project_used = dict(world.used), dict(world.project_used)
     for holder in gone:
         used[holder.team] -= len(holder.slots)
+        project_used[holder.project] -= len(holder.slots)
+    stay = [holder for holder in world.holders if holder not in gone]
     started = {placement.request for placement in decided.placements}
     queue = [item for item in world.queue if item.id in started or item.id == first]
-    after = plan(replace(world, nodes=nodes, used=used, queue=queue, holders=()))
+    after = plan(replace(world, nodes=nodes, used=used, project_used=project_used, queue=queue, holders=stay))
     assert first in {placement.request for placement in after.placements}
 
 
@@ -413,22 +449,39 @@ def test_preempted_runs_never_preempt_the_run_that_got_their_slots(world: Snapsh
         return
     items = {item.id: item for item in world.queue}
     winner = items[decided.preemptions[0].request]
-    used = dict(world.used)
+    used, project_used = dict(world.used), dict(world.project_used)
     for placement in decided.placements:
         used[items[placement.request].team] += len(placement.slots)
+        project_used[items[placement.request].project] += len(placement.slots)
     again = []
     for holder in world.holders:
         if holder.id in victims:
-            again.append(request(holder.id, len(holder.slots), team=holder.team))
+            waits = request(holder.id, len(holder.slots), team=holder.team)
+            again.append(replace(waits, project=holder.project))
         if holder.leaving or holder.id in victims or holder.kind != HolderKind.RUN:
             used[holder.team] -= len(holder.slots)
+            project_used[holder.project] -= len(holder.slots)
     used[winner.team] += winner.slots
+    project_used[winner.project] += winner.slots
     full = [replace(view, free=(), held=(*view.free, *view.held)) for view in world.nodes]
     started = [
-        Holder(winner.id, winner.team, view.id, tuple(slot.name for slot in view.held), False, HolderKind.RUN)
+        Holder(
+            winner.id, winner.team, view.id, tuple(slot.name for slot in view.held), False, HolderKind.RUN,
+            project=winner.project,
+        )
         for view in full
-    ]
-    after = plan(replace(world, nodes=full, used=used, queue=again, holders=started, loan_requests=()))
+    ]  # fmt: skip
+    after = plan(
+        replace(
+            world,
+            nodes=full,
+            used=used,
+            project_used=project_used,
+            queue=again,
+            holders=started,
+            loan_requests=(),
+        )
+    )
     assert not after.preemptions
 
 

@@ -38,6 +38,7 @@ from oolong.contracts.telemetry import Outbox, Points
 from tests.bench.socket_crowd import Plan
 from tests.bench.telemetry import REPORT_VARIABLE
 from tests.integration.stream.stack import Stack, prepare
+from tests.support.telemetry_batch import single_chunk
 from tests.unit.control_plane.telemetry.world import World, build_world, encode
 
 RUNS = 4  # shipped to at once, one file each
@@ -112,13 +113,15 @@ async def test_ingest(stack: Stack) -> None:
     async def send(client: httpx.AsyncClient, world: World, offset: int, body: bytes) -> int:
         began = time.perf_counter()
         answer = await client.post(
-            f"/api/v1/agent/jobs/{world.trainer.pk}/outbox/main-0.jsonl?offset={offset}",
-            content=body,
+            "/api/v1/agent/telemetry",
+            content=single_chunk(world.trainer.pk, "main-0.jsonl", body, offset=offset),
             headers={"Authorization": f"Bearer {world.credential}"},
         )
         seconds.append(time.perf_counter() - began)
         assert answer.status_code == 200, answer.text
-        return int(answer.json()["offset"])
+        [reply] = answer.json()["chunks"]
+        assert reply["status"] == 200, reply
+        return int(reply["offset"])
 
     async def ship(client: httpx.AsyncClient, world: World) -> None:
         offset = 0

@@ -22,7 +22,14 @@ from typing import Any
 import httpx
 import msgspec
 
-from oolong.contracts.agent import HeartbeatRequest, Inventory, ObservedJob, OutboxOffset, SlotInventory
+from oolong.contracts.agent import (
+    HeartbeatRequest,
+    Inventory,
+    ObservedJob,
+    OutboxOffset,
+    SlotInventory,
+    TelemetryBatchReply,
+)
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import (
     AnyLine,
@@ -35,10 +42,12 @@ from oolong.contracts.telemetry import (
     Summary,
     TrajectoryLine,
 )
+from tests.support.telemetry_batch import single_chunk
 
 GROUP_SIZE = 8
 FILE = "main-0.jsonl"
 CHECKPOINT_EVERY = 20
+LOG_FILE = "output.log#0"
 RAW = {"Content-Type": "application/octet-stream"}
 ASK_AGAIN = (408, 425, 429)  # besides 5xx, as the real agent
 
@@ -195,15 +204,26 @@ class ScriptedNode:
         now = time.time()
         stamped = [msgspec.structs.replace(line, at=line.at or now) for line in lines]
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in stamped)
-        path = f"/jobs/{job.job_id}/outbox/{FILE}?offset={job.outbox_bytes}"
-        self._call("POST", path, content=data, headers=RAW)
+        self._ship(job, FILE, data, offset=job.outbox_bytes)
         job.outbox_bytes += len(data)
 
     def _log(self, job: _Job, text: str) -> None:
         data = text.encode()
-        path = f"/jobs/{job.job_id}/logs/0?offset={job.log_bytes}"
-        self._call("POST", path, content=data, headers=RAW)
+        self._ship(job, LOG_FILE, data, offset=job.log_bytes)
         job.log_bytes += len(data)
+
+    def _ship(self, job: _Job, file: str, data: bytes, *, offset: int) -> None:
+        """At least once, as the real agent."""
+        body = single_chunk(job.job_id, file, data, offset=offset)
+        while True:
+            response = self._call("POST", "/telemetry", content=body, headers=RAW)
+            [reply] = msgspec.json.decode(response.content, type=TelemetryBatchReply).chunks
+            if reply.status == 200:
+                return
+            if reply.status < 500:
+                raise AssertionError(f"{file} of job {job.job_id} from byte {offset}: {reply}")
+            if self._stop.wait(0.3):
+                raise _Closed
 
     def _checkpoint(self, job: _Job, step: int, *, final: bool) -> None:
         """A committed checkpoint that holds nothing but its manifest, announced and uploaded."""
@@ -294,7 +314,7 @@ def _observed(job: _Job) -> ObservedJob:
     ended = job.state is JobState.EXITED
     offsets = [
         OutboxOffset(file=FILE, bytes=job.outbox_bytes, shipped=job.outbox_bytes),
-        OutboxOffset(file="output.log#0", bytes=job.log_bytes, shipped=job.log_bytes),
+        OutboxOffset(file=LOG_FILE, bytes=job.log_bytes, shipped=job.log_bytes),
     ]
     return ObservedJob(
         job_id=job.job_id, attempt_id=job.attempt_id, epoch=job.epoch, state=job.state, pid=4242,

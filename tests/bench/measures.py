@@ -36,6 +36,7 @@ PROGRAMS: dict[str, Program] = {
         Program(module="checkpoint_kills", in_node_environment=True, limit_seconds=1800),
         Program(module="rewards_speed", in_node_environment=False, limit_seconds=600),
         Program(module="scheduler_cycle", in_node_environment=False, limit_seconds=300),
+        Program(module="scheduler_simulation", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="ingest", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="delay", in_node_environment=False, limit_seconds=600),
         Program(module="telemetry", part="fanout", in_node_environment=False, limit_seconds=600),
@@ -123,6 +124,8 @@ point_to_frame_p95_ms            | telemetry delay  | real   | <= 1000 | millise
 fanout_1000_sockets_p99_ms       | telemetry fanout | real   | <= 100  | milliseconds from a publication to each of 1,000 sockets, 10 a second, beside 20 sockets that never read, 99th percentile
 chart_1m_points_ms               | telemetry chart  | real   | <= 300  | milliseconds of a chart of a million points, from request to JSON, 95th percentile
 scheduler_cycle_ms               | scheduler_cycle | real    | <= 100  | milliseconds to plan 1,000 queued runs on 500 nodes of 8 slots, the slowest of an empty, a half full and a full pool
+scheduler_simulation             | scheduler_simulation | model | >= 0.9 | slots that runs hold over the slots wanted, the smaller of demand and capacity, in five simulated days of 128 slots
+scheduler_simulation_fairness    | scheduler_simulation | model | >= 0.95 | Jain's index over the teams' slot-seconds, each over its max-min fair share, while more slots are wanted than there are
 run_list_p95_ms                  | telemetry run_list | real | <= 200  | milliseconds of a page of 50 runs among 10,000, by all filters and deep in the list, 95th percentile
 """
 

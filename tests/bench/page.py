@@ -36,6 +36,7 @@ def page(results: dict[str, Entry]) -> str:
         ("real_cpu_async_over_sync", _real),
         ("decoupled_eta8_over_eta0", _ablation),
         ("dynamic_over_fixed_microbatches", _microbatches),
+        ("scheduler_simulation", _simulation),
     )
     parts += [section(results[key]) for key, section in sections if key in results]
     return "\n".join(parts)
@@ -219,3 +220,37 @@ def _microbatches(one: Entry) -> str:
     return "## Microbatches\n\n" + table(
         ["way", "microbatches a rank", "bin use", "FLOPs imbalance", "modelled seconds a minibatch"], rows
     )
+
+
+def _simulation(one: Entry) -> str:
+    settings = one["settings"]
+    load, reports = settings["load"], settings["with_quotas"]
+
+    def total(name: str) -> int:
+        return round(sum(report[name] for report in reports))
+
+    rows = [
+        [row["team"], str(row["nominal"]), f"{row['runs']:,}", _duration(row["wait_p50"]), _duration(row["wait_p90"]),
+         _duration(row["wait_p50_without"]), _duration(row["wait_p90_without"]), figure(row["received"])]
+        for row in settings["teams"]
+    ]  # fmt: skip
+    return (
+        "## The scheduler over simulated days\n\n"
+        f"The real scheduling function on {load['nodes']} nodes of {load['slots_per_node']} slots, "
+        f"{load['days']:g} days, {len(reports)} seeds: {total('runs'):,} runs by a Poisson process with a daily cycle, "
+        f"an offered load of {load['offered_load']:.0%}, lognormal durations. Utilization "
+        f"{share(mean(report['utilization'] for report in reports))} of the nodes that are up; {total('preemptions')} "
+        f"preemptions lost {total('lost_gpu_seconds_of_preemptions') / 3600:,.0f} slot-hours and no run was preempted "
+        f"more than {max(report['most_preemptions_of_a_run'] for report in reports)} times; {total('node_failures')} "
+        f"node failures lost {total('lost_gpu_seconds_of_failures') / 3600:,.0f} slot-hours. The baseline has no "
+        "nominal quotas: it gives all teams equal shares.\n\n"
+        + table(
+            ["team", "nominal slots", "runs", "wait p50", "wait p90", "p50, baseline", "p90, baseline",
+             "slots over fair share"],
+            rows,
+        )
+    )  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

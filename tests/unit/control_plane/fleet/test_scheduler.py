@@ -412,31 +412,54 @@ def test_runs_are_preempted_only_for_a_run_within_its_quota_and_only_of_those_wh
 @settings(max_examples=300, deadline=None)
 @given(worlds())
 def test_preemption_is_never_in_vain(world: Snapshot) -> None:
-    """Once the chosen holders and those that leave already are gone, the request that preempts starts."""
+    """Once the placements are made and the chosen holders and those that leave already are gone, the request that
+    preempts starts."""
+    assert_preemption_suffices(world)
+
+
+def test_preemption_is_not_in_vain_where_placed_runs_would_fit_otherwise_too() -> None:
+    """Planned together with the run that preempts, the placed runs would take the slots that come free."""
+    engines = [
+        Holder(f"e{n}", "red", "a", (f"cpu-{n}",), False, HolderKind.ENGINE, project="red-a") for n in (0, 1)
+    ]
+    a = NodeSnapshot("a", "a", cpus(4)[2:3], (*cpus(4)[:2], cpus(4)[3]), True)
+    queue = [request("one", age=9), request("two", 2, age=8), request("waits", 2, age=7)]
+    queue = [replace(item, project="red-a") for item in queue]
+    world = Snapshot(NOW, [a, node("b", 2, 4)], queue, {"red": 5}, holders=engines, project_used={"red-a": 5})
+    assert {one.holder for one in plan(world).preemptions} == {"e0", "e1"}
+    assert_preemption_suffices(world)
+
+
+def assert_preemption_suffices(world: Snapshot) -> None:
     decided = plan(world)
     if not decided.preemptions:
         return
     (first,) = {one.request for one in decided.preemptions}
+    items = {item.id: item for item in world.queue}
+    assert not items[first].preemptible
     victims = {preemption.holder for preemption in decided.preemptions}
-    assert not next(item for item in world.queue if item.id == first).preemptible
     gone = [holder for holder in world.holders if holder.leaving or holder.id in victims]
     freed = {(holder.node, slot) for holder in gone for slot in holder.slots}
-    nodes = [
-        replace(
-            view,
-            free=(*view.free, *(slot for slot in view.held if (view.id, slot.name) in freed)),
-            held=tuple(slot for slot in view.held if (view.id, slot.name) not in freed),
-        )
-        for view in world.nodes
-    ]
+    taken = {(one.node, slot) for one in decided.placements for slot in one.slots}
     used, project_used = dict(world.used), dict(world.project_used)
+    for placement in decided.placements:
+        used[items[placement.request].team] += len(placement.slots)
+        project_used[items[placement.request].project] += len(placement.slots)
     for holder in gone:
         used[holder.team] -= len(holder.slots)
         project_used[holder.project] -= len(holder.slots)
+    nodes = []
+    for view in world.nodes:
+        open_slots = {slot.name for slot in view.free if (view.id, slot.name) not in taken}
+        open_slots |= {slot.name for slot in view.held if (view.id, slot.name) in freed}
+        slots = (*view.free, *view.held)
+        free = tuple(slot for slot in slots if slot.name in open_slots)
+        held = tuple(slot for slot in slots if slot.name not in open_slots)
+        nodes.append(replace(view, free=free, held=held))
     stay = [holder for holder in world.holders if holder not in gone]
-    started = {placement.request for placement in decided.placements}
-    queue = [item for item in world.queue if item.id in started or item.id == first]
-    after = plan(replace(world, nodes=nodes, used=used, project_used=project_used, queue=queue, holders=stay))
+    after = plan(
+        replace(world, nodes=nodes, used=used, project_used=project_used, queue=[items[first]], holders=stay)
+    )
     assert first in {placement.request for placement in after.placements}
 
 

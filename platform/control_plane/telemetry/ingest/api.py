@@ -16,6 +16,7 @@ from control_plane.telemetry.ingest import batches
 from control_plane.telemetry.ingest.chunks import parse_batch
 from oolong.contracts.agent import BATCH_BYTES, BATCH_HEAD_BYTES, TelemetryBatchReply
 
+MAX_BODY_BYTES = BATCH_HEAD_BYTES + BATCH_BYTES
 RAW_BODY = {"application/octet-stream": OpenApiTypes.BINARY}
 
 
@@ -34,14 +35,14 @@ class TelemetryBatchView(ApiView):
         The body is one line of JSON that describes the chunks (`job_id`, `file`, `offset`, `bytes`), followed by
         their bytes. Each chunk has its own result in the response.
         """
-        chunks = parse_batch(_body(request, BATCH_HEAD_BYTES + BATCH_BYTES))
+        chunks = parse_batch(_body(request))
         reply = TelemetryBatchReply(chunks=batches.ingest_batch(node_of(request), chunks))
         return HttpResponse(msgspec.json.encode(reply), content_type="application/json")
 
 
-def _body(request: Request, limit: int) -> bytes:
+def _body(request: Request) -> bytes:
     """Reject a body that is too long before reading it."""
     length = request.headers.get("Content-Length", "0")
-    if (announced := parse_int(length)) is None or announced > limit:
-        raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {limit} at once")
+    if (announced := parse_int(length)) is None or announced > MAX_BODY_BYTES:
+        raise Problem(413, "too_large", f"a body of {length} bytes; ship at most {MAX_BODY_BYTES} at once")
     return request._request.body

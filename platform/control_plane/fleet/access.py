@@ -86,6 +86,11 @@ def managed_pool(caller: Caller, name: str) -> Pool:
     return pool
 
 
+def team_of_pool(pool: Pool, team_id: str) -> Team:
+    """404 unless the team may use the pool."""
+    return or_not_found(teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
+
+
 def managed_node(caller: Caller, node_id: str) -> Node:
     node = Node.objects.filter(pk=node_id, pool__in=visible_pools(caller)).first()
     if node is None or node.pool_id is None:

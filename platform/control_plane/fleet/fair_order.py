@@ -34,8 +34,7 @@ def sort_queue(
     project_held: Mapping[str, int] | None = None,
 ) -> list[Request]:
     """`held` are the slots of each team that it does not hold as a borrower who leaves at once, `project_held` the same
-    by project. Requests in `stuck` do
-    not count as slots of their team, because they cannot start now."""
+    by project. Requests in `stuck` do not count as slots of their team, because they cannot start now."""
     quotas, slot_hours, held = quotas or {}, slot_hours or {}, dict(held or {})
     # Each team keeps the positions that it has without priorities above the default, and sorts its own runs within
     # them.

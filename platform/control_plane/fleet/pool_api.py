@@ -68,16 +68,19 @@ class QuotaSerializer(ResponseSerializer):
     used_slots = serializers.IntegerField()
 
 
-class QuotaChangeSerializer(StrictSerializer):
+class ProjectQuotaChangeSerializer(StrictSerializer):
     nominal_slots = serializers.IntegerField(min_value=0, max_value=MAX_SLOTS, required=False)
     limit_slots = serializers.IntegerField(
         min_value=0, max_value=MAX_SLOTS, allow_null=True, required=False, help_text="null removes the limit"
     )
+
+    not_empty = True
+
+
+class QuotaChangeSerializer(ProjectQuotaChangeSerializer):
     lending_limit = serializers.IntegerField(
         min_value=0, max_value=MAX_SLOTS, allow_null=True, required=False, help_text="null lends all"
     )
-
-    not_empty = True
 
 
 class BindTeamSerializer(StrictSerializer):
@@ -210,7 +213,7 @@ class PoolQuotaView(ApiView):
     def put(self, request: Request, pool_name: str, team_id: str) -> Response:
         pool = access.managed_pool(caller_of(request), pool_name)
         changes = body_of(QuotaChangeSerializer, request)
-        team = or_not_found(access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id)
+        team = access.team_of_pool(pool, team_id)
         pools.set_quota(pool, team, **changes)
         return Response(QuotaSerializer.render(selectors.quotas(pool, [team])[0]))
 

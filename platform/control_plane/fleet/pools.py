@@ -126,15 +126,7 @@ def set_quota(pool: Pool, team: Team, **changes: int | None) -> Quota:
     with transaction.atomic():
         pool = lock_pool(pool.pk)
         quota = Quota.objects.filter(team=team, pool=pool).first() or Quota(team=team, pool=pool)
-        changed = {name: {"before": getattr(quota, name), "after": value} for name, value in changes.items()}
-        for name, value in changes.items():
-            setattr(quota, name, value)
-        if quota.limit_slots is not None and quota.limit_slots < quota.nominal_slots:
-            message = (
-                f"limit_slots {quota.limit_slots} is below nominal_slots {quota.nominal_slots}: a team may hold its "
-                "nominal quota; lower nominal_slots too, or raise limit_slots"
-            )
-            raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+        changed = _change(quota, changes, owner="team")
         promised = _nominal_of_projects(pool, team)
         if quota.nominal_slots < promised:
             message = (
@@ -155,15 +147,7 @@ def set_project_quota(pool: Pool, project: Project, **changes: int | None) -> Pr
         pool = lock_pool(pool.pk)
         quota = ProjectQuota.objects.filter(project=project, pool=pool).first()
         quota = quota or ProjectQuota(project=project, pool=pool)
-        changed = {name: {"before": getattr(quota, name), "after": value} for name, value in changes.items()}
-        for name, value in changes.items():
-            setattr(quota, name, value)
-        if quota.limit_slots is not None and quota.limit_slots < quota.nominal_slots:
-            message = (
-                f"limit_slots {quota.limit_slots} is below nominal_slots {quota.nominal_slots}: a project may hold its "
-                "nominal quota; lower nominal_slots too, or raise limit_slots"
-            )
-            raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+        changed = _change(quota, changes, owner="project")
         of_team = Quota.objects.filter(pool=pool, team=project.team_id).first() or Quota()
         others = _nominal_of_projects(pool, project.team, without=project)
         if "nominal_slots" in changes and quota.nominal_slots > of_team.nominal_slots - others:
@@ -180,6 +164,20 @@ def set_project_quota(pool: Pool, project: Project, **changes: int | None) -> Pr
         )  # fmt: skip
         publish_pool_change()
     return quota
+
+
+def _change(quota: Quota | ProjectQuota, changes: dict[str, int | None], *, owner: str) -> dict[str, Any]:
+    """Set the columns; return their values before and after. 422 for a limit below the nominal quota."""
+    changed = {name: {"before": getattr(quota, name), "after": value} for name, value in changes.items()}
+    for name, value in changes.items():
+        setattr(quota, name, value)
+    if quota.limit_slots is not None and quota.limit_slots < quota.nominal_slots:
+        message = (
+            f"limit_slots {quota.limit_slots} is below nominal_slots {quota.nominal_slots}: a {owner} may hold its "
+            "nominal quota; lower nominal_slots too, or raise limit_slots"
+        )
+        raise unprocessable("invalid", message, [FieldError("/limit_slots", "below_nominal", message)])
+    return changed
 
 
 def _nominal_of_projects(pool: Pool, team: Team, *, without: Project | None = None) -> int:

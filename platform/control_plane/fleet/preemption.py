@@ -208,11 +208,8 @@ def owners_without_headroom(placed: PlacedQueue, snapshot: Snapshot) -> frozense
         if holder.kind != HolderKind.RUN:
             borrowed.update({holder.team: len(holder.slots), holder.project: len(holder.slots)})
     for request in _preemptors(placed):
-        for owner, limit, used in (
-            (request.team, snapshot.quota(request.team).limit, placed.usage.used),
-            (request.project, snapshot.project_quota(request.project).limit, placed.usage.project_used),
-        ):
-            with_it = used.get(owner, 0) + request.slots
+        for owner, limit, used in placed.usage.limits(request):
+            with_it = used + request.slots
             if limit is not None and with_it - borrowed[owner] <= limit < with_it + 1:
                 found.add(owner)
     return frozenset(found)

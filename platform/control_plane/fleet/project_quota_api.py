@@ -14,11 +14,11 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import or_not_found
 from control_plane.core.api.pagination import whole_page
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import StrictSerializer, body_of
+from control_plane.core.api.request_parsing import body_of
 from control_plane.core.api.schema import page_of
 from control_plane.fleet import access, pools, selectors
 from control_plane.fleet.models import Pool
-from control_plane.fleet.pool_api import MAX_SLOTS
+from control_plane.fleet.pool_api import ProjectQuotaChangeSerializer
 
 
 class ProjectQuotaSerializer(ResponseSerializer):
@@ -31,15 +31,6 @@ class ProjectQuotaSerializer(ResponseSerializer):
         allow_null=True, help_text="most slots at once; null: no limit but the team's"
     )
     used_slots = serializers.IntegerField()
-
-
-class ProjectQuotaChangeSerializer(StrictSerializer):
-    nominal_slots = serializers.IntegerField(min_value=0, max_value=MAX_SLOTS, required=False)
-    limit_slots = serializers.IntegerField(
-        min_value=0, max_value=MAX_SLOTS, allow_null=True, required=False, help_text="null removes the limit"
-    )
-
-    not_empty = True
 
 
 class TeamProjectsView(ApiView):
@@ -82,6 +73,4 @@ class ProjectQuotaView(ApiView):
 def _managed(caller: Caller, pool_name: str, team_id: str) -> tuple[Pool, Team]:
     """A pool that the caller manages and one of its teams."""
     pool = access.managed_pool(caller, pool_name)
-    return pool, or_not_found(
-        access.teams_of(pool.pk).filter(pk=team_id).first(), "team of the pool", team_id
-    )
+    return pool, access.team_of_pool(pool, team_id)

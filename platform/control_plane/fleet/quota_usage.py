@@ -36,15 +36,20 @@ class QuotaUsage:
         after = self.project_held.get(request.project, 0) + request.slots
         return not request.preemptible and after <= self.snapshot.project_quota(request.project).nominal
 
+    def limits(self, request: Request) -> tuple[tuple[str, int | None, int], tuple[str, int | None, int]]:
+        """The team and the project of the request: id, most slots at once (None: no limit), slots held."""
+        team, project = request.team, request.project
+        return (
+            (team, self.snapshot.quota(team).limit, self.used.get(team, 0)),
+            (project, self.snapshot.project_quota(project).limit, self.project_used.get(project, 0)),
+        )
+
     def refusal(self, request: Request) -> Wait | None:
         """Why the request may not have the slots, free or not; None when it may."""
-        limit, used = self.snapshot.quota(request.team).limit, self.used.get(request.team, 0)
-        if limit is not None and used + request.slots > limit:
-            return Wait(WaitCode.QUOTA, _over_limit("team", limit, used, request))
-        limit = self.snapshot.project_quota(request.project).limit
-        used = self.project_used.get(request.project, 0)
-        if limit is not None and used + request.slots > limit:
-            return Wait(WaitCode.PROJECT_QUOTA, _over_limit("project", limit, used, request))
+        kinds = (("team", WaitCode.QUOTA), ("project", WaitCode.PROJECT_QUOTA))
+        for (of, code), (_, limit, used) in zip(kinds, self.limits(request), strict=True):
+            if limit is not None and used + request.slots > limit:
+                return Wait(code, _over_limit(of, limit, used, request))
         if self.within_nominal(request):
             return None
         unlent = sum(

@@ -37,8 +37,8 @@ SUITES = (
         ignored_paths=("tests/unit/trainers",),
         # These tests wait half of the time for processes and timers: the parts keep two cores busy.
         parallel_parts=(
-            ("tests/unit/rollout",),
-            ("tests/unit/agent", "tests/unit/cli", "tests/unit/rewards"),
+            ("tests/unit/rollout", "tests/unit/rewards"),
+            ("tests/unit/agent", "tests/unit/cli"),
         ),
         marker="not database",
     ),

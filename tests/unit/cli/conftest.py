@@ -3,15 +3,36 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from oolong.cli import logs
 from oolong.cli.app import main
 from tests.support.scripted_api import TOKEN, ScriptedApi
 
 Oolong = Callable[..., subprocess.CompletedProcess[str]]
+
+
+SHORTENED = 50  # the client's pauses between two requests are shorter by this factor
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Shorten the pauses of the synchronous client and return the seconds that it wanted. Timeouts stay as they are."""
+    wanted: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        wanted.append(seconds)
+        time.sleep(seconds / SHORTENED)
+
+    monkeypatch.setattr(logs, "FOLLOW_SECONDS", logs.FOLLOW_SECONDS / SHORTENED)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("oolong.client.sync.") and hasattr(module, "sleep"):
+            monkeypatch.setattr(module, "sleep", sleep)
+    return wanted
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import patch
 
 import pytest
 from tokenizers import Tokenizer, models
@@ -117,7 +118,9 @@ def search_log(text: str, wanted: log_search.Search) -> None:
         LogChunk(pk=at + 1, job=job, incarnation=0, offset=at, data=data[at : at + 4096])
         for at in range(0, len(data), 4096)
     ]
-    log_search.search_lines(log_search.lines_of(pieces, wanted), wanted)
+    # A tenth of the product's limits: texts of many short lines cost a fixed time per line.
+    with patch.multiple(log_search, MAX_SCANNED_LINES=5_000, BATCH=200_000):
+        log_search.search_lines(log_search.lines_of(pieces, wanted), wanted)
 
 
 def drained(found: object) -> None:
@@ -154,8 +157,7 @@ PARSERS: tuple[tuple[str, Parser], ...] = (
     ("untrusted text", lambda text: untrusted.clean_text(text)),
     ("untrusted label", lambda text: untrusted.label_error(text)),
     ("chat template", lambda text: render_prompt(text)),
-    ("log search: text", lambda text: search_log(text, log_search.Search(text="never"))),
-    ("log search: level", lambda text: search_log(text, log_search.Search(level="ERROR", after=(1, 5)))),
+    ("log search", lambda text: search_log(text, log_search.Search(level="ERROR", after=(1, 5)))),
     ("redaction", lambda text: Redactor({"A": "a-secret-value"}).text(text)),
 )  # fmt: skip
 EXPECTED_ERRORS = (ValueError, ScoringError, InvalidChatRequest)  # RecursionError is none of them

@@ -11,7 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from control_plane.assets.background.dataset_ingest.job import JOB_FILE, ParseJob, ParseResult, read_result
+from control_plane.assets.background import JOB_FILE
+from control_plane.assets.background.dataset_ingest.job import ParseJob, ParseResult, read_result
 from tests.sandbox.conftest import run_reader
 
 MAPPING = {"prompt_column": "q", "answer_column": "a"}

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from control_plane.assets.background.token_statistics.job import JOB_FILE, Measured, MeasureJob, read_result
+from control_plane.assets.background import JOB_FILE
+from control_plane.assets.background.token_statistics.job import Measured, MeasureJob, read_result
 from tests.sandbox.conftest import run_reader
 
 

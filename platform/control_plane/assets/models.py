@@ -139,22 +139,32 @@ class MeasurementState(models.TextChoices):
     FAILED = "FAILED"
 
 
-class DatasetMeasurement(models.Model):
+class BackgroundJob(models.Model):
+    """What `background.runner` needs to know of a job: where its process runs, since when, and in which try."""
+
+    state = models.CharField(max_length=8, default="QUEUED")
+    host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
+    pid = models.PositiveIntegerField(default=0)
+    tries = models.PositiveIntegerField(default=0, db_default=0)  # machines or nodes that took it
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    touched_at = models.DateTimeField(null=True)  # when its machine or node last reported that it is alive
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class DatasetMeasurement(BackgroundJob):
     """Token lengths of a version under the tokenizer of a base model, counted by a process of its own."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.measurement_id, editable=False)
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="measurements")
     model = models.ForeignKey("BaseModel", on_delete=models.CASCADE)
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
-    state = models.CharField(max_length=8, default=MeasurementState.QUEUED)
     message = models.TextField(default="", blank=True)
     bytes_seen = models.BigIntegerField(default=0)  # of the version's canonical rows
     result = models.JSONField(default=dict)  # measuring.job.Measured
-    host = models.CharField(max_length=255, default="", blank=True)
-    pid = models.PositiveIntegerField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
-    started_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -179,7 +189,7 @@ class ValidationState(models.TextChoices):
     FAILED = "FAILED"  # no verdict: the process died, or took too long
 
 
-class DatasetValidation(models.Model):
+class DatasetValidation(BackgroundJob):
     """The check of an uploaded file: what it holds, and every fault. A version is made of a VALID one."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.validation_id, editable=False)
@@ -191,7 +201,6 @@ class DatasetValidation(models.Model):
     compression = models.CharField(max_length=10, default="", blank=True)
     config = models.CharField(max_length=200, default="", blank=True)  # of a dataset directory with several
     stop_after = models.PositiveIntegerField(null=True)
-    state = models.CharField(max_length=8, default=ValidationState.QUEUED)
     message = models.TextField(default="", blank=True)
     bytes_seen = models.BigIntegerField(
         default=0
@@ -200,11 +209,6 @@ class DatasetValidation(models.Model):
     result = models.JSONField(default=dict)  # parsing.job.ParseResult
     canonical_sha256 = models.CharField(max_length=64, default="", blank=True)
     report_sha256 = models.CharField(max_length=64, default="", blank=True)
-    host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
-    pid = models.PositiveIntegerField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
-    started_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["state"])]
@@ -290,22 +294,14 @@ class CheckState(models.TextChoices):
     ENDED = "ENDED"
 
 
-class ModelCheck(models.Model):
+class ModelCheck(BackgroundJob):
     """The work of checking one model: of an archive by a process here, of a path by a node that offers it."""
 
     id = models.CharField(primary_key=True, max_length=40, default=ids.model_check_id, editable=False)
     model = models.OneToOneField(BaseModel, on_delete=models.CASCADE, related_name="model_check")
     archive_sha256 = models.CharField(max_length=64, default="", blank=True)  # "" of a path
     path = models.CharField(max_length=1000, default="", blank=True)
-    state = models.CharField(max_length=8, default=CheckState.QUEUED)
-    host = models.CharField(max_length=255, default="", blank=True)  # where its process runs
-    pid = models.PositiveIntegerField(default=0)
     node_id = models.CharField(max_length=40, default="", blank=True)
-    tries = models.PositiveIntegerField(default=0)  # nodes or machines that took it
-    created_at = models.DateTimeField(auto_now_add=True)
-    started_at = models.DateTimeField(null=True)
-    touched_at = models.DateTimeField(null=True)  # when its node or machine last spoke of it
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["state"])]

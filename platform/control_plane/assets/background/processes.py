@@ -39,8 +39,9 @@ def kill(pid: int) -> None:
 
 
 def last_words(folder: Path) -> str:
+    """The last line that the process printed; empty when it was killed before it could print one."""
     try:
         said = (folder / "said.log").read_text(errors="replace").replace("\x00", "\ufffd")
-        return said.strip().rpartition("\n")[2][:500] or "nothing was said"
     except FileNotFoundError:
-        return "nothing was said"
+        return ""
+    return said.strip().rpartition("\n")[2][:500]

@@ -1,9 +1,7 @@
-"""Every write of validations: asked for, started as processes, watched, settled."""
+"""Every write of validations: requested, settled, failed. `background.runner` starts and watches their processes."""
 
 from __future__ import annotations
 
-import logging
-import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,10 @@ from django.db import transaction
 from django.db.models import Max
 
 from control_plane.accounts.identity.caller import Caller
-from control_plane.assets.background import processes
 from control_plane.assets.background.dataset_ingest.job import (
     CANONICAL_FILE,
     FILE_POINTER,
     FORMATS,
-    JOB_FILE,
     REPORT_FILE,
     ParseJob,
     ParseResult,
@@ -27,13 +23,11 @@ from control_plane.assets.background.dataset_ingest.job import (
     read_result,
 )
 from control_plane.assets.background.fair_queue import refuse_too_many_checks
-from control_plane.assets.background.runner import advance
+from control_plane.assets.background.runner import Kind, advance
 from control_plane.assets.datasets import rows
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion, Upload, ValidationState
 from control_plane.assets.storage import store
 from control_plane.core.api.errors import FieldError, conflict, unprocessable
-
-log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # processes on this machine
 LONGEST = timedelta(minutes=20)
@@ -65,10 +59,12 @@ def request_validation(
 
 
 def advance_validations(*, now: datetime) -> None:
-    advance(
-        DatasetValidation.objects.select_related("upload"), project="project_id", at_once=AT_ONCE,
-        start=_start, look_after=_look_after, fail=_fail, now=now,
+    kind = Kind(
+        jobs=DatasetValidation.objects.select_related("upload"), project="project_id", module=MODULE,
+        activity="read the file", at_once=AT_ONCE, longest=LONGEST, job_file=_parse_job, read_result=read_result,
+        settle=_settle, fail=_fail, record_progress=_record_progress,
     )  # fmt: skip
+    advance(kind, now=now)
 
 
 def create_version_of(
@@ -105,48 +101,22 @@ def create_version_of(
     return version, True
 
 
-def _start(validation: DatasetValidation, *, here: str, now: datetime) -> None:
-    taken = DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.QUEUED).update(
-        state=ValidationState.RUNNING, host=here, started_at=now
-    )
-    if not taken:
-        return
-    folder = store.validation_folder(validation.pk)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    job = ParseJob(
+def _parse_job(validation: DatasetValidation) -> ParseJob:
+    return ParseJob(
         source=store.presign(validation.upload.sha256), format=validation.format,
         compression=validation.compression, mapping=validation.mapping, stop_after=validation.stop_after,
         config=validation.config, filename=validation.upload.filename,
     )  # fmt: skip
-    (folder / JOB_FILE).write_bytes(msgspec.json.encode(job))
-    DatasetValidation.objects.filter(pk=validation.pk).update(pid=processes.start(MODULE, folder))
 
 
-def _look_after(validation: DatasetValidation, *, here: str, now: datetime) -> None:
-    assert validation.started_at is not None  # set with the state
-    folder = store.validation_folder(validation.pk)
-    late = now - validation.started_at > LONGEST
-    result = read_result(folder)
-    if result is not None:
-        _settle(validation, result, folder, now=now)
-    elif validation.host == here and validation.pid and not processes.is_alive(validation.pid, folder):
-        result = read_result(folder)  # it may have ended between the two looks
-        if result is not None:
-            _settle(validation, result, folder, now=now)
-        else:
-            _fail(validation, f"the process that read the file died: {processes.last_words(folder)}", now=now)
-    elif late:
-        if validation.host == here and validation.pid and processes.is_alive(validation.pid, folder):
-            processes.kill(validation.pid)
-        _fail(validation, f"it took longer than {LONGEST.total_seconds():.0f} s", now=now)
-    elif (progress := read_progress(folder)) is not None:
+def _record_progress(validation: DatasetValidation, folder: Path) -> None:
+    if (progress := read_progress(folder)) is not None:
         DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(
             bytes_seen=min(progress.bytes_seen, validation.upload.bytes), rows_seen=progress.rows_seen
         )
 
 
-def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *, now: datetime) -> None:
+def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, now: datetime) -> None:
     """Adopt what the process left: the canonical rows and the report become blobs, the numbers a row."""
     # What it quotes of the file may hold what no database takes, and then no later tick would get past it.
     document = rows.presentable(msgspec.to_builtins(result), depth=40)
@@ -176,7 +146,6 @@ def _settle(validation: DatasetValidation, result: ParseResult, folder: Path, *,
             if sha256:
                 store.lock_blob(sha256)
         DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(**kept)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _adopt_once(path: Path, blob: store.Blob) -> None:
@@ -185,9 +154,7 @@ def _adopt_once(path: Path, blob: store.Blob) -> None:
         store.move_in(path, blob)  # where neither is there, it says so
 
 
-def _fail(validation: DatasetValidation, message: str, *, now: datetime) -> None:
-    log.warning("validation %s failed: %s", validation.pk, message)
+def _fail(validation: DatasetValidation, code: str, message: str, now: datetime) -> None:
     DatasetValidation.objects.filter(pk=validation.pk, state=ValidationState.RUNNING).update(
         state=ValidationState.FAILED, message=rows.presentable(message[:1000]), ended_at=now
     )
-    shutil.rmtree(store.validation_folder(validation.pk), ignore_errors=True)

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ import pyarrow.parquet
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from control_plane.assets.background import processes
 from control_plane.assets.background.dataset_ingest import __main__ as parsing_main
 from control_plane.assets.background.dataset_ingest.decode import decode
 from control_plane.assets.background.dataset_ingest.job import (
@@ -34,6 +32,7 @@ from control_plane.assets.background.dataset_ingest.job import (
 )
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
 from control_plane.assets.background.fair_queue import next_job
+from control_plane.assets.background.runner import job_folder
 from control_plane.assets.datasets.validation_services import advance_validations
 from control_plane.assets.models import Dataset, DatasetValidation, DatasetVersion
 from control_plane.assets.storage import store
@@ -290,20 +289,6 @@ def test_anothers_upload_cannot_be_validated(alice: Any, person: Any) -> None:
 # --- the process ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def process(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replaces the program of a validation by another one, given as Python."""
-
-    def program(source: str) -> None:
-        def start(words: list[str], **options: Any) -> Any:
-            return subprocess.Popen([sys.executable, "-c", source, words[-1]], **options)
-
-        fake = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
-        monkeypatch.setattr(processes, "subprocess", fake)
-
-    return program
-
-
 def settle(validation_id: str, clock: Any) -> DatasetValidation:
     pid = DatasetValidation.objects.get(pk=validation_id).pid
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=60)
@@ -319,21 +304,7 @@ def test_crashed_process_is_not_a_result_and_its_last_output_is_reported(
     advance_validations(now=clock.now)
     found = settle(asked, clock)
     assert found.state == "FAILED" and "the disk is full" in found.message
-    assert not store.validation_folder(asked).exists()
-
-
-def test_a_process_that_takes_too_long_is_killed(alice: Any, clock: Any, process: Any) -> None:
-    process("import time; time.sleep(3600)")
-    asked = ask(alice).json()["id"]
-    advance_validations(now=clock.now)
-    pid = DatasetValidation.objects.get(pk=asked).pid
-    advance_validations(now=clock.now)
-    assert DatasetValidation.objects.get(pk=asked).state == "RUNNING"
-    advance_validations(now=clock.forward(3600))
-    assert DatasetValidation.objects.get(pk=asked).state == "FAILED"
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    assert not job_folder(found).exists()
 
 
 def test_at_most_two_run_at_a_time_without_secrets(
@@ -437,7 +408,7 @@ def test_tick_over_its_time_limit_loses_no_result(
 def test_missing_rows_are_not_a_valid_result(alice: Any, clock: Any, quick_validations: None) -> None:
     asked = ask(alice).json()["id"]
     advance_validations(now=clock.now)
-    (store.validation_folder(asked) / CANONICAL_FILE).unlink()
+    (job_folder(DatasetValidation.objects.get(pk=asked)) / CANONICAL_FILE).unlink()
     advance_validations(now=clock.now)
     assert alice.get(f"/dataset-validations/{asked}").json()["state"] == "FAILED"
 
@@ -455,7 +426,7 @@ def test_a_running_validation_says_how_far_it_is(alice: Any, clock: Any, process
     asked = ask(alice).json()
     assert (asked["bytes"], asked["bytes_seen"], asked["rows_seen"]) == (len(GOOD), 0, 0)
     advance_validations(now=clock.now)
-    folder = store.validation_folder(asked["id"])
+    folder = job_folder(DatasetValidation.objects.get(pk=asked["id"]))
     (folder / PROGRESS_FILE).write_bytes(msgspec.json.encode(Progress(bytes_seen=100, rows_seen=3)))
     advance_validations(now=clock.now)
     found = alice.get(f"/dataset-validations/{asked['id']}").json()

@@ -15,7 +15,8 @@ from typing import IO
 
 import msgspec
 
-from control_plane.assets.background.archive_extraction.job import JOB_FILE, TAR_FILE, UnfoldJob
+from control_plane.assets.background import JOB_FILE
+from control_plane.assets.background.archive_extraction.job import TAR_FILE, UnfoldJob
 from control_plane.assets.background.blob_file import at_hand
 from control_plane.assets.base_models import archives
 from oolong.contracts.model_report import RESULT_FILE, ModelReport

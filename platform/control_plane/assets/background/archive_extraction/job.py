@@ -8,7 +8,7 @@ import msgspec
 
 from oolong.contracts.model_report import RESULT_FILE, ModelReport
 
-JOB_FILE, TAR_FILE = "job.json", "model.tar"
+TAR_FILE = "model.tar"
 
 
 class UnfoldJob(msgspec.Struct, frozen=True, kw_only=True):

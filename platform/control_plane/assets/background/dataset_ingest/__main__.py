@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import msgspec
 
+from control_plane.assets.background import JOB_FILE
 from control_plane.assets.background.blob_file import at_hand
 from control_plane.assets.background.dataset_ingest import decode as decoder
 from control_plane.assets.background.dataset_ingest import repository
@@ -27,7 +28,6 @@ from control_plane.assets.background.dataset_ingest.decoded import read_decoded
 from control_plane.assets.background.dataset_ingest.job import (
     CANONICAL_FILE,
     FILE_POINTER,
-    JOB_FILE,
     REPORT_FILE,
     RESULT_FILE,
     ParseJob,

@@ -9,13 +9,8 @@ import msgspec
 
 from control_plane.assets.datasets import rows
 
-JOB_FILE, RESULT_FILE, CANONICAL_FILE, REPORT_FILE, PROGRESS_FILE = (
-    "job.json",
-    "result.json",
-    "canonical.jsonl",
-    "report.jsonl",
-    "progress.json",
-)
+RESULT_FILE, PROGRESS_FILE = "result.json", "progress.json"
+CANONICAL_FILE, REPORT_FILE = "canonical.jsonl", "report.jsonl"
 FILE_POINTER = "/upload_id"  # of a fault of the file as a whole
 FORMATS = ("jsonl", "csv", "parquet", "huggingface")  # the last: a tar of a dataset directory
 # What a file may hold at most, decoded.

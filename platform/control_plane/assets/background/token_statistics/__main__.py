@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
+from control_plane.assets.background import JOB_FILE
 from control_plane.assets.background.blob_file import at_hand
 from control_plane.assets.background.dataset_ingest.progress import ProgressFile
 from control_plane.assets.background.token_statistics import lengths
 from control_plane.assets.background.token_statistics.job import (
-    JOB_FILE,
     RESULT_FILE,
     Lengths,
     Measured,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-JOB_FILE, RESULT_FILE = "job.json", "result.json"
+RESULT_FILE = "result.json"
 
 
 class MeasureJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
@@ -14,12 +15,15 @@ from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.rendering import ResponseSerializer
-from control_plane.core.api.request_parsing import no_body
+from control_plane.core.api.request_parsing import StrictSerializer, body_of, no_body
 from control_plane.core.api.schema import NODE_STATUSES
+from control_plane.core.infra import clock
 from control_plane.fleet import services
 from control_plane.fleet.access import managed_node
 from control_plane.fleet.models import Node, SchedulingState, Slot
 from oolong.contracts.agent import JobIsolation
+
+MAX_DEADLINE_SECONDS = 30 * 86_400  # of a drain
 
 
 class NodeSerializer(ResponseSerializer):
@@ -38,6 +42,10 @@ class NodeSerializer(ResponseSerializer):
     job_isolation = serializers.ChoiceField(choices=[str(kind) for kind in JobIsolation])
     job_isolation_reason = serializers.CharField(help_text="why jobs are not isolated; empty when they are")
     slots = serializers.IntegerField(help_text="number of slots")
+    drain_deadline = serializers.DateTimeField(
+        allow_null=True,
+        help_text="when the node's runs are stopped; null: it does not drain, or without a deadline",
+    )
     enrolled_at = serializers.DateTimeField()
     last_seen_at = serializers.DateTimeField()
 
@@ -111,7 +119,8 @@ class UncordonView(_SchedulingStateView):
     @extend_schema(
         operation_id="uncordon_node",
         summary="Uncordon a node",
-        description="New jobs can start on it again.",
+        description="New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a "
+        "checkpoint and return to the queue, the others stay.",
         request=None,
         responses=NodeSerializer,
     )
@@ -125,22 +134,36 @@ class UncordonView(_SchedulingStateView):
         return self.set_state(request, node_id)
 
 
-class DrainView(_SchedulingStateView):
-    state = SchedulingState.DRAINING
+class DrainSerializer(StrictSerializer):
+    deadline_seconds = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_DEADLINE_SECONDS,
+        required=False,
+        help_text="from now: jobs that are left then are stopped; without it, no run may stay",
+    )
+
+
+class DrainView(ApiView):
+    scopes = {"POST": "pool:admin"}
 
     @extend_schema(
         operation_id="drain_node",
         summary="Drain a node",
-        description="Its runs save a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once "
-        "none of its slots is leased.",
-        request=None,
+        description="No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on "
+        "other nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other "
+        "nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second drain "
+        "with a deadline replaces the first one; uncordoning the node cancels the drain. The status is DRAINED once "
+        "no run needs the node.",
+        request=DrainSerializer,
         responses=NodeSerializer,
     )
     @idempotent
-    @no_body
     def post(self, request: Request, node_id: str) -> Response:
         """Drain a node.
 
-        No new jobs start; running jobs save a checkpoint and move elsewhere.
+        No new jobs start; runs save a checkpoint and move elsewhere, before the deadline if there is one.
         """
-        return self.set_state(request, node_id)
+        seconds = body_of(DrainSerializer, request).get("deadline_seconds")
+        deadline = None if seconds is None else clock.now() + timedelta(seconds=seconds)
+        node = managed_node(caller_of(request), node_id)
+        return Response(NodeSerializer.render(services.drain(node, deadline=deadline)))

@@ -8,9 +8,10 @@ from django.db.models import Q
 from control_plane.accounts.models import Project, Team, User
 from control_plane.core.infra import ids
 from oolong.contracts.agent import JobIsolation
+from oolong.contracts.lifecycle import AttemptStatus
 
 DEFAULT_POOL = "default"
-DRAINED = "DRAINED"  # status of a DRAINING node without open leases
+DRAINED = "DRAINED"  # status of a DRAINING node that no run needs any more
 REVOKED = "REVOKED"  # status of a node whose credential was revoked
 
 
@@ -80,6 +81,9 @@ class Node(models.Model):
     disk_free_bytes = models.BigIntegerField(default=0)
     liveness = models.CharField(max_length=16, choices=liveness_choices, default=Liveness.READY)
     intent = models.CharField(max_length=16, choices=scheduling_state_choices, default=SchedulingState.ACTIVE)
+    drain_deadline = models.DateTimeField(
+        null=True
+    )  # of a DRAINING node: when runs that are left are stopped
     model_roots = models.JSONField(default=list)  # directories of models that it offers
     job_isolation = models.CharField(
         max_length=12, default="none", db_default="none"
@@ -115,19 +119,21 @@ class Node(models.Model):
 
     @property
     def status(self) -> str:
-        """The status that people see. Liveness outranks the scheduling state; a drain is done without open leases."""
+        """The status that people see. Liveness outranks the scheduling state; a drain is done when no run needs the
+        node."""
         if self.is_revoked:
             return REVOKED
         if self.liveness != Liveness.READY:
             return self.liveness
-        if self.intent == SchedulingState.DRAINING and not self.is_held:
+        if self.intent == SchedulingState.DRAINING and not self.is_needed:
             return DRAINED
         return Liveness.READY if self.intent == SchedulingState.ACTIVE else self.intent
 
     @property
-    def is_held(self) -> bool:
-        """Whether any slot of the node is leased."""
-        return Lease.objects.filter(slot__node=self, released_at=None).exists()
+    def is_needed(self) -> bool:
+        """Whether a slot of the node is leased, or an attempt there has not ended: it may still upload a checkpoint."""
+        leased = Lease.objects.filter(slot__node=self, released_at=None)
+        return leased.exists() or self.attempts.exclude(status=AttemptStatus.ENDED).exists()
 
 
 ISOLATED = frozenset({JobIsolation.UID.value, JobIsolation.USERNS.value})

@@ -16,6 +16,7 @@ from control_plane.accounts.identity.access_events import publish_access_change
 from control_plane.accounts.models import Project
 from control_plane.accounts.tokens.token_hashing import JOIN_TOKEN_PREFIX, NODE_PREFIX, digest, new_secret
 from control_plane.core.api.errors import Problem, not_found
+from control_plane.core.infra.clock import rfc3339
 from control_plane.core.stream import event_stream
 from control_plane.fleet import pools
 from control_plane.fleet.liveness import Timeouts, classify, outage_grace
@@ -252,8 +253,24 @@ def set_scheduling_state(node: Node, state: SchedulingState) -> Node:
         node, pool = _lock_managed(node)
         change = {"before": node.intent, "after": state}
         pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
-        node.intent = state
-        node.save(update_fields=["intent"])
+        node.intent, node.drain_deadline = state, None
+        node.save(update_fields=["intent", "drain_deadline"])
+        pools.publish_pool_change()
+    return node
+
+
+def drain(node: Node, *, deadline: datetime | None = None) -> Node:
+    """Start no new jobs on the node; its runs leave it (runs.evacuation). Of two drains the second sets the deadline,
+    earlier or later; without one, the deadline of the first stays. `set_scheduling_state` cancels the drain."""
+    with transaction.atomic():
+        node, pool = _lock_managed(node)
+        change: dict[str, str | None] = {"before": node.intent, "after": SchedulingState.DRAINING}
+        if deadline is not None:
+            change["deadline"] = rfc3339(deadline)
+            node.drain_deadline = deadline
+        pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
+        node.intent = SchedulingState.DRAINING
+        node.save(update_fields=["intent", "drain_deadline"])
         pools.publish_pool_change()
     return node
 

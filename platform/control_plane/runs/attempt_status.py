@@ -23,6 +23,7 @@ CONDITIONS = {
     "DEGRADED": "a critical alert is open",
     "NEEDS_ATTENTION": "it was paused because of an error",
     "UNRESPONSIVE": "its node does not respond",
+    "NODE_DRAINING": "its node is drained, and it may stay there until the deadline",
     "ENGINES_WAITING": "it wants more engines than are free",
     "GAP": "its last telemetry did not arrive",
 }

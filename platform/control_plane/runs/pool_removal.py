@@ -15,7 +15,7 @@ from control_plane.experiments.sweeps import ACTIVE
 from control_plane.fleet import pools
 from control_plane.fleet import services as fleet
 from control_plane.fleet.models import DEFAULT_POOL, Node, Pool
-from control_plane.runs.lease_reaper import evacuate_node
+from control_plane.runs.evacuation import evacuate_node
 from control_plane.runs.models import Run
 from oolong.contracts.lifecycle import ENDED, RunStatus
 

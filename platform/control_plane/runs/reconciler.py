@@ -39,9 +39,12 @@ from oolong.contracts.lifecycle import (
     EndReason,
     JobKind,
     JobState,
+    Retry,
     RunStatus,
 )
 
+# After these ends a run starts over when none of its checkpoints was stored: neither it nor its node is to blame.
+_MAY_START_OVER = frozenset(reason for reason, outcome in OUTCOMES.items() if outcome.retry is Retry.ALWAYS)
 RESULT_SUMMARIES = {
     "eval": "evaluation",
     "reward_test": "reward_test",
@@ -226,10 +229,14 @@ def _reconcile_recovering(run: Run, attempt: Attempt, jobs: list[Job], *, now: d
 
 def _requeue(run: Run, *, now: datetime) -> None:
     """Queue the run for a new attempt. It fails when the last attempt committed checkpoints and none was stored, unless
-    its node was revoked: then the run starts over."""
+    it was preempted or its node was revoked: then the run starts over."""
     last = run.attempts.order_by("-number").first()
     states = Checkpoint.objects.filter(kind=CheckpointKind.TRAINING)
-    committed = last is not None and not last.node.is_revoked and states.filter(attempt_id=last.pk).exists()
+    committed = (
+        last is not None
+        and not (last.reason in _MAY_START_OVER or last.node.is_revoked)
+        and states.filter(attempt_id=last.pk).exists()
+    )
     if committed and not states.filter(run_id=run.pk, state=CheckpointState.STORED).exists():
         message = "checkpoints were committed, but none was stored"
         transition_run(

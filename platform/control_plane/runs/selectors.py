@@ -11,10 +11,10 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.checkpoints.models import Checkpoint, CheckpointKind, CheckpointState
 from control_plane.core.api.errors import or_not_found
 from control_plane.fleet import selectors as fleet
-from control_plane.fleet.models import Node, Pool
+from control_plane.fleet.models import Node, Pool, SchedulingState
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.slot_requests import sort_runs
-from oolong.contracts.lifecycle import AttemptStatus, JobKind, RunStatus
+from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
 
 RELATED = (
     "dataset_version__dataset", "base_model", "initial_checkpoint", "resume_checkpoint", "created_by",
@@ -124,4 +124,30 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
                 "submitted_at": run.created_at,
             }
         )
-    return {**fleet.pool(caller, pool), "queue": entries}
+    return {**fleet.pool(caller, pool), "queue": entries, "leaving": _leaving(caller, pool)}
+
+
+def _leaving(caller: Caller, pool: Pool) -> list[dict[str, Any]]:
+    """Runs on nodes that are drained, for LeavingRunSerializer."""
+    attempts = (
+        Attempt.objects.filter(node__pool=pool, node__intent=SchedulingState.DRAINING)
+        .exclude(status=AttemptStatus.ENDED)
+        .select_related("node", "run__project")
+        .prefetch_related("jobs")
+        .order_by("node__name", "run_id")
+    )
+    found = []
+    for attempt in attempts:
+        own = attempt.run.project.team_id == caller.project.team_id
+        jobs = attempt.jobs.all()
+        stopping = attempt.reason or any(job.stop_asked_at and not job.leaving_at for job in jobs)
+        ended = all(job.state == JobState.EXITED for job in jobs)
+        found.append(
+            {
+                "node": attempt.node,
+                "run_id": attempt.run_id if own else "",
+                "run_name": attempt.run.name if own else "another team's run",
+                "stage": "uploading" if ended else "stopping" if stopping else "staying",
+            }
+        )
+    return found

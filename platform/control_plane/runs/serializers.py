@@ -34,6 +34,7 @@ from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.rollout import version_of_task
 from oolong.contracts.runtime_overrides import CHANGEABLE
 
+LEAVING_STAGES = ["staying", "stopping", "uploading"]
 MAX_AHEAD = 20  # runs ahead that an explanation of a wait names, from the head of the queue
 WAIT_CODES = {
     WaitCode.NEVER_FITS: "no node of the pool can ever hold it, or its team may not use the pool",
@@ -429,11 +430,23 @@ class QueueEntrySerializer(ResponseSerializer):
     submitted_at = serializers.DateTimeField()
 
 
+class LeavingRunSerializer(ResponseSerializer):
+    node = NamedSerializer()
+    run_id = serializers.CharField(help_text="empty when the run is another team's")
+    run_name = serializers.CharField()
+    stage = serializers.ChoiceField(
+        choices=LEAVING_STAGES,
+        help_text="staying: it may finish until the deadline; stopping: its jobs save and stop; uploading: its jobs "
+        "have ended and its checkpoint is being uploaded",
+    )
+
+
 class PoolSerializer(PoolSettingsSerializer):
     blocked_reason = serializers.CharField(help_text="why you do not manage the pool; empty when you do")
     pools = serializers.ListField(child=serializers.CharField(), help_text="names of the pools that you see")
     slots = SlotSerializer(many=True)
     nodes = NodeSerializer(many=True)
     queue = QueueEntrySerializer(many=True)
+    leaving = LeavingRunSerializer(many=True, help_text="runs that are still on nodes that are drained")
     quota = QuotaSerializer()
     project_quota = ProjectQuotaSerializer()

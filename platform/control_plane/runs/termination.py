@@ -47,8 +47,8 @@ def request_cancel(run: Run, message: str, *, now: datetime) -> None:
 
 
 def shorten_grace(run: Run, message: str, *, now: datetime) -> bool:
-    """Stop the jobs of a FINALIZING run after a short grace period; its end reason stays. False when nothing
-    changes."""
+    """Stop the jobs of a run that ends or leaves its node after a short grace period; its end reason stays. False when
+    nothing changes."""
     attempt = live_attempt(run)
     if attempt is None or not _shorten_job_grace(attempt):
         return False
@@ -139,9 +139,12 @@ def fail_attempt(run: Run, attempt: Attempt, cause: EndReason, message: str, *, 
 
 
 def fail_attempt_of_lost_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
-    """End the attempt because its node is LOST: unreachable, or revoked."""
+    """End the attempt because its node is LOST: unreachable, or revoked. The loss of a run that was leaving the node
+    counts toward no limit of attempts."""
     revoked = attempt.node.is_revoked
     cause = EndReason.NODE_REVOKED if revoked else EndReason.NODE_LOST
+    if attempt.reason == EndReason.PREEMPTED:
+        cause = EndReason.PREEMPTED
     message = f"{attempt.node.name} {'was revoked' if revoked else 'is lost'}"
     fail_attempt(run, attempt, cause, message, now=now)
 

@@ -11,12 +11,13 @@ from oolong.cli.pool import PoolOption
 from oolong.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Nodes of a pool and their slots.")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 NodeArgument = Annotated[str, typer.Argument(help="id of the node (node_…)")]
 
 
 @app.command("list")
 def list_nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
-    """List the nodes of a pool and who holds their slots."""
+    """List the nodes of a pool, who holds their slots, and the runs that are still on nodes that are drained."""
     with Client() as client:
         found = client.pool.get(pool)
     if json:
@@ -24,6 +25,7 @@ def list_nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
             {
                 "nodes": [node.model_dump(mode="json") for node in found.nodes],
                 "slots": [slot.model_dump(mode="json") for slot in found.slots],
+                "leaving": [run.model_dump(mode="json") for run in found.leaving],
             }
         )
         return
@@ -43,6 +45,14 @@ def list_nodes(pool: PoolOption = None, json: JsonOption = False) -> None:
             for slot in found.slots
         ),
     )
+    if found.leaving:
+        show_table(
+            ("NODE", "DEADLINE", "STILL THERE", "RUN", "STAGE"),
+            (
+                (run.node.name, names[run.node.id].drain_deadline, run.run_id, run.run_name, run.stage)
+                for run in found.leaving
+            ),
+        )
 
 
 @app.command()
@@ -55,18 +65,30 @@ def cordon(node: NodeArgument, json: JsonOption = False) -> None:
 
 @app.command()
 def uncordon(node: NodeArgument, json: JsonOption = False) -> None:
-    """Let new jobs start on the node again."""
+    """Let new jobs start on the node again; cancels a drain."""
     with Client() as client:
         found = client.pool.uncordon(node)
     show_json(found) if json else print(found.status)
 
 
 @app.command()
-def drain(node: NodeArgument, json: JsonOption = False) -> None:
-    """Move the node's runs to other nodes; its status is DRAINED once it is empty."""
+def drain(
+    node: NodeArgument,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="30m, 2h or 90s from now: jobs that are left then are stopped; without it, no run may stay"
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Move the node's runs to other nodes, each after a checkpoint; its status is DRAINED once it is empty. Runs
+    without a trainer may finish until the deadline. `oolong node uncordon` cancels it."""
+    seconds = None if deadline is None else seconds_of(deadline)
     with Client() as client:
-        found = client.pool.drain(node)
-    show_json(found) if json else print(found.status)
+        found = client.pool.drain(node, deadline_seconds=seconds)
+    until = "" if found.drain_deadline is None else f" until {found.drain_deadline}"
+    show_json(found) if json else print(found.status + until)
 
 
 @app.command()
@@ -91,3 +113,13 @@ def join_token(
     with Client() as client:
         token = client.pool.join_token(pool)
     show_json(token) if json else print(token.token)
+
+
+def seconds_of(text: str) -> int:
+    """The seconds of `30m`. Raises BadParameter when it is not a whole number and a unit."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in UNITS or not number.isdecimal() or int(number) == 0:
+        raise typer.BadParameter(
+            f"{text!r} is no duration; write 90s, 30m, 2h or 1d", param_hint="--deadline"
+        )
+    return int(number) * UNITS[unit]

@@ -1859,7 +1859,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description Its runs save a checkpoint and move to other nodes; no new jobs start. The status is DRAINED once none of its slots is leased.
+         * @description No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on other nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second drain with a deadline replaces the first one; uncordoning the node cancels the drain. The status is DRAINED once no run needs the node.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1899,7 +1899,7 @@ export interface paths {
         put?: never;
         /**
          * Uncordon a node
-         * @description New jobs can start on it again.
+         * @description New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a checkpoint and return to the queue, the others stay.
          */
         post: operations["uncordon_node"];
         delete?: never;
@@ -4763,6 +4763,10 @@ export interface components {
                 };
             };
         };
+        DrainRequest: {
+            /** @description from now: jobs that are left then are stopped; without it, no run may stay */
+            deadline_seconds?: number;
+        };
         DryRun: {
             jobs: components["schemas"]["PlannedJob"][];
             slots_needed: number;
@@ -5126,6 +5130,14 @@ export interface components {
             leaks: {
                 [key: string]: number;
             };
+        };
+        LeavingRun: {
+            node: components["schemas"]["Named"];
+            /** @description empty when the run is another team's */
+            run_id: string;
+            run_name: string;
+            /** @description staying: it may finish until the deadline; stopping: its jobs save and stop; uploading: its jobs have ended and its checkpoint is being uploaded */
+            stage: components["schemas"]["StageEnum"];
         };
         LengthBin: {
             /** @description tokens, exclusive */
@@ -5544,6 +5556,11 @@ export interface components {
             job_isolation_reason: string;
             /** @description number of slots */
             slots: number;
+            /**
+             * Format: date-time
+             * @description when the node's runs are stopped; null: it does not drain, or without a deadline
+             */
+            drain_deadline: string | null;
             /** Format: date-time */
             enrolled_at: string;
             /** Format: date-time */
@@ -5760,6 +5777,8 @@ export interface components {
             slots: components["schemas"]["Slot"][];
             nodes: components["schemas"]["Node"][];
             queue: components["schemas"]["QueueEntry"][];
+            /** @description runs that are still on nodes that are drained */
+            leaving: components["schemas"]["LeavingRun"][];
             quota: components["schemas"]["Quota"];
             project_quota: components["schemas"]["ProjectQuota"];
         };
@@ -6052,7 +6071,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6108,7 +6127,7 @@ export interface components {
             advice: string;
             /** @description whose fault the end was */
             fault: string;
-            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
+            /** @description what is noteworthy beside the status: DEGRADED (a critical alert is open), NEEDS_ATTENTION (it was paused because of an error), UNRESPONSIVE (its node does not respond), NODE_DRAINING (its node is drained, and it may stay there until the deadline), ENGINES_WAITING (it wants more engines than are free), GAP (its last telemetry did not arrive) */
             conditions: string[];
             /** @description one line, while it waits */
             pending_reason: string;
@@ -6394,6 +6413,8 @@ export interface components {
             /** @description divide the rows of each answer, or of each split, by the ratios */
             stratify?: components["schemas"]["StratifyEnum"] | components["schemas"]["NullEnum"];
         };
+        /** @enum {string} */
+        StageEnum: "staying" | "stopping" | "uploading";
         Staleness: {
             /** @description max staleness as it is now */
             max: number;
@@ -8806,6 +8827,7 @@ export type DeliveryPage = components['schemas']['DeliveryPage'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type DeliveryTry = components['schemas']['DeliveryTry'];
 export type Difference = components['schemas']['Difference'];
+export type DrainRequest = components['schemas']['DrainRequest'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrollReply = components['schemas']['EnrollReply'];
 export type EnrollRequestRequest = components['schemas']['EnrollRequestRequest'];
@@ -8851,6 +8873,7 @@ export type JobsEnum = components['schemas']['JobsEnum'];
 export type JoinToken = components['schemas']['JoinToken'];
 export type LatestCheckpoint = components['schemas']['LatestCheckpoint'];
 export type Leaks = components['schemas']['Leaks'];
+export type LeavingRun = components['schemas']['LeavingRun'];
 export type LengthBin = components['schemas']['LengthBin'];
 export type Lengths = components['schemas']['Lengths'];
 export type LevelEnum = components['schemas']['LevelEnum'];
@@ -8989,6 +9012,7 @@ export type Span = components['schemas']['Span'];
 export type SpanKindEnum = components['schemas']['SpanKindEnum'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type SplitRequest = components['schemas']['SplitRequest'];
+export type StageEnum = components['schemas']['StageEnum'];
 export type Staleness = components['schemas']['Staleness'];
 export type StateSnapshot = components['schemas']['StateSnapshot'];
 export type StateSnapshots = components['schemas']['StateSnapshots'];
@@ -13831,8 +13855,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "63a2bf9afc3e996b68d3e0aa616c9479c1f5621ec4bd4b9b9650bd1b10a26f26",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=63a2bf9afc3e996b68d3e0aa616c9479c1f5621ec4bd4b9b9650bd1b10a26f26"
+                     *       "sha256": "26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -19128,6 +19152,7 @@ export interface operations {
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
+                     *       "leaving": [],
                      *       "quota": {
                      *         "team": {
                      *           "id": "team_01jy0000000000000000000002",
@@ -19205,6 +19230,7 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
+                     *       "drain_deadline": null,
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -19244,7 +19270,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "deadline_seconds": 1800
+                 *     }
+                 */
+                "application/json": components["schemas"]["DrainRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -19268,6 +19303,7 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
+                     *       "drain_deadline": "2026-01-01T12:00:00Z",
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -19281,6 +19317,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -19331,6 +19368,7 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
+                     *       "drain_deadline": null,
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -19394,6 +19432,7 @@ export interface operations {
                      *       "job_isolation": "none",
                      *       "job_isolation_reason": "",
                      *       "slots": 2,
+                     *       "drain_deadline": null,
                      *       "enrolled_at": "2026-01-01T12:00:00Z",
                      *       "last_seen_at": "2026-01-01T12:00:00Z"
                      *     }
@@ -22228,7 +22267,7 @@ export interface operations {
             query?: {
                 /** @description user name of who submitted it */
                 author?: string;
-                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, ENGINES_WAITING, GAP, comma-separated */
+                /** @description runs with one of DEGRADED, NEEDS_ATTENTION, UNRESPONSIVE, NODE_DRAINING, ENGINES_WAITING, GAP, comma-separated */
                 condition?: string;
                 /** @description RFC 3339, inclusive */
                 created_after?: string;

@@ -103,10 +103,12 @@ class AsyncPool:
         return await self._connection.send(endpoints.pool.cordon(node_id))
 
     async def uncordon(self, node_id: str) -> models.Node:
+        """Let new jobs start on the node again; cancels a drain."""
         return await self._connection.send(endpoints.pool.uncordon(node_id))
 
-    async def drain(self, node_id: str) -> models.Node:
-        return await self._connection.send(endpoints.pool.drain(node_id))
+    async def drain(self, node_id: str, *, deadline_seconds: int | None = None) -> models.Node:
+        """Move the node's runs to other nodes. What is left after `deadline_seconds` is stopped."""
+        return await self._connection.send(endpoints.pool.drain(node_id, deadline_seconds))
 
     async def revoke(self, node_id: str) -> models.Node:
         """Refuse the node's credential from now on; its runs go on elsewhere, and the node leaves the pool for good."""

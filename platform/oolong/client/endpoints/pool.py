@@ -86,8 +86,9 @@ def uncordon(node_id: str) -> RequestSpec[Node]:
     return request_spec.post("pool/nodes/{}/uncordon", Node, node_id)
 
 
-def drain(node_id: str) -> RequestSpec[Node]:
-    return request_spec.post("pool/nodes/{}/drain", Node, node_id)
+def drain(node_id: str, deadline_seconds: int | None) -> RequestSpec[Node]:
+    body = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
+    return request_spec.post("pool/nodes/{}/drain", Node, node_id, body=body)
 
 
 def revoke(node_id: str) -> RequestSpec[Node]:

@@ -416,6 +416,13 @@ class Leaks(ApiModel):
     leaks: dict[str, int]
 
 
+class LeavingRun(ApiModel):
+    node: Named
+    run_id: str
+    run_name: str
+    stage: str
+
+
 class LengthBin(ApiModel):
     above: int
     up_to: int
@@ -602,6 +609,7 @@ class Node(ApiModel):
     job_isolation: str
     job_isolation_reason: str
     slots: int
+    drain_deadline: datetime | None = None
     enrolled_at: datetime
     last_seen_at: datetime
 
@@ -675,6 +683,7 @@ class Pool(PoolSettings):
     slots: list[Slot]
     nodes: list[Node]
     queue: list[QueuedRun]
+    leaving: list[LeavingRun]
     quota: Quota
     project_quota: ProjectQuota
 

@@ -34,6 +34,9 @@ const APPEARANCES: Record<string, Appearance> = {
   CORDONED: { label: "Cordoned", icon: IconPlayerStop, tone: "neutral" },
   DRAINING: { label: "Draining", icon: IconClock, tone: "warn" },
   DRAINED: { label: "Drained", icon: IconCircleCheck, tone: "neutral" },
+  staying: { label: "Staying", icon: IconClock, tone: "info" },
+  stopping: { label: "Stopping", icon: IconPlayerStop, tone: "warn", animated: true },
+  uploading: { label: "Uploading", icon: IconRefresh, tone: "info", animated: true },
   LOST: { label: "Lost", icon: IconPlugConnectedX, tone: "bad" },
   free: { label: "Free", icon: IconCircleCheck, tone: "good" },
   held: { label: "Held", icon: IconPlayerPlay, tone: "active" },
@@ -41,6 +44,7 @@ const APPEARANCES: Record<string, Appearance> = {
   // conditions of a run
   DEGRADED: { label: "Degraded", icon: IconAlertTriangle, tone: "bad" },
   NEEDS_ATTENTION: { label: "Needs attention", icon: IconAlertTriangle, tone: "bad" },
+  NODE_DRAINING: { label: "Leaves its node at the deadline", icon: IconClock, tone: "warn" },
   ENGINES_WAITING: { label: "Waiting for engines", icon: IconClock, tone: "neutral" },
   GAP: { label: "Telemetry incomplete", icon: IconAlertTriangle, tone: "warn" },
   // alerts

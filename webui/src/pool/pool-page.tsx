@@ -2,7 +2,7 @@ import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Select, Tabl
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { Fragment, useState } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router";
 
 import { post, put, remove } from "../api/http.ts";
@@ -14,6 +14,8 @@ import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { useTopic } from "../stream/stream.ts";
+import { DrainNode, DrainRow } from "./drain-node.tsx";
+import { isDrained } from "./drain.ts";
 import classes from "./pool-page.module.css";
 
 export function PoolPage() {
@@ -166,12 +168,11 @@ function RevokeNode({ node, close }: { node: Node; close: () => void }) {
   );
 }
 
-type Verb = "cordon" | "uncordon" | "drain";
+type Verb = "cordon" | "uncordon";
 
 const ACTIONS: { verb: Verb; label: string; help: string; when: (status: string) => boolean }[] = [
   { verb: "cordon", label: "Cordon", help: "No new jobs start; running jobs continue", when: (status) => status === "READY" || status === "UNRESPONSIVE" },
-  { verb: "drain", label: "Drain", help: "Cordon it, and move its runs after their next checkpoint", when: (status) => status === "READY" || status === "CORDONED" },
-  { verb: "uncordon", label: "Uncordon", help: "Allow new jobs to start", when: (status) => status === "CORDONED" || status === "DRAINING" || status === "DRAINED" },
+  { verb: "uncordon", label: "Uncordon", help: "Allow new jobs to start", when: (status) => status === "CORDONED" },
 ];
 
 function Nodes({ pool }: { pool: Pool }) {
@@ -182,6 +183,7 @@ function Nodes({ pool }: { pool: Pool }) {
     onSettled: () => void client.invalidateQueries({ queryKey: ["pool"] }),
   });
   const [revoking, setRevoking] = useState<Node | null>(null);
+  const [draining, setDraining] = useState<Node | null>(null);
   const slotsOf = (node: Node) => pool.slots.filter((slot) => slot.node.id === node.id);
   return (
     <Panel title="Nodes" flush>
@@ -190,30 +192,37 @@ function Nodes({ pool }: { pool: Pool }) {
         <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Th w={44} /></Table.Tr></Table.Thead>
         <Table.Tbody>
           {pool.nodes.map((node) => (
-            <Table.Tr key={node.id}>
-              <Table.Td fw={560}>{node.name}</Table.Td>
-              <Table.Td><StatusBadge status={node.status} /></Table.Td>
-              <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
-              <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
-              <Table.Td>
-                {!pool.may_manage && (
-                  <RequiresAdmin pool={pool}><Button variant="subtle" color="gray" px={6} disabled aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></RequiresAdmin>
-                )}
-                {pool.may_manage && <Menu position="bottom-end" width={270}>
-                  <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
-                  <Menu.Dropdown>
-                    {ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
-                      <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
-                    ))}
-                    <Menu.Divider />
-                    <Menu.Item color="red" onClick={() => setRevoking(node)}>Revoke…<Text size="xs" c="dimmed">Reject its credential and remove it from the pool permanently</Text></Menu.Item>
-                  </Menu.Dropdown>
-                </Menu>}
-              </Table.Td>
-            </Table.Tr>
+            <Fragment key={node.id}>
+              <Table.Tr>
+                <Table.Td fw={560}>{node.name}</Table.Td>
+                <Table.Td><StatusBadge status={node.status} /></Table.Td>
+                <Table.Td ta="right">{slotsOf(node).filter((slot) => slot.held_by !== null).length} of {slotsOf(node).length}</Table.Td>
+                <Table.Td ta="right" title={moment(node.last_seen_at)}>{ago(node.last_seen_at, now)}</Table.Td>
+                <Table.Td>
+                  {!pool.may_manage && (
+                    <RequiresAdmin pool={pool}><Button variant="subtle" color="gray" px={6} disabled aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></RequiresAdmin>
+                  )}
+                  {pool.may_manage && <Menu position="bottom-end" width={270}>
+                    <Menu.Target><Button variant="subtle" color="gray" px={6} aria-label={`Actions on ${node.name}`}><IconDots size={15} /></Button></Menu.Target>
+                    <Menu.Dropdown>
+                      {!isDrained(node, pool.leaving) && ACTIONS.filter(({ when }) => when(node.status)).map(({ verb, label, help }) => (
+                        <Menu.Item key={verb} onClick={() => act.mutate({ node, verb })}>{label}<Text size="xs" c="dimmed">{help}</Text></Menu.Item>
+                      ))}
+                      {!isDrained(node, pool.leaving) && <Menu.Item onClick={() => setDraining(node)}>Drain…<Text size="xs" c="dimmed">Cordon it, and move its runs to other nodes</Text></Menu.Item>}
+                      <Menu.Divider />
+                      <Menu.Item color="red" onClick={() => setRevoking(node)}>Revoke…<Text size="xs" c="dimmed">Reject its credential and remove it from the pool permanently</Text></Menu.Item>
+                    </Menu.Dropdown>
+                  </Menu>}
+                </Table.Td>
+              </Table.Tr>
+              <DrainRow node={node} pool={pool} columns={5} changeDeadline={() => setDraining(node)} />
+            </Fragment>
           ))}
         </Table.Tbody>
       </Table>
+      <Modal opened={draining !== null} onClose={() => setDraining(null)} title={`Drain ${draining?.name}`}>
+        {draining !== null && <DrainNode node={draining} drained={isDrained(draining, pool.leaving)} close={() => setDraining(null)} />}
+      </Modal>
       <Modal opened={revoking !== null} onClose={() => setRevoking(null)} title={`Revoke ${revoking?.name}?`}>
         {revoking !== null && <RevokeNode node={revoking} close={() => setRevoking(null)} />}
       </Modal>

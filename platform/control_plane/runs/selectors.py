@@ -140,6 +140,9 @@ def _leaving(caller: Caller, pool: Pool) -> list[dict[str, Any]]:
     for attempt in attempts:
         own = attempt.run.project.team_id == caller.project.team_id
         jobs = attempt.jobs.all()
+        may_stay = attempt.node.drain_deadline is not None and all(
+            job.kind != JobKind.TRAINER for job in jobs
+        )
         stopping = attempt.reason or any(job.stop_asked_at and not job.leaving_at for job in jobs)
         ended = all(job.state == JobState.EXITED for job in jobs)
         found.append(
@@ -147,7 +150,7 @@ def _leaving(caller: Caller, pool: Pool) -> list[dict[str, Any]]:
                 "node": attempt.node,
                 "run_id": attempt.run_id if own else "",
                 "run_name": attempt.run.name if own else "another team's run",
-                "stage": "uploading" if ended else "stopping" if stopping else "staying",
+                "stage": "uploading" if ended else "staying" if may_stay and not stopping else "stopping",
             }
         )
     return found

@@ -90,6 +90,7 @@ def test_a_run_with_a_trainer_saves_at_once_and_returns_to_the_queue_as_preempte
     machine = node()
     run = start(machine)
     drain(alice, machine, minutes)
+    assert leaving(alice) == [("a run", "stopping")], "already before the next tick"
     tick()
     assert leaving(alice) == [("a run", "stopping")]
     first = Attempt.objects.get(run_id=run["id"])

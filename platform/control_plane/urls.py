@@ -24,9 +24,9 @@ api: list[URLPattern | URLResolver] = [
     path("", include("control_plane.assets.urls")),
     path("", include("control_plane.checkpoints.urls")),
     path("", include("control_plane.fleet.urls")),
+    path("", include("control_plane.telemetry.urls")),  # first: runs/sparklines is no run's id
     path("", include("control_plane.runs.urls")),
     path("", include("control_plane.experiments.urls")),
-    path("", include("control_plane.telemetry.urls")),
     path("", include("control_plane.agent_api.urls")),
     path("", include("control_plane.tunnel.urls")),
 ]

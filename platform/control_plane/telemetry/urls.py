@@ -9,6 +9,7 @@ urlpatterns = [
     path("stream", sse.stream),
     path("agent/telemetry", ingest.TelemetryBatchView.as_view()),
     path("metrics/definitions", api.MetricDefinitionsView.as_view()),
+    path("runs/sparklines", api.SparklinesView.as_view()),
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),
     path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),

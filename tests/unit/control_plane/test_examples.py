@@ -171,6 +171,7 @@ QUERIES = {
     "resolve_model": "?ref=tiny", "judge_checkpoint_gate": "?checkpoint={checkpoint_id}",
     "diff_dataset_versions": "?from=sums@1", "upload": "?purpose=dataset&filename=rows.jsonl",
     "histograms": "?name=staleness/consumed_tokens", "metrics": "?names=reward/mean",
+    "sparklines": "?ids={run_id}",
 }  # fmt: skip
 RAW = {
     "upload": b'{"q": "1+1", "a": "2"}\n',

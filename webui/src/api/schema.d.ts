@@ -3014,6 +3014,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/sparklines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the reward of many runs
+         * @description Mean reward by train step, at most 40 points a run, in the order of `ids`. Runs that do not exist or that you do not see are left out.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["sparklines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/validate": {
         parameters: {
             query?: never;
@@ -6392,6 +6414,16 @@ export interface components {
         };
         /** @enum {string} */
         SpanKindEnum: "generate" | "reward" | "load" | "wait" | "evaluate" | "train" | "publish" | "checkpoint";
+        Sparkline: {
+            run_id: string;
+            /** @description ascending; of a bucket: its last step */
+            step: number[];
+            /** @description mean of a bucket; null: not finite */
+            reward: (number | null)[];
+        };
+        Sparklines: {
+            data: components["schemas"]["Sparkline"][];
+        };
         SpecRequest: {
             /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
             spec: components["schemas"]["RunSpecPatch"];
@@ -9010,6 +9042,8 @@ export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type Span = components['schemas']['Span'];
 export type SpanKindEnum = components['schemas']['SpanKindEnum'];
+export type Sparkline = components['schemas']['Sparkline'];
+export type Sparklines = components['schemas']['Sparklines'];
 export type SpecRequest = components['schemas']['SpecRequest'];
 export type SplitRequest = components['schemas']['SplitRequest'];
 export type StageEnum = components['schemas']['StageEnum'];
@@ -13855,8 +13889,13 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
+<<<<<<< HEAD
                      *       "sha256": "26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9",
                      *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9"
+=======
+                     *       "sha256": "413e0fafba0e6d2bcd0637d762a504987a676602efa938382a2e4f0a6f154045",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=413e0fafba0e6d2bcd0637d762a504987a676602efa938382a2e4f0a6f154045"
+>>>>>>> f5383e96 (Read the reward curves of many runs in one request)
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -28690,6 +28729,59 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sparklines: {
+        parameters: {
+            query: {
+                /** @description ids of runs, comma-separated, at most 100 */
+                ids: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "run_id": "run_01jy0000000000000000000017",
+                     *           "step": [
+                     *             1,
+                     *             2
+                     *           ],
+                     *           "reward": [
+                     *             0.5,
+                     *             0.5
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Sparklines"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

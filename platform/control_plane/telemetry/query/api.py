@@ -18,8 +18,8 @@ from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.alerts import alerts
 from control_plane.telemetry.ingest.lines import MAX_X
-from control_plane.telemetry.query import charts, selectors, timeline, trajectories
-from control_plane.telemetry.query.query_params import number, one_of, short_text, whole_number
+from control_plane.telemetry.query import charts, selectors, sparklines, timeline, trajectories
+from control_plane.telemetry.query.query_params import id_list, number, one_of, short_text, whole_number
 from control_plane.telemetry.query.serializers import (
     AlertSerializer,
     HistogramsSerializer,
@@ -28,6 +28,7 @@ from control_plane.telemetry.query.serializers import (
     MetricDefinitionsSerializer,
     MetricNamesSerializer,
     MetricsSerializer,
+    SparklinesSerializer,
     StateSnapshotSerializer,
     StateSnapshotsSerializer,
     TimelineSerializer,
@@ -114,6 +115,31 @@ class MetricsView(ApiView):
         """
         run = run_for(caller_of(request), run_id)
         return Response(charts.metrics(run, _chart_query(request)))
+
+
+class SparklinesView(ApiView):
+    scopes = {"GET": "runs:read"}
+
+    @extend_schema(
+        operation_id="sparklines",
+        parameters=[
+            OpenApiParameter(
+                "ids",
+                OpenApiTypes.STR,
+                required=True,
+                description=f"ids of runs, comma-separated, at most {sparklines.MAX_RUNS}",
+            )
+        ],
+        responses=SparklinesSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Read the reward of many runs.
+
+        Mean reward by train step, at most 40 points a run, in the order of `ids`. Runs that do not exist or
+        that you do not see are left out.
+        """
+        found = sparklines.rewards(caller_of(request), id_list(request, "ids", most=sparklines.MAX_RUNS))
+        return Response(SparklinesSerializer.render({"data": found}))
 
 
 class HistogramsView(ApiView):

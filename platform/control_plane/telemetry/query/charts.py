@@ -188,7 +188,7 @@ def _without_overlap(parts: list[ChartSegment], *, most: int) -> list[ChartSegme
 def _read(lines: list[list[ChartSegment]], wanted: ChartQuery) -> list[Line]:
     """Points of short lines, buckets of long ones; few statements for many lines."""
     single: list[Piece] = []
-    by_width: defaultdict[int, list[Piece]] = defaultdict(list)
+    buckets: list[tuple[Piece, int]] = []
     for parts in lines:
         if wanted.limit is not None:
             single += [part.piece for part in parts]
@@ -202,10 +202,9 @@ def _read(lines: list[list[ChartSegment]], wanted: ChartQuery) -> list[Line]:
         first = min(part.extent.first + part.offset for part in parts)
         last = max(part.extent.last + part.offset for part in parts)
         width = bucket_width(first, last, most=max(1, wanted.max_points - 2 * (len(parts) - 1)))
-        by_width[width] += inside
+        buckets += [(piece, width) for piece in inside]
     read = read_points(single, limit=wanted.limit or wanted.max_points)
-    for width, pieces in by_width.items():
-        read |= read_buckets(pieces, width=width)
+    read |= read_buckets(buckets)
     return [
         _joined([(read[part.series.pk], part.offset) for part in parts], wanted.limit) for parts in lines
     ]  # fmt: skip

@@ -55,3 +55,13 @@ def short_text(request: Request, name: str, *, most: int) -> str:
     if len(text) > most:
         raise invalid_parameter(name, f"{name} has {len(text)} characters; {most} at most")
     return text
+
+
+def id_list(request: Request, name: str, *, most: int) -> list[str]:
+    """Comma-separated ids, each once, in the order given. 422 for none and for more than `most`."""
+    ids = [text for text in request.query_params.get(name, "").split(",") if text]
+    if not ids:
+        raise invalid_parameter(name, f"{name}= is missing: one id or more, comma-separated", "required")
+    if len(ids) > most:
+        raise invalid_parameter(name, f"{name} has {len(ids)} ids; {most} at most")
+    return list(dict.fromkeys(ids))

@@ -69,6 +69,20 @@ class MetricsSerializer(serializers.Serializer[Any]):
     seq = serializers.IntegerField(help_text="subscribe to run:<id> with after_seq=seq to go on live")
 
 
+class SparklineSerializer(ResponseSerializer):
+    run_id = serializers.CharField()
+    step = serializers.ListField(
+        child=serializers.IntegerField(), help_text="ascending; of a bucket: its last step"
+    )
+    reward = serializers.ListField(
+        child=serializers.FloatField(allow_null=True), help_text="mean of a bucket; null: not finite"
+    )
+
+
+class SparklinesSerializer(ResponseSerializer):
+    data = SparklineSerializer(many=True)
+
+
 class MetricSerializer(ResponseSerializer):
     name = serializers.CharField()
     unit = serializers.CharField()

@@ -92,10 +92,11 @@ SELECT w.id, max(b.last_x), extract(epoch FROM (array_agg(b.last_at ORDER BY b.l
        min(b.low), max(b.high), (array_agg(b.last ORDER BY b.last_x DESC))[1],
        sum(b.points)::bigint, sum(b.points - b.finite)::bigint
 FROM unnest(%(ids)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[], %(low_ends)s::bigint[],
-            %(high_ends)s::bigint[]) AS w(id, first, last, low_end, high_end),
+            %(high_ends)s::bigint[], %(levels)s::int[], %(widths)s::bigint[], %(origins)s::bigint[])
+     AS w(id, first, last, low_end, high_end, level, width, origin),
 LATERAL (
     SELECT start AS x, points, finite, low, high, mean, last, last_x, last_at FROM telemetry_metricrollup
-    WHERE series_id = w.id AND width = %(level)s AND start >= w.low_end AND start < w.high_end
+    WHERE series_id = w.id AND width = w.level AND start >= w.low_end AND start < w.high_end
     UNION ALL
     SELECT p.x, 1, (p.value <> 'NaN')::int, f.v, f.v, f.v, f.v, p.x, p.at
     FROM (
@@ -111,7 +112,7 @@ LATERAL (
           AND u.x BETWEEN w.first AND w.last AND (u.x < w.low_end OR u.x >= w.high_end)
     ) AS p, LATERAL (SELECT nullif(p.value, 'NaN') AS v) AS f
 ) AS b
-GROUP BY w.id, (b.x - %(origin)s) / %(width)s
+GROUP BY w.id, (b.x - w.origin) / w.width
 ORDER BY w.id, 2
 """
 
@@ -145,22 +146,25 @@ def read_points(pieces: Sequence[Piece], *, limit: int) -> dict[int, Line]:
     return lines
 
 
-def read_buckets(pieces: Sequence[Piece], *, width: int) -> dict[int, Line]:
-    """Buckets of `width` x each, aligned to multiples of it: they stay the same while a series grows."""
-    level = level_of(width)
-    low_ends, high_ends = zip(*(_rolled(piece, level) for piece in pieces), strict=True)
+def read_buckets(wanted: Sequence[tuple[Piece, int]]) -> dict[int, Line]:
+    """Buckets of each piece at its own width in x, aligned to multiples of it: they stay the same while a series
+    grows. One statement, however many pieces and widths."""
+    pieces = [piece for piece, _ in wanted]
     lines = {
         piece.series_id: Line(low=[], high=[], last=[], count=[], nonfinite=[]) for piece in pieces
     }  # fmt: skip
-    # x - origin must not be negative, so that a division rounds down; nor too large for 64 bits.
-    lowest = min(piece.first for piece in pieces)
-    origin = lowest // width * width
+    if not pieces:
+        return lines
+    levels = [level_of(width) for _, width in wanted]
+    rolled = [_rolled(piece, level) for piece, level in zip(pieces, levels, strict=True)]
     with connection.cursor() as cursor:
         cursor.execute(
             _BUCKETS,
             {
-                **_columns(pieces), "low_ends": list(low_ends), "high_ends": list(high_ends),
-                "level": level, "width": width, "origin": max(origin, LOWEST),
+                **_columns(pieces), "levels": levels, "widths": [width for _, width in wanted],
+                "low_ends": [low for low, _ in rolled], "high_ends": [high for _, high in rolled],
+                # x - origin must not be negative, so that a division rounds down; nor too large for 64 bits.
+                "origins": [max(piece.first // width * width, LOWEST) for piece, width in wanted],
             },
         )  # fmt: skip
         for identity, x, at, mean, low, high, last, count, nonfinite in cursor.fetchall():

@@ -162,6 +162,10 @@ class AsyncRuns:
         )  # fmt: skip
         return await self._connection.send(request)
 
+    async def sparklines(self, run_ids: Sequence[str]) -> Sequence[models.Sparkline]:
+        """Mean reward by train step of up to 100 runs, at most 40 points each; unknown runs are left out."""
+        return (await self._connection.send(endpoints.telemetry.sparklines(run_ids))).data
+
     async def histograms(
         self, run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
     ) -> Sequence[models.Histogram]:

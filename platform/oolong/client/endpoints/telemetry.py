@@ -16,6 +16,7 @@ from oolong.client.models import (
     MetricName,
     Metrics,
     Page,
+    Sparkline,
     StateSnapshot,
     Timeline,
     Trajectory,
@@ -41,6 +42,10 @@ def metrics(
         "max_points": max_points, "join": join, "x_axis": x_axis,
     }  # fmt: skip
     return request_spec.get("runs/{}/metrics", Metrics, run_id, **params)
+
+
+def sparklines(run_ids: Sequence[str]) -> RequestSpec[ListPage[Sparkline]]:
+    return request_spec.get("runs/sparklines", ListPage[Sparkline], ids=",".join(run_ids))
 
 
 def histograms(

@@ -947,6 +947,12 @@ class Span(ApiModel):
     outcome: str
 
 
+class Sparkline(ApiModel):
+    run_id: str
+    step: list[int]
+    reward: list[float | None]
+
+
 class Staleness(ApiModel):
     max: int
     on_straggler: str

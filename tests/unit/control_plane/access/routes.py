@@ -221,6 +221,7 @@ ROUTES = {
     "GET /runs/{run_id}/wait": "runs:read",
     "GET /runs/{run_id}/jobs": "runs:read",
     # --- telemetry
+    "GET /runs/sparklines": "runs:read",
     "GET /runs/{run_id}/metrics": "runs:read",
     "GET /runs/{run_id}/metric-names": "runs:read",
     "GET /runs/{run_id}/histograms": "runs:read",

@@ -126,7 +126,7 @@ chart_1m_points_ms               | telemetry chart  | real   | <= 300  | millise
 scheduler_cycle_ms               | scheduler_cycle | real    | <= 100  | milliseconds to plan 1,000 queued runs on 500 nodes of 8 slots, the slowest of an empty, a half full and a full pool
 scheduler_simulation             | scheduler_simulation | model | >= 0.9 | slots that runs hold over the slots wanted, the smaller of demand and capacity, in five simulated days of 128 slots
 scheduler_simulation_fairness    | scheduler_simulation | model | >= 0.95 | Jain's index over the teams' slot-seconds, each over its max-min fair share, while more slots are wanted than there are
-run_list_p95_ms                  | telemetry run_list | real | <= 200  | milliseconds of a page of 50 runs among 10,000, by all filters and deep in the list, 95th percentile
+run_list_p95_ms                  | telemetry run_list | real | <= 200  | milliseconds of a page of 50 runs among 10,000, by all filters and sort orders and deep in the list, 95th percentile
 """
 
 

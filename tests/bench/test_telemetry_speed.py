@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from control_plane.core.infra import clock
 from control_plane.core.models import StreamFrame
 from control_plane.core.stream import event_stream
 from control_plane.runs.models import Attempt, Run
+from control_plane.runs.search import SORTS
 from control_plane.telemetry.compaction import rollups
 from control_plane.telemetry.models import MetricPoint, MetricSeries, OutboxFile
 from gpu_agents.agent.api import AgentApi
@@ -62,6 +64,7 @@ WITHOUT_LIMITS = {"OOLONG_STREAMS_USER": "0", "OOLONG_STREAMS_ADDRESS": "0", "OO
 
 POINTS_OF_CHART = 1_000_000
 LISTED_RUNS = 10_000
+POINTS_OF_LISTED_RUN = 1000  # rewards of a run whose sparkline is read
 
 
 @pytest.fixture
@@ -356,7 +359,9 @@ def test_run_list(stack: Stack) -> None:
             kind="rl" if n % 3 else "sft",
             dataset_version=world.run.dataset_version, base_model=world.run.base_model,
             status=statuses[n % 5], status_at=clock.now(), priority=500, slots_needed=2, created_at=clock.now(),
-            tags=[f"tag-{n % 20}"], train_step=n % 900, total_train_steps=900,
+            tags=[f"tag-{n % 20}"], train_step=n % 900, total_train_steps=900, reward_mean=math.sin(n),
+            staleness_mean=math.cos(n) if n % 3 else None, started_at=clock.now() - timedelta(seconds=n % 7919),
+            ended_at=None if n % 5 in (2, 3) else clock.now(),
         )
         for n in range(LISTED_RUNS)
     )  # fmt: skip
@@ -371,7 +376,10 @@ def test_run_list(stack: Stack) -> None:
     )  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
+    newest = [run.pk for run in sorted(runs, key=lambda run: run.pk)[-100:]]
+    _fill_rewards(world, newest)
     queries: dict[str, dict[str, Any]] = {
+        **{f"sorted by {sort}": {"sort": f"-{sort}"} for sort in SORTS},
         "first page": {}, "by status": {"status": "RUNNING,QUEUED"}, "by kind": {"kind": "sft"},
         "by part of the name": {"name": "of 36"}, "by tag": {"tag": "tag-7"}, "largest page": {"limit": 200},
     }  # fmt: skip
@@ -387,10 +395,12 @@ def test_run_list(stack: Stack) -> None:
             if page >= 20:
                 taken["deep page"].append(time.perf_counter() - began)
             cursor_text = answer["next_cursor"]
+        sparklines = [_seconds_of_sparklines(client, newest) for _ in range(30)]
     pages = [seconds for name, times in taken.items() if name != "largest page" for seconds in times]
     report(
         "run_list", runs=LISTED_RUNS, runs_per_page=50, **spread(pages),
         p95_ms_by_query={name: spread(times)["p95_ms"] for name, times in taken.items()},
+        p95_ms_of_100_sparklines=spread(sparklines)["p95_ms"], points_per_sparkline_run=POINTS_OF_LISTED_RUN,
     )  # fmt: skip
 
 
@@ -398,4 +408,24 @@ def _seconds_of_list(client: httpx.Client, query: dict[str, Any]) -> float:
     began = time.perf_counter()
     answer = client.get("/runs", params=query).raise_for_status().json()
     assert len(answer["data"]) == query.get("limit", 50)
+    return time.perf_counter() - began
+
+
+def _fill_rewards(world: World, run_ids: list[str]) -> None:
+    """Rewards of each run, rolled up as after a while."""
+    series = MetricSeries.objects.bulk_create(
+        MetricSeries(run_id=run_id, attempt=world.attempt, name="reward/mean", source=run_id, axis="step")
+        for run_id in run_ids
+    )
+    with connection.cursor() as cursor:
+        for one in series:
+            cursor.execute(_FILL, (one.pk, POINTS_OF_LISTED_RUN))
+        cursor.execute("ANALYZE telemetry_metricpoint")
+    rollups.roll_up_runs(now=clock.now())
+
+
+def _seconds_of_sparklines(client: httpx.Client, run_ids: list[str]) -> float:
+    began = time.perf_counter()
+    answer = client.get("/runs/sparklines", params={"ids": ",".join(run_ids)}).raise_for_status().json()
+    assert [len(one["step"]) > 20 for one in answer["data"]] == [True] * len(run_ids)
     return time.perf_counter() - began

@@ -132,7 +132,7 @@ class RunsView(ApiView):
         order = search.SORTS[filters.sort]
         shown = paginate_sorted(
             found, page, RunSerializer.render_all, column=order.column, read=order.read, write=order.write,
-            descending=filters.descending,
+            descending=filters.descending, now=clock.now(),
         )  # fmt: skip
         return Response(shown)
 

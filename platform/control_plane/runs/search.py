@@ -8,9 +8,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import DateTimeField, F, FloatField, Q, QuerySet, Value
+from django.db.models import (
+    Case,
+    DateTimeField,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    FloatField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Extract, Greatest, Least
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 
@@ -18,6 +29,7 @@ from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.schema import RUN_KINDS, RUN_STATUSES
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.models import Run
+from oolong.contracts.lifecycle import RunStatus
 
 QueryParams = Mapping[str, Sequence[str]]  # parameter → values, as in a query string
 MAX_VALUES = 20  # values of one parameter
@@ -26,25 +38,49 @@ _METRIC = re.compile(r"^([A-Za-z0-9_./@-]{1,120})(>=|<=|>|<|=)(-?[0-9.eE+-]{1,40
 _LOOKUPS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt", "=": "exact"}
 
 
+Column = Callable[[datetime], Any]  # an expression as of a time, without nulls
+
+
 @dataclass(frozen=True)
 class Sort:
     """A sort order by a column without nulls, so that a page can begin after any row."""
 
-    column: Any  # an expression
+    column: Column
     read: Callable[[str], Any]  # parses its value from a cursor
     write: Callable[[Any], str]  # formats its value for a cursor
+
+
+def _number(field: str) -> Column:
+    lowest = Value(float("-inf"))
+    return lambda as_of: Coalesce(F(field), lowest, output_field=FloatField())
+
+
+def _moment(field: str) -> Column:
+    return lambda as_of: Coalesce(F(field), Value(_EPOCH), output_field=DateTimeField())
+
+
+def _duration(as_of: datetime) -> Any:
+    """Seconds since the start without pauses; -1 before the start. The clock of a paused run stands still."""
+    paused_at = Case(When(status=RunStatus.PAUSED, then=F("status_at")), output_field=DateTimeField())
+    # A run that ends while a reader turns pages keeps the value that it had on the first page.
+    end = Least(Value(as_of), Coalesce(F("ended_at"), paused_at, Value(as_of), output_field=DateTimeField()))
+    elapsed = Extract(ExpressionWrapper(end - F("started_at"), output_field=DurationField()), "epoch")
+    worked = Greatest(Cast(elapsed, FloatField()) - F("paused_seconds"), Value(0.0))
+    return Case(When(started_at=None, then=Value(-1.0)), default=worked, output_field=FloatField())
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AS_DATETIME = (datetime.fromisoformat, datetime.isoformat)
 # In descending order, runs without the value come last.
 SORTS: dict[str, Sort] = {
-    "name": Sort(F("name"), str, str),
-    "status": Sort(F("status"), str, str),
-    "train_step": Sort(F("train_step"), int, str),
-    "reward": Sort(Coalesce(F("reward_mean"), Value(float("-inf")), output_field=FloatField()), float, repr),
-    "started": Sort(Coalesce(F("started_at"), Value(_EPOCH), output_field=DateTimeField()), *_AS_DATETIME),
-    "ended": Sort(Coalesce(F("ended_at"), Value(_EPOCH), output_field=DateTimeField()), *_AS_DATETIME),
+    "name": Sort(lambda as_of: F("name"), str, str),
+    "status": Sort(lambda as_of: F("status"), str, str),
+    "train_step": Sort(lambda as_of: F("train_step"), int, str),
+    "reward": Sort(_number("reward_mean"), float, repr),
+    "staleness": Sort(_number("staleness_mean"), float, repr),
+    "started": Sort(_moment("started_at"), *_AS_DATETIME),
+    "ended": Sort(_moment("ended_at"), *_AS_DATETIME),
+    "duration": Sort(_duration, float, repr),
 }
 
 

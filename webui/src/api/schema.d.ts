@@ -22328,7 +22328,7 @@ export interface operations {
                 name?: string;
                 /** @description runs made from this one */
                 parent?: string;
-                /** @description created, name, status, train_step, reward, started, ended; prefix - sorts descending. Newest first when left out */
+                /** @description created, name, status, train_step, reward, staleness, started, ended, duration; prefix - sorts descending. Newest first when left out */
                 sort?: string;
                 /** @description one or more, comma-separated */
                 status?: string;

@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -82,20 +83,28 @@ def paginate_sorted(
     page: Page,
     render: Callable[[list[Any]], list[dict[str, Any]]],
     *,
-    column: Any,
+    column: Callable[[datetime], Any],
     read: Callable[[str], Any],
     write: Callable[[Any], str],
     descending: bool,
+    now: datetime,
 ) -> dict[str, Any]:
-    """One page in the order of an expression that is never null; rows of one value in the order of their key."""
-    rows = rows.annotate(sort_key=column)
+    """One page in the order of an expression that is never null; rows of one value in the order of their key.
+
+    `column` gets the time of the first page on every page: an order by elapsed time does not shift between them.
+    """
     side = "lt" if descending else "gt"
+    as_of = now
     if page.after is not None:
         try:
-            text, key = json.loads(page.after)
-            value = read(text)
+            text, key, moment = json.loads(page.after)
+            value, as_of = read(text), datetime.fromisoformat(moment)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise foreign_cursor(encode(page.after)) from error
+        if as_of.tzinfo is None:
+            raise foreign_cursor(encode(page.after))
+    rows = rows.annotate(sort_key=column(as_of))
+    if page.after is not None:
         rows = rows.filter(
             Q(**{f"sort_key__{side}": value}) | Q(**{"sort_key": value, f"pk__{side}": str(key)})
         )
@@ -105,7 +114,9 @@ def paginate_sorted(
     has_more = len(found) > page.limit
     return {
         "data": render(shown),
-        "next_cursor": encode(json.dumps([write(shown[-1].sort_key), shown[-1].pk])) if has_more else None,
+        "next_cursor": encode(json.dumps([write(shown[-1].sort_key), shown[-1].pk, as_of.isoformat()]))
+        if has_more
+        else None,
         "has_more": has_more,
     }
 

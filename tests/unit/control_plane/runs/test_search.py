@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from control_plane.core.api.pagination import encode
+from control_plane.core.infra import clock as clock_module
 from control_plane.core.stream import event_stream
 from control_plane.runs import telemetry_hooks
 from control_plane.runs.models import Run
+from control_plane.runs.search import SORTS
 from tests.unit.control_plane.conftest import Clock, Person, make_alice, make_person, standing_clock
 
 
@@ -91,16 +96,66 @@ def test_a_filter_finds_what_it_says(alice: Any, query: str, names: list[str]) -
     assert found(alice, query) == names
 
 
-@pytest.mark.parametrize(
-    "sort", ["-reward", "reward", "name", "-started", "ended", "status", "-created", "created"]
-)
+def pages(person: Any, query: str, between: Callable[[], Any] = lambda: None) -> list[str]:
+    """The names over all pages of one run each; `between` happens after each page."""
+    names, cursor, more = [], "", True
+    while more:
+        page = person.get(f"/runs?{query}&limit=1{cursor}").json()
+        names += [run["name"] for run in page["data"]]
+        cursor, more = f"&cursor={page['next_cursor']}", page["has_more"]
+        between()
+    return names
+
+
+@pytest.mark.parametrize("sort", [sign + name for name in ("created", *SORTS) for sign in ("", "-")])
 def test_pages_of_any_order_meet_without_a_gap_or_a_repeat(alice: Any, sort: str) -> None:
-    whole, paged, cursor = found(alice, f"sort={sort}"), [], ""
-    for _ in range(4):
-        page = alice.get(f"/runs?sort={sort}&limit=1{cursor}").json()
-        paged += [run["name"] for run in page["data"]]
-        cursor = f"&cursor={page['next_cursor']}"
-    assert paged == whole and not page["has_more"]
+    Run.objects.filter(name="run 1").update(staleness_mean=0.5, started_at=clock_module.now())
+    Run.objects.filter(name="run 2").update(staleness_mean=0.5, started_at=clock_module.now())
+    whole = found(alice, f"sort={sort}")
+    assert len(whole) == 4 and pages(alice, f"sort={sort}") == whole
+
+
+@pytest.fixture
+def worked(alice: Any, clock: Clock) -> Any:
+    """Run 0 waits, run 1 ended after 600 s, run 2 was paused 500 s ago after 900 s, run 3 works since 700 s."""
+    now = clock.now
+    ago = {seconds: now - timedelta(seconds=seconds) for seconds in (500, 700, 1400, 4000, 4700)}
+    for name, fields in (
+        (
+            "run 1",
+            {"status": "SUCCEEDED", "started_at": ago[4700], "ended_at": ago[4000], "paused_seconds": 100},
+        ),
+        ("run 2", {"status": "PAUSED", "started_at": ago[1400], "status_at": ago[500]}),
+        ("run 3", {"status": "RUNNING", "started_at": ago[700]}),
+    ):
+        Run.objects.filter(name=name).update(**fields)
+    return alice
+
+
+def test_duration_leaves_pauses_out_and_stands_still_in_one(worked: Any, clock: Clock) -> None:
+    assert found(worked, "sort=-duration") == ["run 2", "run 3", "run 1", "run 0"]
+    assert found(worked, "sort=duration") == ["run 0", "run 1", "run 3", "run 2"]
+    clock.forward(201)
+    assert found(worked, "sort=-duration") == ["run 3", "run 2", "run 1", "run 0"]
+
+
+@pytest.mark.parametrize("sort", ["duration", "-duration"])
+def test_time_that_passes_between_pages_neither_skips_nor_repeats_a_run(
+    worked: Any, clock: Clock, sort: str
+) -> None:
+    """Without the time of the first page run 3 overtakes run 2 between the pages."""
+    before = found(worked, f"sort={sort}")
+
+    def end_run_3() -> None:
+        Run.objects.filter(name="run 3").update(status="SUCCEEDED", ended_at=clock.forward(150))
+
+    assert pages(worked, f"sort={sort}", between=end_run_3) == before
+
+
+def test_a_cursor_with_a_time_without_zone_is_refused(alice: Any) -> None:
+    cursor = encode(json.dumps(["1.0", "run_x", "2026-01-01T12:00:00"]))
+    refused = alice.get(f"/runs?sort=-duration&cursor={cursor}")
+    assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/cursor"
 
 
 @pytest.mark.parametrize(

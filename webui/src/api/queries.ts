@@ -1,5 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
+import type { RunListQuery } from "../runs/run-list-view.ts";
 import { get } from "./http.ts";
 import type { StateSnapshot } from "./schema.d.ts";
 
@@ -30,10 +31,19 @@ export const projects = queryOptions({
   staleTime: 60_000,
 });
 
-export const runs = (filter: { status?: string; name?: string; tag?: string }) =>
-  pages(["runs", filter], (cursor, signal) =>
-    get("/api/v1/runs", { query: { ...filter, tag: filter.tag ? [filter.tag] : undefined, cursor, limit: 50 } }, signal),
-  );
+/** Rows of a page of the run list: as many as one request for their reward curves may name. */
+const RUNS_PER_PAGE = 100;
+
+export const runs = (filter: RunListQuery) =>
+  pages(["runs", filter], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit: RUNS_PER_PAGE } }, signal));
+
+/** Reward curves of at most 100 runs. */
+export const sparklines = (ids: string[]) =>
+  queryOptions({
+    queryKey: ["sparklines", ids.join()],
+    queryFn: async ({ signal }) => (await get("/api/v1/runs/sparklines", { query: { ids: ids.join() } }, signal)).data,
+    staleTime: 20_000,
+  });
 
 export const run = (id: string) =>
   queryOptions({ queryKey: ["run", id], queryFn: ({ signal }) => get("/api/v1/runs/{run_id}", { path: { run_id: id } }, signal) });

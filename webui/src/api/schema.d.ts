@@ -13889,13 +13889,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-<<<<<<< HEAD
                      *       "sha256": "26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9",
                      *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9"
-=======
-                     *       "sha256": "413e0fafba0e6d2bcd0637d762a504987a676602efa938382a2e4f0a6f154045",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=413e0fafba0e6d2bcd0637d762a504987a676602efa938382a2e4f0a6f154045"
->>>>>>> f5383e96 (Read the reward curves of many runs in one request)
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -28759,23 +28754,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "run_id": "run_01jy0000000000000000000017",
-                     *           "step": [
-                     *             1,
-                     *             2
-                     *           ],
-                     *           "reward": [
-                     *             0.5,
-                     *             0.5
-                     *           ]
-                     *         }
-                     *       ]
-                     *     }
-                     */
                     "application/json": components["schemas"]["Sparklines"];
                 };
             };

@@ -15,6 +15,7 @@ const APPEARANCES: Record<string, Appearance> = {
   RECOVERING: { label: "Recovering", icon: IconRefresh, tone: "warn", animated: true },
   PAUSING: { label: "Pausing", icon: IconPlayerPause, tone: "warn", animated: true },
   PAUSED: { label: "Paused", icon: IconPlayerPause, tone: "neutral" },
+  PAUSED_BY_ERROR: { label: "Paused by error", icon: IconAlertTriangle, tone: "bad" },
   STOPPING: { label: "Stopping", icon: IconPlayerStop, tone: "warn", animated: true },
   FINALIZING: { label: "Finalizing", icon: IconFlag, tone: "info", animated: true },
   SUCCEEDED: { label: "Succeeded", icon: IconCircleCheck, tone: "good" },

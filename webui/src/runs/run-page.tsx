@@ -11,7 +11,6 @@ import { ago, clock, DASH, moment, number, percent, words } from "../common/form
 import { numberAt } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { readOnlyReason } from "../common/permission.ts";
-import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { usePageTitle } from "../common/use-page-title.ts";
 import { Alerts } from "./alerts.tsx";
@@ -30,6 +29,7 @@ import type { MetricsStore } from "./metrics-store.ts";
 import { ResultsTab } from "./results-tab.tsx";
 import { LifecycleButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
+import { RunStatus } from "./run-status.tsx";
 import { SpecTab } from "./spec-tab.tsx";
 import { TrajectoriesTab } from "./trajectories-tab.tsx";
 
@@ -64,8 +64,7 @@ function Header({ run }: { run: Run }) {
       <div className={classes.titles}>
         <div className={classes.name}>
           <h1>{run.name}</h1>
-          <StatusBadge status={run.status} size="md" />
-          {run.conditions.map((condition) => <StatusBadge key={condition} status={condition} />)}
+          <RunStatus run={run} size="md" />
         </div>
         <div className={classes.about}>
           <CopyId id={run.id} />

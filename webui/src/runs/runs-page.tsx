@@ -1,122 +1,123 @@
-import { Button, Progress, SegmentedControl, Table, TextInput } from "@mantine/core";
-import { IconPlus, IconX } from "@tabler/icons-react";
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearchParams } from "react-router";
+import { Button, SegmentedControl, TextInput } from "@mantine/core";
+import { useLocalStorage, useMediaQuery } from "@mantine/hooks";
+import { IconPlus, IconRefresh, IconX } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { Link, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import type { Run } from "../api/schema.d.ts";
-import { ago, clock, DASH, moment, number } from "../common/format.ts";
-import { numberAt } from "../common/json.ts";
-import { More } from "../common/more.tsx";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { readOnlyReason } from "../common/permission.ts";
-import { StatusBadge } from "../common/status.tsx";
-import { useNow } from "../common/use-now.ts";
-import { elapsedSeconds } from "./elapsed.ts";
-import { hasEnded } from "./ended.ts";
+import { BulkBar } from "./bulk-bar.tsx";
+import { RunCards } from "./run-cards.tsx";
+import { chosenColumns, DEFAULT_COLUMNS, toggled } from "./run-columns.ts";
+import { chips, isFiltered, listQuery, QUICK_FILTERS, withQuickFilter, without } from "./run-list-view.ts";
+import { moveActive, toggleRow } from "./run-selection.ts";
+import { RunsTable } from "./runs-table.tsx";
 import classes from "./runs-page.module.css";
+import { MAX_REFETCHED_PAGES, useCurves, useRunList } from "./use-run-list.ts";
+import { useListKeys } from "./use-list-keys.ts";
 
-/** Conditions that the "Needs attention" filter selects. */
-const ATTENTION = "NEEDS_ATTENTION,DEGRADED,UNRESPONSIVE";
-
-const FILTERS = [
-  { value: "", label: "All" },
-  { value: "QUEUED,STARTING,RUNNING,RECOVERING,PAUSING,STOPPING,FINALIZING", label: "Active" },
-  { value: ATTENTION, label: "Needs attention" },
-  { value: "PAUSED", label: "Paused" },
-  { value: "SUCCEEDED", label: "Succeeded" },
-  { value: "STOPPED", label: "Stopped" },
-  { value: "FAILED", label: "Failed" },
-];
+const PHONE = "(max-width: 700px)";
+const ROWS_BEFORE_END = 30; // the next page is fetched when the view is this near to the last row
 
 export function RunsPage() {
   const [search, setSearch] = useSearchParams();
   const readOnly = readOnlyReason(useQuery(queries.me).data?.role);
-  const status = search.get("status") ?? "";
-  const condition = search.get("condition") ?? "";
   const name = search.get("name") ?? "";
-  const tag = search.get("tag") ?? "";
-  const query = useInfiniteQuery({ ...queries.runs({ status, name, ...(condition === "" ? {} : { condition }), ...(tag === "" ? {} : { tag }) }), refetchInterval: 60_000 });
   const set = (key: string, value: string) => setSearch((old) => { if (value === "") old.delete(key); else old.set(key, value); return old; }, { replace: true });
-  const setFilter = (value: string) => setSearch((old) => {
-    old.delete("status");
-    old.delete("condition");
-    if (value !== "") old.set(value === ATTENTION ? "condition" : "status", value);
-    return old;
-  }, { replace: true });
-
-  const runs = query.data?.pages.flatMap((page) => page.data) ?? [];
   return (
     <>
       <PageHeader title="Runs" aside={readOnly === null ? <Button component={Link} to="/runs/new" leftSection={<IconPlus size={14} />}>Start a run</Button> : <span title={readOnly}>Read-only access</span>} />
       <div className={classes.tools}>
-        <SegmentedControl value={condition || status} onChange={setFilter} data={FILTERS} />
+        <div className={classes.quick}>
+          <SegmentedControl value={search.get("condition") ?? search.get("status") ?? ""} onChange={(value) => setSearch((old) => withQuickFilter(old, value), { replace: true })} data={QUICK_FILTERS} />
+        </div>
         <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
-        {tag !== "" && <Button variant="light" rightSection={<IconX size={12} />} onClick={() => set("tag", "")} aria-label={`Remove filter: tag ${tag}`}>#{tag}</Button>}
+        {chips(search).map((chip) => (
+          <Button key={`${chip.name}=${chip.value}`} variant="light" rightSection={<IconX size={12} />} onClick={() => setSearch((old) => without(old, chip.name, chip.value), { replace: true })} aria-label={`Remove filter: ${chip.name} ${chip.value}`}>{chip.label}</Button>
+        ))}
       </div>
+      <RunList search={search} readOnly={readOnly} onSort={(sort) => set("sort", sort)} />
+    </>
+  );
+}
+
+function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOnly: string | null; onSort: (sort: string) => void }) {
+  const filter = listQuery(search);
+  const listKey = JSON.stringify(filter);
+  const query = useRunList(filter);
+  const isPhone = useMediaQuery(PHONE, undefined, { getInitialValueInEffect: false });
+  const [stored, setStored] = useLocalStorage<string[]>({ key: "oolong.runs.columns", defaultValue: DEFAULT_COLUMNS, getInitialValueInEffect: false });
+  const columns = useMemo(() => chosenColumns(stored), [stored]);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [anchor, setAnchor] = useState<number | null>(null);
+  const [active, setActive] = useState<number | null>(null);
+  const [visible, setVisible] = useState({ first: 0, last: 0 });
+  const onVisible = useCallback((first: number, last: number) => setVisible({ first, last }), []);
+
+  const pages = useMemo(() => query.data?.pages.map((page) => page.data) ?? [], [query.data]);
+  const runs = useMemo(() => pages.flat(), [pages]);
+  const ids = useMemo(() => runs.map((run) => run.id), [runs]);
+  const chosen = useMemo(() => runs.filter((run) => selected.has(run.id)), [runs, selected]);
+  const curves = useCurves(pages, visible, isPhone === true || columns.some((column) => column.id === "curve"));
+
+  const clear = () => { setSelected(new Set()); setAnchor(null); };
+  useEffect(() => { clear(); setActive(null); }, [listKey]); // what is not in the list any more cannot be acted on
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  useEffect(() => {
+    if (hasNextPage && !isFetchingNextPage && visible.last >= runs.length - ROWS_BEFORE_END) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage, visible.last, runs.length]);
+
+  const toggle = (index: number, range: boolean) => {
+    setSelected((old) => toggleRow(old, ids, index, range ? anchor : null));
+    setAnchor(index);
+  };
+  useListKeys({
+    move: (key) => setActive((old) => moveActive(old, key, runs.length)),
+    toggle: () => { if (active !== null) toggle(active, false); },
+    clear,
+  });
+
+  const isStale = query.isStale && pages.length > MAX_REFETCHED_PAGES;
+  const more = query.hasNextPage ? ", more below" : "";
+  return (
+    <>
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
-      <Panel flush>
-        {query.isPending ? <Waiting /> : query.data === undefined ? null : runs.length === 0 ? (
-          status === "" && condition === "" && name === "" && tag === "" ? (
-            <Empty title="No runs yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
-              A run trains a model on a dataset version with a reward. It needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link>.
-            </Empty>
-          ) : <Empty title="No matching runs">Select another status or clear the search.</Empty>
-        ) : <RunsTable runs={runs} />}
-        <More query={query} />
+      <Panel className={classes.list}>
+        {query.isPending ? <Waiting /> : query.data === undefined ? null : runs.length === 0 ? <NoRuns filtered={isFiltered(search)} /> : (
+          <>
+            <BulkBar
+              loaded={`${runs.length} ${runs.length === 1 ? "run" : "runs"}${more}`} runs={chosen} readOnly={readOnly} onClear={clear}
+              columns={stored} onColumn={isPhone ? null : (id) => setStored((old) => toggled(old, id))}
+            />
+            {isStale && <Button variant="light" fullWidth radius={0} leftSection={<IconRefresh size={14} />} loading={query.isRefetching && !isFetchingNextPage} onClick={() => void query.refetch()}>The list has changed. Load it again.</Button>}
+            {isPhone
+              ? <RunCards key={listKey} runs={runs} curves={curves} selected={selected} onToggle={toggle} onVisible={onVisible} />
+              : (
+                <RunsTable
+                  key={listKey} listKey={listKey} runs={runs} columns={columns} curves={curves} sort={filter.sort ?? ""} selected={selected} active={active} busy={query.isPlaceholderData}
+                  onSort={onSort} onToggle={toggle} onVisible={onVisible}
+                  onToggleAll={() => setSelected(chosen.length === runs.length ? new Set() : new Set(ids))}
+                />
+              )}
+            <p className={classes.foot}>
+              {isFetchingNextPage ? "Loading more runs" : isPhone ? "" : <><kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>x</kbd> select · Shift selects a range</>}
+            </p>
+          </>
+        )}
       </Panel>
     </>
   );
 }
 
-function RunsTable({ runs }: { runs: Run[] }) {
-  const navigate = useNavigate();
-  const now = useNow(2_000);
-  const elapsed = (run: Run) => { const seconds = elapsedSeconds(run, now); return seconds === null ? DASH : clock(seconds); };
+function NoRuns({ filtered }: { filtered: boolean }) {
+  if (filtered) return <Empty title="No matching runs">Select another status or clear the filters.</Empty>;
   return (
-    <Table highlightOnHover className="tabular" data-testid="runs">
-      <Table.Thead>
-        <Table.Tr>
-          <Table.Th>Run</Table.Th><Table.Th w={130}>Status</Table.Th><Table.Th w={170}>Progress</Table.Th><Table.Th ta="right">Reward</Table.Th>
-          <Table.Th ta="right">Staleness</Table.Th><Table.Th ta="right">Version</Table.Th><Table.Th>Dataset</Table.Th><Table.Th ta="right">Elapsed</Table.Th><Table.Th ta="right">Created</Table.Th>
-        </Table.Tr>
-      </Table.Thead>
-      <Table.Tbody>
-        {runs.map((run) => {
-          const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
-          return (
-            <Table.Tr key={run.id} className={classes.row} data-run={run.id} onClick={() => void navigate(`/runs/${run.id}`)}>
-              <Table.Td>
-                <Link to={`/runs/${run.id}`} className={classes.name} onClick={(event) => event.stopPropagation()}>{run.name}</Link>
-                <div className={classes.sub}>
-                  {run.kind} · <span className="mono">{run.id}</span>
-                  {run.status === "QUEUED" && run.pending_reason !== "" && <> · {run.pending_reason}</>}
-                  {(run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION")) && <> · {run.reason_message || run.reason}</>}
-                </div>
-              </Table.Td>
-              <Table.Td>
-                <StatusBadge status={run.status} />
-                {run.conditions.map((condition) => <StatusBadge key={condition} status={condition} />)}
-              </Table.Td>
-              <Table.Td>
-                {run.total_train_steps ? (
-                  <div className={classes.progress}>
-                    <Progress value={(100 * run.train_step) / run.total_train_steps} size={4} color={hasEnded(run.status) ? "gray" : undefined} aria-label="Progress" />
-                    <span>{run.train_step} / {run.total_train_steps}</span>
-                  </div>
-                ) : DASH}
-              </Table.Td>
-              <Table.Td ta="right">{number(run.reward_mean)}</Table.Td>
-              <Table.Td ta="right">{number(run.staleness_mean, 2)}{run.kind === "rl" && bound !== null && <span className={classes.bound}> / {bound}</span>}</Table.Td>
-              <Table.Td ta="right">{run.kind === "rl" ? run.policy_version : DASH}</Table.Td>
-              <Table.Td>{run.dataset.ref}</Table.Td>
-              <Table.Td ta="right">{elapsed(run)}</Table.Td>
-              <Table.Td ta="right" title={moment(run.created_at)}>{ago(run.created_at, now)}</Table.Td>
-            </Table.Tr>
-          );
-        })}
-      </Table.Tbody>
-    </Table>
+    <Empty title="No runs yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
+      A run trains a model on a dataset version with a reward. It needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link>.
+    </Empty>
   );
 }
+

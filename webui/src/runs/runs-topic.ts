@@ -1,7 +1,8 @@
-import { useQueryClient, type InfiniteData } from "@tanstack/react-query";
+import { useQueryClient, type InfiniteData, type Query } from "@tanstack/react-query";
 
 import type { Run, RunDetail, RunPage } from "../api/schema.d.ts";
 import { useTopic } from "../stream/stream.ts";
+import { MAX_REFETCHED_PAGES } from "./use-run-list.ts";
 
 type Changed = Partial<Run> & { id: string };
 type Lists = InfiniteData<RunPage>;
@@ -23,7 +24,12 @@ function mergeInto(list: Lists, changed: Changed): { list: Lists; found: boolean
 /** Keep all lists of runs up to date on every page. This subscription also keeps the connection open. */
 export function useRunsTopic(): void {
   const client = useQueryClient();
-  const refetch = () => void client.invalidateQueries({ queryKey: ["runs"] });
+  // A long list only becomes stale: fetching it again is a request per page, so its reader decides when.
+  const refetch = () => {
+    const isLong = (query: Query) => ((query.state.data as Lists | undefined)?.pages.length ?? 0) > MAX_REFETCHED_PAGES;
+    void client.invalidateQueries({ queryKey: ["runs"], predicate: (query) => !isLong(query) });
+    void client.invalidateQueries({ queryKey: ["runs"], predicate: isLong, refetchType: "none" });
+  };
   useTopic("runs", (frame) => {
     const changed = frame.data as Partial<Run>;
     if (typeof changed.id !== "string") return refetch();

@@ -154,6 +154,28 @@ def test_a_wrong_password_is_rejected_with_a_reason(page: Page) -> None:
     assert "/login" in page.url
 
 
+def test_the_presets_are_one_tab_stop(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+    log_in()
+    page.goto("/runs/new")
+    presets = page.get_by_role("radiogroup", name="Preset").get_by_role("radio")
+    expect(presets.first).to_be_visible()
+    chosen = page.get_by_role("radiogroup", name="Preset").get_by_role("radio", checked=True)
+    expect(chosen).to_have_count(1)
+    expect(page.locator("[role=radiogroup][aria-label=Preset] [tabindex='0']")).to_have_count(1)
+    before = chosen.get_attribute("data-preset")
+    chosen.focus()
+    page.keyboard.press("End")
+    expect(presets.last).to_be_focused()
+    expect(chosen).to_have_attribute("data-preset", str(before))  # the focus alone chooses nothing
+    page.keyboard.press("ArrowRight")
+    expect(presets.first).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("[role=radiogroup][aria-label=Preset] :focus")).to_have_count(0)
+    presets.last.focus()
+    page.keyboard.press("Space")
+    expect(presets.last).to_be_checked()
+
+
 def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None], long_run: str) -> None:
     log_in()
     page.goto(f"/runs/new?from={long_run}")

@@ -13,6 +13,7 @@ import type { Json } from "../common/json.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { PageHeader, Panel } from "../common/panel.tsx";
 import { applyPreset, candidates, fallbackPreset, needsCheckpoint } from "./default-spec.ts";
+import { PresetPicker } from "./preset-picker.tsx";
 import { SpecEditor } from "./spec-editor.tsx";
 import { SpecForm } from "./spec-form.tsx";
 import { asJson, asYaml, isJson, parseSpec, withValue } from "./spec-text.ts";
@@ -147,14 +148,7 @@ function StartForm({ presets, broken, initialText, initialPreset }: { presets: P
           {broken.map((entry) => <p key={entry.name}>Preset <b>{entry.name}</b> is invalid: {entry.fault}</p>)}
         </div>
       )}
-      <div className={classes.presets} role="radiogroup" aria-label="Preset">
-        {presets.map((entry) => (
-          <button key={entry.name} type="button" role="radio" aria-checked={entry.name === preset} className={classes.preset} onClick={() => choose(entry)} data-preset={entry.name}>
-            <strong>{entry.title}</strong>
-            <span>{entry.description}</span>
-          </button>
-        ))}
-      </div>
+      <PresetPicker presets={presets} chosen={preset} onChoose={choose} />
       <div className={classes.bar}>
         <SegmentedControl value={view} onChange={(value) => show(value as View)} data={[{ value: "form", label: "Form" }, { value: "yaml", label: "YAML" }, { value: "json", label: "JSON" }]} />
         {view === "form" && <Switch label="All fields" checked={showAll} onChange={(event) => setShowAll(event.currentTarget.checked)} />}

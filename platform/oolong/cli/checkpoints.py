@@ -167,11 +167,14 @@ def download(
 def export(
     checkpoint: ReferenceArgument,
     folder: Annotated[Path, typer.Argument(help="folder to make; transformers and SGLang load it")],
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="the LoRA adapter alone, as a PEFT directory")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Write the model alone as a Hugging Face directory with a model card, each file's sha256 verified."""
     with Client() as client, byte_progress(folder.name, quiet=json) as progress:
-        client.checkpoints.export(checkpoint, folder, progress=progress)
+        client.checkpoints.export(checkpoint, folder, adapter=adapter, progress=progress)
     show_json({"folder": str(folder)}) if json else print(folder)
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint's model on its way into a folder: only the files of its Hugging Face directory, each verified."""
+"""Write one directory of a checkpoint, its model or its LoRA adapter, into a folder. Every file is verified."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from oolong.client.models import CheckpointFiles, StoredFile
 from oolong.client.transport import file_chunks
 
 MODEL_FOLDER = "hf/"
+ADAPTER_FOLDER = "adapter/"
 CARD = "README.md"
 
 
@@ -58,22 +59,33 @@ class PartDownload:
 
 
 class Export:
-    """Which files make the directory. Raises OolongError when the checkpoint holds no model, or the folder is full."""
+    """The files of the model's directory, or with `adapter` of the LoRA adapter's.
 
-    def __init__(self, folder: Path, stored: CheckpointFiles, progress: Progress | None) -> None:
+    Raises OolongError when the checkpoint lacks the directory, or the folder is not empty.
+    """
+
+    def __init__(
+        self, folder: Path, stored: CheckpointFiles, progress: Progress | None, *, adapter: bool = False
+    ) -> None:
         self.folder = folder
-        self.files = [file for file in stored.files if file.name.startswith(MODEL_FOLDER)]
+        self._source = ADAPTER_FOLDER if adapter else MODEL_FOLDER
+        self.files = [file for file in stored.files if file.name.startswith(self._source)]
         self._progress = progress
         self._total, self._have = sum(file.bytes for file in self.files), 0
         if not self.files:
+            missing = (
+                "adapter to export: only runs with model.lora write one. Export the model"
+                if adapter
+                else "model to export"
+            )
             raise OolongError(
-                f"checkpoint {stored.id} holds no {MODEL_FOLDER} directory, so there is no model to export"
+                f"checkpoint {stored.id} holds no {self._source} directory, so there is no {missing}"
             )
         if folder.exists() and any(folder.iterdir()):
             raise OolongError(f"{folder} is not empty; name a folder that is, or that is not there yet")
 
     def part(self, file: StoredFile) -> PartDownload:
-        name = PurePosixPath(file.name.removeprefix(MODEL_FOLDER))
+        name = PurePosixPath(file.name.removeprefix(self._source))
         if name.is_absolute() or ".." in name.parts:
             raise OolongError(
                 f"the checkpoint names a file {file.name!r}, which would lie outside of {self.folder}"

@@ -116,10 +116,20 @@ class AsyncCheckpoints:
         """Free what the project's policy frees now."""
         return await self._connection.send(endpoints.checkpoints.apply_retention())
 
-    async def export(self, reference: str, folder: str | Path, *, progress: Progress | None = None) -> Path:
-        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified."""
+    async def export(
+        self,
+        reference: str,
+        folder: str | Path,
+        *,
+        adapter: bool = False,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Its model as a Hugging Face directory with a model card; every file's sha256 is verified.
+
+        With `adapter`, its LoRA adapter as a PEFT directory. Raises OolongError when the checkpoint has none.
+        """
         checkpoint = await self.resolve(reference)
-        export = Export(Path(folder), await self.files(checkpoint.id), progress)
+        export = Export(Path(folder), await self.files(checkpoint.id), progress, adapter=adapter)
         for file in export.files:
             await download(self._connection, endpoints.checkpoints.download(checkpoint.id), export.part(file))
         return export.finish(await self._connection.send(endpoints.checkpoints.card(checkpoint.id)))

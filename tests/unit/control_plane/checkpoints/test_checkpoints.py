@@ -28,8 +28,14 @@ FILES = {
 }
 
 
-def checkpoint_tar(marker: str = "") -> bytes:
-    files = {**FILES, "trainer.json": json.dumps({"marker": marker}).encode()}
+ADAPTER_FILES = {
+    "adapter/adapter_config.json": b'{"peft_type": "LORA"}',
+    "adapter/adapter_model.safetensors": bytes(range(256)) * 20,
+}
+
+
+def checkpoint_tar(marker: str = "", more: dict[str, bytes] | None = None) -> bytes:
+    files = {**FILES, **(more or {}), "trainer.json": json.dumps({"marker": marker}).encode()}
     listed = [
         {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in files.items()
@@ -47,8 +53,15 @@ def checkpoint_tar(marker: str = "") -> bytes:
 def stored(alice: Any, clock: Any) -> Any:
     """Makes STORED checkpoints of ended runs of Alice's, each with bytes of its own."""
 
-    def make(run: str = "run_x", *, step: int = 20, name: str = "letters", **changes: Any) -> Checkpoint:
-        data = checkpoint_tar(f"{run} {step}")
+    def make(
+        run: str = "run_x",
+        *,
+        step: int = 20,
+        name: str = "letters",
+        more: dict[str, bytes] | None = None,
+        **changes: Any,
+    ) -> Checkpoint:
+        data = checkpoint_tar(f"{run} {step}", more)
         blob = store.put([data])
         given = {"metrics": {"reward_mean": step / 100}, "stored_at": clock.now, **changes}
         return Checkpoint.objects.create(
@@ -556,6 +569,31 @@ def test_an_export_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong:
     done = oolong("checkpoint", "export", "letters@20", "model")
     assert done.code == 1 and "hf/config.json: sha256 is" in done.err
     assert not Path("model/config.json").exists()
+
+
+def test_the_adapter_of_a_lora_checkpoint_is_exported_alone(oolong: Any, stored: Any) -> None:
+    stored(more=ADAPTER_FILES)
+    assert oolong("checkpoint", "export", "letters@20", "adapter", "--adapter").code == 0
+    arrived = {f"adapter/{path.name}": path.read_bytes() for path in Path("adapter").iterdir()}
+    assert "letters, step 20" in arrived.pop("adapter/README.md").decode()
+    assert arrived == ADAPTER_FILES
+    assert oolong("checkpoint", "export", "letters@20", "model").code == 0
+    assert not Path("model/adapter_config.json").exists()
+
+
+def test_an_adapter_with_a_wrong_byte_is_an_error_and_leaves_no_such_file(oolong: Any, stored: Any) -> None:
+    path = Path(store.presign(stored(more=ADAPTER_FILES).tar_sha256))
+    path.write_bytes(path.read_bytes().replace(b"LORA", b"LOHA"))
+    done = oolong("checkpoint", "export", "letters@20", "adapter", "--adapter")
+    assert done.code == 1 and "adapter/adapter_config.json: sha256 is" in done.err
+    assert not Path("adapter/adapter_config.json").exists()
+
+
+def test_exporting_the_adapter_of_a_run_without_lora_is_an_error(oolong: Any, stored: Any) -> None:
+    stored()
+    done = oolong("checkpoint", "export", "letters@20", "adapter", "--adapter")
+    assert done.code == 1 and "holds no adapter/ directory" in done.err and "model.lora" in done.err
+    assert not Path("adapter").exists()
 
 
 def test_the_command_shows_what_would_be_freed_before_it_frees(oolong: Any, stored: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Response, expect
 
 from tests.support.control_plane import ControlPlane
 from tests.support.scripted_node import ScriptedNode
@@ -15,6 +17,7 @@ from tests.tools.synthetic_dashboard import submit_runs
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 COPIES = 1000
+MOST_BYTES = 250 * 1024  # of gzip, as a browser without brotli loads
 COPY_RUNS = f"""
 from copy import copy
 from control_plane.core.infra import ids
@@ -165,3 +168,32 @@ def test_a_phone_shows_cards_without_sideways_scroll(
     log_in()
     expect(page.locator("ul[data-testid=runs] > li").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_page_loads_at_most_250_kilobytes_of_scripts_and_styles(
+    page: Page, log_in: Callable[[], None], runs: None
+) -> None:
+    log_in()
+    loaded: list[Response] = []
+    page.on("response", lambda response: loaded.append(response))
+    page.goto("/runs")
+    expect(page.locator("[data-run]").first).to_be_visible()
+    sizes = {
+        response.url: len(gzip.compress(response.body()))
+        for response in loaded
+        if response.url.partition("?")[0].endswith((".js", ".css"))
+    }
+    assert len(sizes) > 2 and 50_000 < sum(sizes.values()) <= MOST_BYTES, sizes
+
+
+def test_every_component_in_the_scripts_has_its_styles(built_dashboard: Path) -> None:
+    """Mantine's styles are imported one by one, and one that is forgotten would only be seen."""
+    styles = built_dashboard.parent / "node_modules" / "@mantine" / "core" / "styles.css"
+    known = set(re.findall(r"\.(m_[0-9a-f]+)", styles.read_text()))
+    assets = built_dashboard / "assets"
+    used = {name for file in assets.glob("*.js") for name in re.findall(r"m_[0-9a-f]+", file.read_text())}
+    styled = {
+        name for file in assets.glob("*.css") for name in re.findall(r"\.(m_[0-9a-f]+)", file.read_text())
+    }
+    assert len(used & known) > 100
+    assert used & known <= styled, f"import the styles with these classes in webui: {(used & known) - styled}"

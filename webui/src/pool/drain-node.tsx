@@ -1,3 +1,4 @@
+import "@mantine/core/styles/NumberInput.css";
 import { Button, Group, NumberInput, Select, Table, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";

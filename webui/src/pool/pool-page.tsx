@@ -1,3 +1,5 @@
+import "@mantine/core/styles/Code.css";
+import "@mantine/core/styles/NumberInput.css";
 import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";

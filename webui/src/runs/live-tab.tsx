@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Slider.css";
 import { SegmentedControl, Slider } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";

@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Switch.css";
 import { Button, Select, Switch, TextInput } from "@mantine/core";
 import { IconDownload } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Tabs.css";
 import { Button, Group, Progress, Tabs } from "@mantine/core";
 import { IconCopy } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";

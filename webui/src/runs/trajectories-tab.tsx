@@ -1,3 +1,4 @@
+import "@mantine/core/styles/NumberInput.css";
 import { NumberInput, Tooltip } from "@mantine/core";
 import { IconCheck, IconX } from "@tabler/icons-react";
 import { useInfiniteQuery } from "@tanstack/react-query";

@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Switch.css";
 import { Select, Switch, Textarea, TextInput } from "@mantine/core";
 import { useEffect, useState } from "react";
 

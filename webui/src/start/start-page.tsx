@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Switch.css";
 import { Anchor, Button, Group, SegmentedControl, Switch, Text } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { IconCheck, IconDownload } from "@tabler/icons-react";

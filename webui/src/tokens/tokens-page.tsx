@@ -1,3 +1,6 @@
+import "@mantine/core/styles/Alert.css";
+import "@mantine/core/styles/SimpleGrid.css";
+import "@mantine/core/styles/Code.css";
 import { Alert, Button, Checkbox, Code, CopyButton, Group, Modal, Select, SimpleGrid, Table, Text, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconPlus } from "@tabler/icons-react";

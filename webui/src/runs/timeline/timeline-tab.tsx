@@ -1,3 +1,4 @@
+import "@mantine/core/styles/Switch.css";
 import { Button, Group, Switch, Table, useComputedColorScheme } from "@mantine/core";
 import { useElementSize } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";

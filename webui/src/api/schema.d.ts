@@ -13889,8 +13889,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=26d1d49c9fe0fae04efa68f332fb61cb7515013ce3482ac571da75e5c892bcd9"
+                     *       "sha256": "842f924669371c223b28c80ab1ab7047e14cab7b62ec2bd69d5b4f2839309053",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=842f924669371c223b28c80ab1ab7047e14cab7b62ec2bd69d5b4f2839309053"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -28754,6 +28754,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "run_id": "run_01jy0000000000000000000017",
+                     *           "step": [
+                     *             1,
+                     *             2
+                     *           ],
+                     *           "reward": [
+                     *             0.5,
+                     *             0.5
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Sparklines"];
                 };
             };

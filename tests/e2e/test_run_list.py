@@ -17,7 +17,7 @@ from tests.tools.synthetic_dashboard import submit_runs
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 COPIES = 1000
-MOST_BYTES = 250 * 1024  # of gzip, as a browser without brotli loads
+MOST_BYTES = 250_000  # of gzip, as a browser without brotli loads
 COPY_RUNS = f"""
 from copy import copy
 from control_plane.core.infra import ids
@@ -126,7 +126,9 @@ def test_selected_runs_are_tagged_together(page: Page, log_in: Callable[[], None
     page.get_by_test_id("add-tags").fill("to-read")
     page.keyboard.press("Enter")
     page.get_by_test_id("confirm-bulk-tag").click()
+    expect(page.get_by_text("4 runs tagged")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_test_id("bulk-tag")).to_be_focused()
     page.goto("/runs?tag=to-read")
     expect(page.locator("[data-run]")).to_have_count(4)
     page.get_by_label("Remove filter: tag to-read").click()
@@ -159,6 +161,21 @@ def test_keys_move_open_and_select(page: Page, log_in: Callable[[], None], runs:
     expect(page.get_by_role("link", name="copy 0020", exact=True)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="copy 0020")).to_be_visible()
+
+
+def test_the_keys_are_listed_and_the_focus_returns(
+    page: Page, log_in: Callable[[], None], runs: None
+) -> None:
+    log_in()
+    page.goto("/runs?name=copy 002&sort=name")
+    expect(page.get_by_role("link", name="copy 0020", exact=True)).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="copy 0020", exact=True)).to_be_focused()
+    page.keyboard.press("Shift+?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Select the run")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("link", name="copy 0020", exact=True)).to_be_focused()
 
 
 def test_a_phone_shows_cards_without_sideways_scroll(

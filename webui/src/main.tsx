@@ -6,13 +6,13 @@ import "./app/tokens.css";
 import "./app/locale.ts";
 
 import { MantineProvider } from "@mantine/core";
-import { Notifications } from "@mantine/notifications";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { RouterProvider } from "react-router";
 
 import { queryClient } from "./api/query-client.ts";
+import { NotificationArea } from "./app/notification-area.tsx";
 import { router } from "./app/routes.tsx";
 import { theme } from "./app/theme.ts";
 
@@ -23,7 +23,7 @@ createRoot(root).render(
   <StrictMode>
     <MantineProvider theme={theme} defaultColorScheme="auto">
       <QueryClientProvider client={queryClient}>
-        <Notifications position="bottom-right" limit={4} />
+        <NotificationArea />
         <RouterProvider router={router} />
       </QueryClientProvider>
     </MantineProvider>

@@ -1,20 +1,19 @@
-import { Kbd, Modal, Table } from "@mantine/core";
-import { useDisclosure, useHotkeys } from "@mantine/hooks";
-import { useLayoutEffect, useRef } from "react";
+import { useHotkeys } from "@mantine/hooks";
+import { lazy, Suspense, useLayoutEffect, useRef } from "react";
 import { useNavigate } from "react-router";
 
-const PATHS: Record<string, string> = { r: "/runs", n: "/runs/new", d: "/datasets", m: "/models", p: "/pool", t: "/tokens" };
+import { useDialog } from "../common/use-dialog.ts";
 
-const HELP: [string, string][] = [
-  ["g r", "Runs"], ["g n", "Start a run"], ["g d", "Datasets"], ["g m", "Models"], ["g p", "Pool"], ["g t", "Tokens"], ["/", "Search"], ["?", "Keyboard shortcuts"],
-];
+const ShortcutsHelp = lazy(async () => ({ default: (await import("./shortcuts-help.tsx")).ShortcutsHelp }));
+
+const PATHS: Record<string, string> = { r: "/runs", n: "/runs/new", d: "/datasets", m: "/models", p: "/pool", t: "/tokens" };
 
 /** Keyboard shortcuts: `g` and a letter opens a page, `/` searches, `?` lists them. Inactive in text fields. */
 export function Shortcuts() {
   const navigate = useNavigate();
-  const [opened, { open, close }] = useDisclosure(false);
+  const { shown, show, close } = useDialog<"help">();
   const lastG = useRef(0);
-  useHotkeys([["shift+?", open], ["/", () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus()]]);
+  useHotkeys([["shift+?", () => show("help")], ["/", () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus()]]);
   useLayoutEffect(() => { // in a layout effect, so that shortcuts work as soon as the page is visible
     const onKeyDown = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
@@ -29,18 +28,5 @@ export function Shortcuts() {
     window.addEventListener("keydown", onKeyDown);
     return () => window.removeEventListener("keydown", onKeyDown);
   }, [navigate]);
-  return (
-    <Modal opened={opened} onClose={close} title="Keyboard shortcuts" size="xs">
-      <Table withRowBorders={false}>
-        <Table.Tbody>
-          {HELP.map(([keys, description]) => (
-            <Table.Tr key={keys}>
-              <Table.Td>{keys.split(" ").map((key) => <Kbd key={key} mr={4}>{key}</Kbd>)}</Table.Td>
-              <Table.Td>{description}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Modal>
-  );
+  return shown !== null && <Suspense><ShortcutsHelp onClose={close} /></Suspense>;
 }

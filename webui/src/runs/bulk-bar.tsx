@@ -1,8 +1,9 @@
 import { Button, Menu } from "@mantine/core";
 import { IconColumns3, IconPlayerStop, IconTag, IconX } from "@tabler/icons-react";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense } from "react";
 
 import type { Run } from "../api/schema.d.ts";
+import { useDialog } from "../common/use-dialog.ts";
 import { COLUMNS, chosenColumns, type ColumnId } from "./run-columns.ts";
 import { stopPlan } from "./run-selection.ts";
 import classes from "./bulk-bar.module.css";
@@ -14,7 +15,7 @@ type Props = { loaded: string; runs: Run[]; readOnly: string | null; onClear: ()
 
 /** Above the list: how many runs are loaded, or what can be done with the selected ones; and the choice of columns. */
 export function BulkBar({ loaded, runs, readOnly, onClear, columns, onColumn }: Props) {
-  const [dialog, setDialog] = useState<"stop" | "tag" | null>(null);
+  const { shown, show, close } = useDialog<"stop" | "tag">();
   const { stop, cancel } = stopPlan(runs);
   const nothingToStop = stop.length + cancel.length === 0 ? "All selected runs have ended or are stopping" : null;
   return (
@@ -25,18 +26,18 @@ export function BulkBar({ loaded, runs, readOnly, onClear, columns, onColumn }: 
           {readOnly === null ? (
             <>
               <span title={nothingToStop ?? undefined}>
-                <Button variant="default" leftSection={<IconPlayerStop size={14} />} disabled={nothingToStop !== null} onClick={() => setDialog("stop")} data-testid="bulk-stop">Stop</Button>
+                <Button variant="default" leftSection={<IconPlayerStop size={14} />} disabled={nothingToStop !== null} onClick={() => show("stop")} data-testid="bulk-stop">Stop</Button>
               </span>
-              <Button variant="default" leftSection={<IconTag size={14} />} onClick={() => setDialog("tag")} data-testid="bulk-tag">Tag</Button>
+              <Button variant="default" leftSection={<IconTag size={14} />} onClick={() => show("tag")} data-testid="bulk-tag">Tag</Button>
             </>
           ) : <span className={classes.note} title={readOnly}>Read-only access</span>}
           <Button variant="subtle" color="gray" leftSection={<IconX size={14} />} onClick={onClear}>Clear</Button>
         </>
       )}
       {onColumn !== null && <ColumnMenu columns={columns} onColumn={onColumn} />}
-      {dialog !== null && (
+      {shown !== null && (
         <Suspense>
-          {dialog === "stop" ? <StopDialog runs={runs} onClose={() => setDialog(null)} /> : <TagDialog runs={runs} onClose={() => setDialog(null)} />}
+          {shown === "stop" ? <StopDialog runs={runs} onClose={close} /> : <TagDialog runs={runs} onClose={close} />}
         </Suspense>
       )}
     </div>

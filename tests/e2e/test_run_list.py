@@ -123,6 +123,12 @@ def test_selected_runs_are_tagged_together(page: Page, log_in: Callable[[], None
     expect(page.get_by_test_id("selected")).to_have_text("4 selected")
     expect(page.get_by_test_id("bulk-stop")).to_be_disabled()  # they have ended
     page.get_by_test_id("bulk-tag").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.get_by_role("button", name="Cancel").focus()
+    page.keyboard.press("Escape")  # closes the dialog alone
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_test_id("selected")).to_have_text("4 selected")
+    page.get_by_test_id("bulk-tag").click()
     page.get_by_test_id("add-tags").fill("to-read")
     page.keyboard.press("Enter")
     page.get_by_test_id("confirm-bulk-tag").click()
@@ -133,6 +139,49 @@ def test_selected_runs_are_tagged_together(page: Page, log_in: Callable[[], None
     expect(page.locator("[data-run]")).to_have_count(4)
     page.get_by_label("Remove filter: tag to-read").click()
     expect(page).to_have_url(re.compile("/runs$"))
+
+
+def test_the_help_of_a_field_has_at_least_12_pixels(
+    page: Page, log_in: Callable[[], None], runs: None
+) -> None:
+    log_in()
+    page.goto("/runs?name=copy 001&sort=name")
+    page.get_by_label("Select copy 0010").check()
+    page.get_by_test_id("bulk-tag").click()
+    expect(page.get_by_text("Press Enter after each tag.")).to_have_css("font-size", "12px")
+
+
+def test_the_filters_of_an_empty_list_are_cleared_at_once(
+    page: Page, log_in: Callable[[], None], runs: None
+) -> None:
+    log_in()
+    page.goto("/runs?text=nothing-like-this&status=FAILED")
+    page.get_by_role("link", name="Clear filters").click()
+    expect(page.locator("[data-run]").first).to_be_visible()
+    expect(page).to_have_url(re.compile("/runs$"))
+
+
+def test_a_viewer_is_offered_no_change(
+    page: Page, plane: ControlPlane, log_in: Callable[[], None], runs: None
+) -> None:
+    as_role = (
+        "from control_plane.accounts.models import Membership, TeamMembership; "
+        "[rows.objects.update(role={!r}) for rows in (Membership, TeamMembership)]"
+    )
+    log_in()
+    expect(page.get_by_role("link", name="Start a run")).to_have_count(2)
+    plane.manage("shell", "-c", as_role.format("viewer"))
+    try:
+        page.goto("/runs?name=copy 001&sort=name")
+        page.get_by_label("Select copy 0010").check()
+        expect(page.get_by_role("toolbar").get_by_text("Read-only access")).to_have_attribute(
+            "title", re.compile("viewer")
+        )
+        expect(page.get_by_test_id("bulk-stop")).to_have_count(0)
+        expect(page.get_by_test_id("bulk-tag")).to_have_count(0)
+        expect(page.get_by_role("link", name="Start a run")).to_have_count(0)
+    finally:
+        plane.manage("shell", "-c", as_role.format("admin"))
 
 
 def test_columns_are_chosen_and_stay(page: Page, log_in: Callable[[], None], runs: None) -> None:
@@ -176,6 +225,22 @@ def test_the_keys_are_listed_and_the_focus_returns(
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("link", name="copy 0020", exact=True)).to_be_focused()
+
+
+def test_the_names_stay_in_view_while_the_columns_scroll_sideways(
+    page: Page, log_in: Callable[[], None], runs: None
+) -> None:
+    page.set_viewport_size({"width": 1024, "height": 800})
+    log_in()
+    page.goto("/runs?sort=name")
+    name = page.get_by_role("link", name="copy 0000", exact=True)
+    expect(name).to_be_visible()
+    before = name.bounding_box()
+    created = page.get_by_role("columnheader", name="Created")
+    expect(created).not_to_be_in_viewport()
+    page.locator("div:has(> [data-testid=runs])").evaluate("element => element.scrollTo(1000, 0)")
+    expect(created).to_be_in_viewport()
+    assert name.bounding_box() == before
 
 
 def test_a_phone_shows_cards_without_sideways_scroll(

@@ -13,6 +13,7 @@ import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import type { Me } from "../api/schema.d.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
+import { readOnlyReason } from "../common/permission.ts";
 import { useRunsTopic } from "../runs/runs-topic.ts";
 import { ConnectionBadge } from "./connection-badge.tsx";
 import { Shortcuts } from "./shortcuts.tsx";
@@ -45,9 +46,11 @@ export function Shell() {
         <NavLink to="/runs" className={classes.brand} aria-label="Oolong, go to runs">
           <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
         </NavLink>
-        <NavLink to="/runs/new" className={classes.start}>
-          <IconPlus size={15} stroke={2.2} aria-hidden /> Start a run
-        </NavLink>
+        {readOnlyReason(me.role) === null && (
+          <NavLink to="/runs/new" className={classes.start}>
+            <IconPlus size={15} stroke={2.2} aria-hidden /> Start a run
+          </NavLink>
+        )}
         {PAGES.map(({ to, label, icon: PageIcon }) => (
           <NavLink key={to} to={to} className={classes.link} data-active={location.pathname.startsWith(to) && location.pathname !== "/runs/new"}>
             <PageIcon size={16} stroke={1.8} aria-hidden /> {label}

@@ -23,6 +23,10 @@ export const theme = createTheme({
   cursorType: "pointer",
   components: {
     Button: { defaultProps: { size: "xs" } },
+    // The library's own sizes of the small inputs are 10 px.
+    InputWrapper: {
+      vars: () => ({ label: {}, description: { "--input-description-size": "var(--mantine-font-size-xs)" }, error: { "--input-error-size": "var(--mantine-font-size-xs)" } }),
+    },
     TextInput: { defaultProps: { size: "xs" } },
     PasswordInput: { defaultProps: { size: "sm" } },
     NumberInput: { defaultProps: { size: "xs" } },

@@ -64,7 +64,7 @@ export function StatusBadge({ status, size = "sm" }: { status: string; size?: "s
   return (
     <span className={classes.badge} data-tone={appearance.tone} data-size={size} data-status={status} data-animated={appearance.animated ?? false}>
       <Icon size={size === "md" ? 15 : 13} stroke={2} aria-hidden />
-      {appearance.label}
+      <span className={classes.label} title={appearance.label}>{appearance.label}</span>
     </span>
   );
 }

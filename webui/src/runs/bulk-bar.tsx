@@ -49,7 +49,7 @@ function ColumnMenu({ columns, onColumn }: { columns: unknown; onColumn: (id: Co
   return (
     <Menu position="bottom-end" width={210}>
       <Menu.Target><Button variant="subtle" color="gray" leftSection={<IconColumns3 size={14} />} className={classes.columns}>Columns</Button></Menu.Target>
-      <Menu.Dropdown mah={420} style={{ overflowY: "auto" }}>
+      <Menu.Dropdown mah="min(580px, 70vh)" style={{ overflowY: "auto" }}>
         {COLUMNS.map((column) => (
           <Menu.CheckboxItem key={column.id} checked={chosen.has(column.id)} title={column.help} onChange={() => onColumn(column.id)}>{column.label}</Menu.CheckboxItem>
         ))}

@@ -34,7 +34,7 @@ export function RunsPage() {
         <div className={classes.quick}>
           <SegmentedControl value={search.get("condition") ?? search.get("status") ?? ""} onChange={(value) => setSearch((old) => withQuickFilter(old, value), { replace: true })} data={QUICK_FILTERS} />
         </div>
-        <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" w={220} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
+        <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" className={classes.search} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
         {chips(search).map((chip) => (
           <Button key={`${chip.name}=${chip.value}`} variant="light" rightSection={<IconX size={12} />} onClick={() => setSearch((old) => without(old, chip.name, chip.value), { replace: true })} aria-label={`Remove filter: ${chip.name} ${chip.value}`}>{chip.label}</Button>
         ))}
@@ -102,7 +102,7 @@ function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOn
                   onToggleAll={() => setSelected(chosen.length === runs.length ? new Set() : new Set(ids))}
                 />
               )}
-            <p className={classes.foot}>
+            <p className={classes.foot} hidden={isPhone && !isFetchingNextPage}>
               {isFetchingNextPage ? "Loading more runs" : isPhone ? "" : <><kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>x</kbd> select · Shift selects a range</>}
             </p>
           </>
@@ -113,7 +113,7 @@ function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOn
 }
 
 function NoRuns({ filtered }: { filtered: boolean }) {
-  if (filtered) return <Empty title="No matching runs">Select another status or clear the filters.</Empty>;
+  if (filtered) return <Empty title="No matching runs" action={<Button variant="default" component={Link} to="/runs">Clear filters</Button>}>No run of this project has this name, state and tags.</Empty>;
   return (
     <Empty title="No runs yet" action={<Button component={Link} to="/runs/new">Start a run</Button>}>
       A run trains a model on a dataset version with a reward. It needs <Link to="/datasets">a dataset</Link> and <Link to="/models">a base model</Link>.

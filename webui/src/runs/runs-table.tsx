@@ -1,7 +1,7 @@
 import { Checkbox } from "@mantine/core";
 import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, type CSSProperties } from "react";
 import { useNavigate, useNavigationType } from "react-router";
 
 import type { Run } from "../api/schema.d.ts";
@@ -66,8 +66,8 @@ export function RunsTable({ runs, columns, curves, sort, selected, active, listK
   const below = virtual.getTotalSize() - (rows.at(-1)?.end ?? 0);
   const every = runs.length > 0 && runs.every((run) => selected.has(run.id));
   return (
-    <div ref={scroller} className={classes.scroller} aria-busy={busy} tabIndex={-1}>
-      <table className={`${classes.table} tabular`} style={{ minWidth: tableWidth(columns) }} data-testid="runs" aria-rowcount={runs.length + 1}>
+    <div ref={scroller} className={classes.scroller} aria-busy={busy} tabIndex={-1} onScroll={({ currentTarget }) => { currentTarget.dataset["sideways"] = String(currentTarget.scrollLeft > 0); }}>
+      <table className={`${classes.table} tabular`} style={{ minWidth: tableWidth(columns), "--checkbox-width": `${CHECKBOX_WIDTH}px` } as CSSProperties} data-testid="runs" aria-rowcount={runs.length + 1}>
         <colgroup>
           <col style={{ width: CHECKBOX_WIDTH }} />
           <col />

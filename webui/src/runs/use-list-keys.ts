@@ -23,7 +23,8 @@ export function useListKeys(keys: ListKeys): void {
       else if (event.key === "x") newest.current.toggle();
       else if (event.key === "Escape") newest.current.clear();
     };
-    window.addEventListener("keydown", onKeyDown);
-    return () => window.removeEventListener("keydown", onKeyDown);
+    // While capturing, so that the Escape that closes a dialog still finds it here and does not clear the selection too.
+    window.addEventListener("keydown", onKeyDown, { capture: true });
+    return () => window.removeEventListener("keydown", onKeyDown, { capture: true });
   }, []);
 }

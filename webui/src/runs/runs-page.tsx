@@ -65,10 +65,10 @@ function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOn
 
   const clear = () => { setSelected(new Set()); setAnchor(null); };
   useEffect(() => { clear(); setActive(null); }, [listKey]); // what is not in the list any more cannot be acted on
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  const { hasNextPage, isFetching, isFetchingNextPage, fetchNextPage } = query;
   useEffect(() => {
-    if (hasNextPage && !isFetchingNextPage && visible.last >= runs.length - ROWS_BEFORE_END) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage, visible.last, runs.length]);
+    if (hasNextPage && !isFetching && visible.last >= runs.length - ROWS_BEFORE_END) void fetchNextPage();
+  }, [hasNextPage, isFetching, fetchNextPage, visible.last, runs.length]);
 
   const toggle = (index: number, range: boolean) => {
     setSelected((old) => toggleRow(old, ids, index, range ? anchor : null));

@@ -7,18 +7,9 @@ import { MAX_REFETCHED_PAGES } from "./use-run-list.ts";
 type Changed = Partial<Run> & { id: string };
 type Lists = InfiniteData<RunPage>;
 
-/** Update the run in a list. Returns the new list and whether it contains the run. */
-function mergeInto(list: Lists, changed: Changed): { list: Lists; found: boolean } {
-  let found = false;
-  const pages = list.pages.map((page) => ({
-    ...page,
-    data: page.data.map((run) => {
-      if (run.id !== changed.id) return run;
-      found = true;
-      return { ...run, ...changed };
-    }),
-  }));
-  return { list: { ...list, pages }, found };
+function mergeInto(list: Lists, changed: Changed): Lists {
+  const pages = list.pages.map((page) => ({ ...page, data: page.data.map((run) => (run.id === changed.id ? { ...run, ...changed } : run)) }));
+  return { ...list, pages };
 }
 
 /** Keep all lists of runs up to date on every page. This subscription also keeps the connection open. */
@@ -27,20 +18,15 @@ export function useRunsTopic(): void {
   // A long list only becomes stale: fetching it again is a request per page, so its reader decides when.
   const refetch = () => {
     const isLong = (query: Query) => ((query.state.data as Lists | undefined)?.pages.length ?? 0) > MAX_REFETCHED_PAGES;
-    void client.invalidateQueries({ queryKey: ["runs"], predicate: (query) => !isLong(query) });
+    // Without cancelRefetch: frames that come faster than pages would cancel every page that is being loaded.
+    void client.invalidateQueries({ queryKey: ["runs"], predicate: (query) => !isLong(query) }, { cancelRefetch: false });
     void client.invalidateQueries({ queryKey: ["runs"], predicate: isLong, refetchType: "none" });
   };
   useTopic("runs", (frame) => {
     const changed = frame.data as Partial<Run>;
     if (typeof changed.id !== "string") return refetch();
-    let isListed = false;
-    client.setQueriesData<Lists>({ queryKey: ["runs"] }, (old) => {
-      if (old === undefined) return old;
-      const { list, found } = mergeInto(old, changed as Changed);
-      isListed ||= found;
-      return list;
-    });
+    client.setQueriesData<Lists>({ queryKey: ["runs"] }, (old) => (old === undefined ? old : mergeInto(old, changed as Changed)));
     client.setQueryData<RunDetail>(["run", changed.id], (old) => (old === undefined ? old : { ...old, ...changed }));
-    if (frame.type === "status" || !isListed) refetch(); // the run may match other filters now
+    if (frame.type === "status") refetch(); // the run may be new, or match other filters now
   }, refetch);
 }

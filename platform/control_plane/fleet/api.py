@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
@@ -88,9 +88,12 @@ class _SchedulingStateView(ApiView):
     scopes = {"POST": "pool:admin"}
     state: SchedulingState
 
-    def set_state(self, request: Request, node_id: str) -> Response:
+    def set_state(
+        self, request: Request, node_id: str, *, drain_deadline: datetime | None = None
+    ) -> Response:
         node = managed_node(caller_of(request), node_id)
-        return Response(NodeSerializer.render(services.set_scheduling_state(node, self.state)))
+        changed = services.set_scheduling_state(node, self.state, drain_deadline=drain_deadline)
+        return Response(NodeSerializer.render(changed))
 
 
 class CordonView(_SchedulingStateView):
@@ -143,8 +146,8 @@ class DrainSerializer(StrictSerializer):
     )
 
 
-class DrainView(ApiView):
-    scopes = {"POST": "pool:admin"}
+class DrainView(_SchedulingStateView):
+    state = SchedulingState.DRAINING
 
     @extend_schema(
         operation_id="drain_node",
@@ -165,5 +168,4 @@ class DrainView(ApiView):
         """
         seconds = body_of(DrainSerializer, request).get("deadline_seconds")
         deadline = None if seconds is None else clock.now() + timedelta(seconds=seconds)
-        node = managed_node(caller_of(request), node_id)
-        return Response(NodeSerializer.render(services.drain(node, deadline=deadline)))
+        return self.set_state(request, node_id, drain_deadline=deadline)

@@ -248,28 +248,21 @@ def allocate_ports(node: Node, count: int, *, held: Collection[int]) -> list[int
 # --- operators --------------------------------------------------------------------------------------------
 
 
-def set_scheduling_state(node: Node, state: SchedulingState) -> Node:
+def set_scheduling_state(
+    node: Node, state: SchedulingState, *, drain_deadline: datetime | None = None
+) -> Node:
+    """Set what may run on the node. The runs of a DRAINING node leave it (runs.evacuation), by `drain_deadline` at the
+    latest. Of two drains the second sets the deadline, earlier or later; without one, the deadline of the first stays.
+    Any other state cancels the drain."""
     with transaction.atomic():
         node, pool = _lock_managed(node)
-        change = {"before": node.intent, "after": state}
+        change: dict[str, str | None] = {"before": node.intent, "after": state}
+        if drain_deadline is not None:
+            change["deadline"] = rfc3339(drain_deadline)
+        if drain_deadline is not None or state != SchedulingState.DRAINING:
+            node.drain_deadline = drain_deadline
         pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
-        node.intent, node.drain_deadline = state, None
-        node.save(update_fields=["intent", "drain_deadline"])
-        pools.publish_pool_change()
-    return node
-
-
-def drain(node: Node, *, deadline: datetime | None = None) -> Node:
-    """Start no new jobs on the node; its runs leave it (runs.evacuation). Of two drains the second sets the deadline,
-    earlier or later; without one, the deadline of the first stays. `set_scheduling_state` cancels the drain."""
-    with transaction.atomic():
-        node, pool = _lock_managed(node)
-        change: dict[str, str | None] = {"before": node.intent, "after": SchedulingState.DRAINING}
-        if deadline is not None:
-            change["deadline"] = rfc3339(deadline)
-            node.drain_deadline = deadline
-        pools.record_audit("node.intent", pool, target=("node", node.pk, node.name), data=change)
-        node.intent = SchedulingState.DRAINING
+        node.intent = state
         node.save(update_fields=["intent", "drain_deadline"])
         pools.publish_pool_change()
     return node

@@ -15,9 +15,10 @@ from control_plane.runs.events import set_condition
 from control_plane.runs.locking import for_each_locked
 from control_plane.runs.models import Attempt, Run
 from control_plane.runs.reconciler import reconcile_run
+from control_plane.runs.selectors import may_stay_until_deadline
 from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
 from control_plane.runs.termination import fail_attempt, request_preemption, request_stop, shorten_grace
-from oolong.contracts.lifecycle import AttemptStatus, EndReason, JobKind, RunStatus
+from oolong.contracts.lifecycle import AttemptStatus, EndReason, RunStatus
 
 NODE_DRAINING = "NODE_DRAINING"  # a condition: the run may stay on its node until the deadline of the drain
 
@@ -36,7 +37,7 @@ def evacuate_node(node: Node, *, now: datetime) -> None:
 def leave_draining_node(run: Run, attempt: Attempt, *, now: datetime) -> None:
     """Before the deadline: runs with a trainer leave at once, which leaves them time to save and upload."""
     node = attempt.node
-    if node.drain_deadline is None or _trains(attempt):
+    if not may_stay_until_deadline(attempt):
         leave_node(run, attempt, f"{node.name} is drained", now=now)
         return
     until = f"{node.drain_deadline:%Y-%m-%d %H:%M} UTC"
@@ -65,10 +66,6 @@ def end_at_deadline(run: Run, attempt: Attempt, *, now: datetime) -> None:
     elif run.status in WORKING and (attempt.node.liveness != Liveness.READY or not attempt.reason):
         fail_attempt(run, attempt, EndReason.PREEMPTED, why, now=now)
     shorten_grace(run, why, now=now)
-
-
-def _trains(attempt: Attempt) -> bool:
-    return attempt.jobs.filter(kind=JobKind.TRAINER).exists()
 
 
 def _end_of(run: Run) -> str:

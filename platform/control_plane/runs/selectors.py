@@ -127,6 +127,13 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     return {**fleet.pool(caller, pool), "queue": entries, "leaving": _leaving(caller, pool)}
 
 
+def may_stay_until_deadline(attempt: Attempt) -> bool:
+    """Whether a drain of its node lets the attempt finish until the deadline: only one without a trainer may."""
+    return attempt.node.drain_deadline is not None and all(
+        job.kind != JobKind.TRAINER for job in attempt.jobs.all()
+    )
+
+
 def _leaving(caller: Caller, pool: Pool) -> list[dict[str, Any]]:
     """Runs on nodes that are drained, for LeavingRunSerializer."""
     attempts = (
@@ -140,17 +147,15 @@ def _leaving(caller: Caller, pool: Pool) -> list[dict[str, Any]]:
     for attempt in attempts:
         own = attempt.run.project.team_id == caller.project.team_id
         jobs = attempt.jobs.all()
-        may_stay = attempt.node.drain_deadline is not None and all(
-            job.kind != JobKind.TRAINER for job in jobs
-        )
         stopping = attempt.reason or any(job.stop_asked_at and not job.leaving_at for job in jobs)
+        stays = may_stay_until_deadline(attempt) and not stopping
         ended = all(job.state == JobState.EXITED for job in jobs)
         found.append(
             {
                 "node": attempt.node,
                 "run_id": attempt.run_id if own else "",
                 "run_name": attempt.run.name if own else "another team's run",
-                "stage": "uploading" if ended else "staying" if may_stay and not stopping else "stopping",
+                "stage": "uploading" if ended else "staying" if stays else "stopping",
             }
         )
     return found

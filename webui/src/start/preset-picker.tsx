@@ -1,8 +1,8 @@
-import { useRef, useState, type FocusEvent, type KeyboardEvent } from "react";
+import { useRovingIndex } from "@mantine/hooks";
+import { useState, type FocusEvent } from "react";
 
 import type { Preset } from "../api/schema.d.ts";
 import classes from "./preset-picker.module.css";
-import { nextInGroup } from "./roving-focus.ts";
 
 type Props = { presets: Preset[]; chosen: string; onChoose: (preset: Preset) => void };
 
@@ -11,26 +11,19 @@ type Props = { presets: Preset[]; chosen: string; onChoose: (preset: Preset) => 
  * does not follow the focus.
  */
 export function PresetPicker({ presets, chosen, onChoose }: Props) {
-  const group = useRef<HTMLDivElement>(null);
-  const [focused, setFocused] = useState<string | null>(null); // Tab leaves the group from here, and enters it at the choice
-  const buttons = () => [...(group.current?.querySelectorAll<HTMLButtonElement>("[role=radio]") ?? [])];
-  const onKeyDown = (event: KeyboardEvent) => {
-    const all = buttons();
-    const next = nextInGroup(event.key, all.indexOf(event.target as HTMLButtonElement), all.length);
-    if (next === null) return;
-    event.preventDefault();
-    all[next]?.focus();
-  };
+  const [focused, setFocused] = useState<number | null>(null); // Tab leaves the group from here, and enters it at the choice
+  const choice = Math.max(0, presets.findIndex((preset) => preset.name === chosen));
+  const { getItemProps } = useRovingIndex({ total: presets.length, orientation: "both", focusedIndex: focused ?? choice, onFocusChange: setFocused });
   const onBlur = (event: FocusEvent) => {
-    if (!group.current?.contains(event.relatedTarget)) setFocused(null);
+    if (!event.currentTarget.contains(event.relatedTarget)) setFocused(null);
   };
-  const stop = [focused, chosen].find((name) => presets.some((preset) => preset.name === name)) ?? presets[0]?.name;
   return (
-    <div ref={group} className={classes.presets} role="radiogroup" aria-label="Preset" onKeyDown={onKeyDown} onBlur={onBlur}>
-      {presets.map((preset) => (
+    <div className={classes.presets} role="radiogroup" aria-label="Preset" onBlur={onBlur}>
+      {presets.map((preset, index) => (
         <button
+          {...getItemProps({ index, onClick: () => onChoose(preset) })}
           key={preset.name} type="button" role="radio" aria-checked={preset.name === chosen} className={classes.preset} data-preset={preset.name}
-          tabIndex={preset.name === stop ? 0 : -1} onFocus={() => setFocused(preset.name)} onClick={() => onChoose(preset)}
+          onFocus={() => setFocused(index)}
         >
           <strong>{preset.title}</strong>
           <span>{preset.description}</span>

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oolong.cli.output import show_json
-from oolong.client import Client, endpoints
+from oolong.client import Client
+from oolong.client.models import Session
 
 app = typer.Typer(no_args_is_help=True, help="Agent sessions of a run (workflow agent_session).")
 
@@ -29,14 +30,14 @@ def open_session(
 def get(run: Run, session: SessionId) -> None:
     """How a session stands, with its branches."""
     with Client() as client:
-        show_json(client.send(endpoints.sessions.get(run, session)))
+        show_json(client.sessions.get(_named(run, session)))
 
 
 @app.command()
 def reward(run: Run, session: SessionId, value: Annotated[float, typer.Argument()]) -> None:
     """Set the session's reward."""
     with Client() as client:
-        show_json(client.send(endpoints.sessions.set_reward(run, session, value)))
+        show_json(client.sessions.set_reward(_named(run, session), value))
 
 
 @app.command()
@@ -48,4 +49,12 @@ def end(
 ) -> None:
     """End a session."""
     with Client() as client:
-        show_json(client.send(endpoints.sessions.end(run, session, reward=value, discard=discard)))
+        named = _named(run, session)
+        ended = client.sessions.discard(named) if discard else client.sessions.end(named, reward=value)
+        show_json(ended)
+
+
+def _named(run: str, session: str) -> Session:
+    """The session by its ids alone, which is all that these requests need."""
+    ids: dict[str, Any] = {"run_id": run, "id": session}
+    return Session.model_construct(**ids)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from oolong.client import endpoints, models
+from oolong.client import models
+from oolong.client.request_spec import drop_none, post
 from oolong.client.settings import ClientSettings
 from oolong.client.sync.connection import Connection
 from oolong.client.transport import RetryPolicy
@@ -29,6 +30,10 @@ def accept_link(
         ClientSettings(url.rstrip("/"), ""), retries=RetryPolicy(), timeout_seconds=60.0, transport=None
     )
     try:
-        return connection.send(endpoints.invitations.accept(secret, username, password, token_name))
+        who = drop_none({"username": username, "password": password, "token_name": token_name})
+        # Without a key: an invitation is accepted once; a repeat after a lost answer would say that it is used up.
+        return connection.send(
+            post("invitations/accept", models.Accepted, body={"secret": secret, **who}, keyed=False)
+        )
     finally:
         connection.close()

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import ApiError, OolongError, error_of
+from oolong.client.request_spec import RequestSpec
 from oolong.contracts.model_faults import non_finite
 
 T = TypeVar("T")

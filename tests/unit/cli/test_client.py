@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from oolong.client import Client, Invalid, NotFound, OolongError, RetryPolicy, StreamGap, Unreachable, models
-from oolong.client.endpoints import RequestSpec
 from oolong.client.models import Run
+from oolong.client.request_spec import RequestSpec
 from oolong.client.sync import runs as sync_runs
 from oolong.client.transport import EventReader, LineReader
 from tests.support.scripted_api import TOKEN, Answer, Asked, ScriptedApi, page, problem, run, shaped

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ast
 import inspect
-import pkgutil
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from oolong.client import endpoints
-from oolong.client.endpoints import RequestSpec
+from oolong.client import Client, OolongError, archives
+from oolong.client.request_spec import RequestSpec
+from oolong.client.settings import ClientSettings
+from oolong.client.sync.connection import Resource
 from oolong.contracts.run_spec import RunSpec, read_spec
 from oolong.presets import built_in_presets
 from tests.tools import cli_page
@@ -72,24 +74,102 @@ def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
             yield f"{method.upper()} {name}", operation
 
 
+OTHER_FORMS = {"path": "https://host/file", "id_or_ref": "name@1"}  # arguments that make another request
+
+
+class Stub:
+    """An answer, or an argument that is one: its attributes are text, so the method continues."""
+
+    upload = None  # of an upload session: parts are missing
+    bytes = part_bytes = part_count = 1
+    needs_attention = False
+    received_parts = data = series = files = errors = sides = ()
+
+    def __init__(self, *, state: str, ended: bool) -> None:
+        self.state, self.ended = state, ended
+
+    def model_copy(self, **_: Any) -> Stub:
+        return self
+
+    def __getattr__(self, name: str) -> str:
+        return f"~{name}~"
+
+
+class RequestSent(Exception):
+    """Ends a method that would read the bytes of an answer."""
+
+
+class RecordingConnection:
+    """Takes the place of the client's connection and keeps every request."""
+
+    settings = ClientSettings("http://localhost", "")
+
+    def __init__(self) -> None:
+        self.sent: list[RequestSpec[Any]] = []
+
+    def send(self, spec: RequestSpec[Any]) -> Any:
+        self.sent.append(spec)
+        return b"" if spec.answer is bytes else Stub(state="~state~", ended=len(self.sent) > 2)
+
+    def send_with(self, spec: RequestSpec[Any], _body: Any, *, timeout_seconds: float | None) -> Any:
+        return self.send(spec)
+
+    def pages(self, spec: RequestSpec[Any]) -> Iterator[Any]:
+        yield self.send(spec)
+
+    def open(self, spec: RequestSpec[Any], _headers: Any) -> Any:
+        self.send(spec)
+        raise RequestSent
+
+    lines = open
+
+
 def all_calls() -> Iterator[tuple[str, RequestSpec[Any]]]:
-    """Every call of the SDK with made-up arguments, by the name of its function."""
-    for module in pkgutil.iter_modules(endpoints.__path__):
-        if module.name == "request_spec":
-            continue
-        nouns = import_module(f"oolong.client.endpoints.{module.name}")
-        for name, function in inspect.getmembers(nouns, inspect.isfunction):
-            if function.__module__ == nouns.__name__ and not name.startswith("_"):
-                yield f"{module.name}.{name}", function(**made_up(function))
+    """Every request of the SDK's methods: each called with all of its arguments, and with those that it needs."""
+    connection: Any = RecordingConnection()
+    client = Client("http://localhost", "x")
+    resources: dict[str, Any] = {
+        name: type(kept)(connection) for name, kept in vars(client).items() if isinstance(kept, Resource)
+    }
+    client._connection = connection
+    for owner_name, owner in {"client": client, **resources}.items():
+        for name, method in inspect.getmembers(owner, inspect.ismethod):
+            if name.startswith("_") or (owner is client and name in ("close", "send", "pages")):
+                continue
+            everything = made_up(method)
+            variants = [everything, {key: everything[key] for key in everything if is_needed(method, key)}]
+            other = {key: OTHER_FORMS[key] for key in everything if key in OTHER_FORMS}
+            variants.append({**variants[1], **other})
+            for given, one_request_bytes in zip(variants, (1 << 20, 0, 0), strict=True):
+                del connection.sent[:]
+                with patch.object(archives, "ONE_REQUEST_BYTES", one_request_bytes):
+                    run_to_its_end(method, given)
+                for spec in connection.sent:
+                    yield f"{owner_name}.{name}: {spec.method} {spec.path}", spec
 
 
-def made_up(function: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(function)
-    found: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            found[name] = _value(hints[name], name)
-    return found
+def run_to_its_end(method: Any, given: Mapping[str, Any]) -> None:
+    try:
+        found = method(**given)
+        if isinstance(found, Iterator):
+            list(found)
+    except (RequestSent, OolongError, FileNotFoundError):  # no file is named https://host/file
+        pass
+
+
+def is_needed(method: Any, name: str) -> bool:
+    default = inspect.signature(method).parameters[name].default
+    return default is inspect.Parameter.empty or name in ("poll_seconds", "pool")
+
+
+def made_up(method: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(method)
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {
+        name: _value(hints[name], name)
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind not in variadic
+    }
 
 
 def _value(hint: Any, name: str) -> Any:
@@ -97,20 +177,26 @@ def _value(hint: Any, name: str) -> Any:
     if str(hint).startswith("typing.Optional") or "|" in str(hint):
         hint = kinds[0]
     origin = typing.get_origin(hint) or hint
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if name == "path":
+        return __file__
+    if name == "poll_seconds":
+        return 0.0
+    if origin is Callable:
+        return lambda *_: None
+    if issubclass(origin, BaseModel):
+        return Stub(state="VALIDATING", ended=False)
+    if issubclass(origin, Mapping):
         return {}
     if origin is str:
         return f"~{name}~"
-    if origin is bytes:
-        return b"x"
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        items = typing.get_args(hint)
-        return [_value(items[0], name) if items else "x"]
-    return {int: 1, float: 1.0, bool: True}[origin]
+    if issubclass(origin, Sequence):
+        return [_value(typing.get_args(hint)[0], name)]
+    return {int: 1, float: 1.0, bool: True, datetime: datetime.now(UTC)}[origin]
 
 
 def operation_of(call: RequestSpec[Any]) -> str:
-    return f"{call.method} /{re.sub('~[a-z_]+~|(?<=/parts/)1', '{}', call.path.replace('%7E', '~'))}"
+    path = call.path.replace("%7E", "~")
+    return f"{call.method} /{re.sub('~[a-z_]+~|(?<=/parts/)0|(?<=/trajectories/)1', '{}', path)}"
 
 
 CALLS = dict(all_calls())
@@ -342,9 +428,9 @@ KEY_NOT_NEEDED = {
 
 
 ALONE = {
-    "runs.page.data[].metrics_seq is not in the schema": "a run in a list does not show it",
-    "runs.page.data[].boot is not in the schema": "a run in a list does not show it",
-    "runs.page.data[].staleness is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].metrics_seq is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].boot is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].staleness is not in the schema": "a run in a list does not show it",
 }
 
 

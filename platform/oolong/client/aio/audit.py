@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.errors import Unreachable
+from oolong.client.request_spec import get, page
 
 
-class AsyncAudit:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncAudit(AsyncResource):
     def list(
         self,
         *,
@@ -26,7 +24,7 @@ class AsyncAudit:
     ) -> AsyncIterator[models.AuditEntry]:
         """Newest first. `actor` and `target`: id or name; `action`: run.stop, or run.* for all of runs."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
-        return self._connection.pages(endpoints.audit.page(**filters))
+        return self._pages(page("audit", models.AuditEntry, **filters))
 
     async def export(
         self,
@@ -40,7 +38,7 @@ class AsyncAudit:
     ) -> AsyncIterator[bytes]:
         """The whole log, oldest first, as `jsonl` or `csv`, piece by piece. Raises Unreachable when it breaks off."""
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
-        request = endpoints.audit.export(format, **filters)
+        request = get("audit/export", bytes, format=format, **filters)
         try:
             async with self._connection.open(request, {}) as response:
                 async for data in response.aiter_bytes():

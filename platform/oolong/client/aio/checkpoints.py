@@ -6,26 +6,24 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.aio.downloads import download
 from oolong.client.archives import Progress
 from oolong.client.downloads import Download
 from oolong.client.exports import Export
+from oolong.client.request_spec import delete, get, page, patch, post, put
 
 
-class AsyncCheckpoints:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncCheckpoints(AsyncResource):
     def list(
         self, *, run_id: str | None = None, kind: str | None = None, state: str | None = None
     ) -> AsyncIterator[models.Checkpoint]:
         """Newest first; of a run, of a kind (training, weights), in a state (LOCAL, STORED, DELETED)."""
-        return self._connection.pages(endpoints.checkpoints.page(run_id=run_id, kind=kind, state=state))
+        return self._pages(page("checkpoints", models.Checkpoint, run=run_id, kind=kind, state=state))
 
     async def get(self, checkpoint_id: str) -> models.Checkpoint:
-        return await self._connection.send(endpoints.checkpoints.get(checkpoint_id))
+        return await self._send(get("checkpoints/{}", models.Checkpoint, checkpoint_id))
 
     async def download(
         self, checkpoint_id: str, target: str | Path, *, progress: Progress | None = None
@@ -33,22 +31,22 @@ class AsyncCheckpoints:
         """Its tar archive as one file, sha256 verified; a part that is there already is gone on with."""
         checkpoint = await self.get(checkpoint_id)
         file = Download(Path(target), sha256=checkpoint.tar_sha256, progress=progress)
-        await download(self._connection, endpoints.checkpoints.download(checkpoint_id), file)
+        await download(self._connection, get("checkpoints/{}/download", bytes, checkpoint_id), file)
         return file.target
 
     async def resolve(self, reference: str) -> models.Checkpoint:
         """By id, alias, run_…@20 or name@latest."""
-        return await self._connection.send(endpoints.checkpoints.resolve(reference))
+        return await self._send(get("checkpoints/resolve", models.Checkpoint, ref=reference))
 
     async def files(self, checkpoint_id: str) -> models.CheckpointFiles:
         """What lies in it, and where in the download."""
-        return await self._connection.send(endpoints.checkpoints.files(checkpoint_id))
+        return await self._send(get("checkpoints/{}/files", models.CheckpointFiles, checkpoint_id))
 
     async def lineage(self, checkpoint_id: str) -> models.Lineage:
-        return await self._connection.send(endpoints.checkpoints.lineage(checkpoint_id))
+        return await self._send(get("checkpoints/{}/lineage", models.Lineage, checkpoint_id))
 
     def aliases(self) -> AsyncIterator[models.CheckpointAlias]:
-        return self._connection.pages(endpoints.checkpoints.aliases())
+        return self._pages(page("checkpoint-aliases", models.CheckpointAlias))
 
     async def promote(
         self,
@@ -63,58 +61,65 @@ class AsyncCheckpoints:
 
         `force` overrides the alias's gate: it needs checkpoints:admin and leaves an entry in the audit log.
         """
-        request = endpoints.checkpoints.set_alias(alias, reference, protected, expected, force)
-        return await self._connection.send(request)
+        body = {"checkpoint": reference, "protected": protected, "expected": expected, "force": force}
+        return await self._send(put("checkpoint-aliases/{}", models.CheckpointAlias, alias, body=body))
 
     async def delete_alias(self, alias: str) -> None:
-        await self._connection.send(endpoints.checkpoints.delete_alias(alias))
+        await self._send(delete("checkpoint-aliases/{}", alias))
 
     def gates(self) -> AsyncIterator[models.CheckpointGate]:
-        return self._connection.pages(endpoints.checkpoints.gates())
+        return self._pages(page("checkpoint-gates", models.CheckpointGate))
 
     async def gate(self, alias: str) -> models.CheckpointGate:
-        return await self._connection.send(endpoints.checkpoints.gate(alias))
+        return await self._send(get("checkpoint-gates/{}", models.CheckpointGate, alias))
 
     async def set_gate(
         self, alias: str, spec: Mapping[str, Any], assertions: Sequence[str]
     ) -> models.CheckpointGate:
         """The alias moves from now on to what an eval run by `spec` (without its model) has shown to hold."""
-        return await self._connection.send(endpoints.checkpoints.set_gate(alias, spec, assertions))
+        body = {"alias": alias, "spec": dict(spec), "assertions": list(assertions)}
+        return await self._send(post("checkpoint-gates", models.CheckpointGate, body=body))
 
     async def delete_gate(self, alias: str) -> None:
-        await self._connection.send(endpoints.checkpoints.delete_gate(alias))
+        await self._send(delete("checkpoint-gates/{}", alias))
 
     async def gate_verdict(self, alias: str, reference: str) -> models.GateVerdict:
         """What the alias's gate says of a checkpoint by the newest eval run of it."""
-        return await self._connection.send(endpoints.checkpoints.gate_verdict(alias, reference))
+        request = get("checkpoint-gates/{}/result", models.GateVerdict, alias, checkpoint=reference)
+        return await self._send(request)
 
     async def run_gate(self, alias: str, reference: str) -> models.Run:
         """Submit the gate's eval run of a checkpoint; wait for it, then promote."""
-        return await self._connection.send(endpoints.checkpoints.run_gate(alias, reference))
+        body = {"checkpoint": reference}
+        return await self._send(post("checkpoint-gates/{}/runs", models.Run, alias, body=body))
 
     async def pin(self, checkpoint_id: str, pinned: bool) -> models.Checkpoint:
         """Whether it is kept whatever the retention policy says."""
-        return await self._connection.send(endpoints.checkpoints.pin(checkpoint_id, pinned))
+        body = {"pinned": pinned}
+        return await self._send(patch("checkpoints/{}", models.Checkpoint, checkpoint_id, body=body))
 
     async def link(self, checkpoint_id: str, *, seconds: int = 3600) -> models.DownloadLink:
         """An address that downloads it without a token."""
-        return await self._connection.send(endpoints.checkpoints.link(checkpoint_id, seconds))
+        body = {"expires_in_seconds": seconds}
+        return await self._send(post("checkpoints/{}/links", models.DownloadLink, checkpoint_id, body=body))
 
     async def retention(self) -> models.RetentionPolicy:
-        return await self._connection.send(endpoints.checkpoints.retention())
+        return await self._send(get("checkpoint-retention", models.RetentionPolicy))
 
     async def set_retention(
         self, policy: Mapping[str, Any], *, automatic: bool = False
     ) -> models.RetentionPolicy:
-        return await self._connection.send(endpoints.checkpoints.set_retention(policy, automatic))
+        body = {**policy, "automatic": automatic}
+        return await self._send(put("checkpoint-retention", models.RetentionPolicy, body=body))
 
     async def plan_retention(self, policy: Mapping[str, Any] | None = None) -> models.RetentionPlan:
         """What would be freed now, by this policy or the project's own."""
-        return await self._connection.send(endpoints.checkpoints.plan_retention(policy))
+        body = dict(policy or {})
+        return await self._send(post("checkpoint-retention/plan", models.RetentionPlan, body=body))
 
     async def apply_retention(self) -> models.RetentionPlan:
         """Free what the project's policy frees now."""
-        return await self._connection.send(endpoints.checkpoints.apply_retention())
+        return await self._send(post("checkpoint-retention/apply", models.RetentionPlan))
 
     async def export(
         self,
@@ -129,7 +134,11 @@ class AsyncCheckpoints:
         With `adapter`, its LoRA adapter as a PEFT directory. Raises OolongError when the checkpoint has none.
         """
         checkpoint = await self.resolve(reference)
-        export = Export(Path(folder), await self.files(checkpoint.id), progress, adapter=adapter)
+        stored = await self.files(checkpoint.id)
+        card = await self._send(get("checkpoints/{}/card", bytes, checkpoint.id))
+        export = Export(Path(folder), stored, progress, adapter=adapter)
         for file in export.files:
-            await download(self._connection, endpoints.checkpoints.download(checkpoint.id), export.part(file))
-        return export.finish(await self._connection.send(endpoints.checkpoints.card(checkpoint.id)))
+            await download(
+                self._connection, get("checkpoints/{}/download", bytes, checkpoint.id), export.part(file)
+            )
+        return export.finish(card)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from oolong.client import endpoints, models
+from oolong.client import models
 from oolong.client.aio.audit import AsyncAudit
 from oolong.client.aio.checkpoints import AsyncCheckpoints
 from oolong.client.aio.connection import AsyncConnection
@@ -31,7 +31,7 @@ from oolong.client.aio.uploads import upload
 from oolong.client.aio.views import AsyncViews
 from oolong.client.aio.webhooks import AsyncWebhooks
 from oolong.client.archives import Progress
-from oolong.client.endpoints import RequestSpec
+from oolong.client.request_spec import RequestSpec, get, post
 from oolong.client.settings import ClientSettings, read_settings
 from oolong.client.transport import RetryPolicy
 
@@ -94,20 +94,20 @@ class AsyncClient:
         await self._connection.close()
 
     async def me(self) -> models.Me:
-        return await self.send(endpoints.account.me())
+        return await self.send(get("me", models.Me))
 
     async def stream_ticket(self) -> models.StreamTicket:
         """Opens one stream, once, for a page or program that can send no header."""
-        return await self.send(endpoints.streams.ticket())
+        return await self.send(post("stream-tickets", models.StreamTicket))
 
     async def health(self) -> models.Health:
-        return await self.send(endpoints.account.health())
+        return await self.send(get("health", models.Health))
 
     async def presets(self) -> list[models.Preset]:
-        return (await self.send(endpoints.runs.presets())).data
+        return (await self.send(get("presets", models.Page[models.Preset]))).data
 
     async def send(self, spec: RequestSpec[T]) -> T:
-        """Send any request of `oolong.client.endpoints`."""
+        """Send any request of `oolong.client.request_spec`."""
         return await self._connection.send(spec)
 
     def pages(self, spec: RequestSpec[models.Page[T]]) -> AsyncIterator[T]:

@@ -9,9 +9,9 @@ from typing import TypeVar
 import httpx
 
 from oolong.client.async_primitives import PendingResponse, sleep
-from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import Unreachable
 from oolong.client.models import Page
+from oolong.client.request_spec import RequestSpec
 from oolong.client.settings import ClientSettings
 from oolong.client.transport import (
     LineReader,
@@ -118,3 +118,12 @@ class AsyncConnection:
                     return response
                 wait = self.retries.wait(failures, retry_after(response))
             await sleep(wait)
+
+
+class AsyncResource:
+    """Base of one resource of the API: the requests of its methods go over the client's connection."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._send = connection.send
+        self._pages = connection.pages

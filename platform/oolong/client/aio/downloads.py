@@ -7,8 +7,8 @@ import httpx
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
 from oolong.client.downloads import PartialDownload
-from oolong.client.endpoints import RequestSpec
 from oolong.client.errors import ServerError, Unreachable
+from oolong.client.request_spec import RequestSpec
 
 
 async def download(connection: AsyncConnection, spec: RequestSpec[bytes], file: PartialDownload) -> None:

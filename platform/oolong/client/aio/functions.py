@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.functions import source_text, verified
+from oolong.client.request_spec import get, page, post
 
 
-class AsyncFunctions:
+class AsyncFunctions(AsyncResource):
     """Versioned source of users: rewards, workflows, losses (`oolong.contracts.user_code`)."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
     def list(self, *, kind: str | None = None) -> AsyncIterator[models.Function]:
-        return self._connection.pages(endpoints.functions.page(kind=kind))
+        return self._pages(page("functions", models.Function, kind=kind))
 
     async def get(self, function_id: str) -> models.Function:
-        return await self._connection.send(endpoints.functions.get(function_id))
+        return await self._send(get("functions/{}", models.Function, function_id))
 
     async def upload(
         self, path: str | Path, *, name: str, kind: str, description: str = ""
     ) -> models.FunctionVersion:
         """Make a Python file the next version of the function of that name, which is made if need be."""
         source = source_text(Path(path))
-        return await self._connection.send(endpoints.functions.upload(name, kind, source, description))
+        body = {"name": name, "kind": kind, "source": source, "description": description}
+        return await self._send(post("functions", models.FunctionVersion, body=body))
 
     async def version(self, reference: str) -> models.FunctionVersion:
         """By name@3, name@latest, or id."""
-        return await self._connection.send(endpoints.functions.resolve(reference))
+        return await self._send(get("function-versions/resolve", models.FunctionVersion, ref=reference))
 
     async def source(self, reference: str) -> bytes:
         """The file of a version, as it was uploaded. Raises OolongError when its sha256 is not the version's."""
         version = await self.version(reference)
-        return verified(await self._connection.send(endpoints.functions.source(version.id)), version)
+        return verified(await self._send(get("function-versions/{}/source", bytes, version.id)), version)

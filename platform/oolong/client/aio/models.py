@@ -6,30 +6,28 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.aio.uploads import upload
 from oolong.client.archives import Progress
 from oolong.client.async_primitives import sleep
 from oolong.client.checked_models import refuse_unusable
 from oolong.client.errors import OolongError
+from oolong.client.request_spec import RequestSpec, delete, format_path, get, page, post
 
 LONG_POLL_SECONDS = 30  # that one request waits for a model to be checked
 
 
-class AsyncModels:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncModels(AsyncResource):
     def list(self) -> AsyncIterator[models.Model]:
-        return self._connection.pages(endpoints.models.page())
+        return self._pages(page("models", models.Model))
 
     async def get(self, model_id: str) -> models.Model:
-        return await self._connection.send(endpoints.models.get(model_id))
+        return await self._send(get("models/{}", models.Model, model_id))
 
     async def named(self, name: str) -> models.Model:
         """A version by its reference, name@2 or name@latest; a bare name means the latest. Raises NotFound."""
-        return await self._connection.send(endpoints.models.resolve(name))
+        return await self._send(get("models/resolve", models.Model, ref=name))
 
     async def upload(
         self,
@@ -66,8 +64,10 @@ class AsyncModels:
             if time.monotonic() - began > timeout_seconds:
                 raise TimeoutError(f"model {model.id} is {model.state} after {timeout_seconds:g} s")
             asked = time.monotonic()
-            request = endpoints.models.get(model.id, wait=LONG_POLL_SECONDS or None, seen=model.state)
-            model = await self._connection.send(request)
+            request = get(
+                "models/{}", models.Model, model.id, wait=LONG_POLL_SECONDS or None, seen=model.state
+            )
+            model = await self._send(request)
             if model.state == "VALIDATING" and (took := time.monotonic() - asked) < poll_seconds:
                 await sleep(poll_seconds - took)
         refuse_unusable(model)
@@ -78,15 +78,15 @@ class AsyncModels:
     ) -> models.Model:
         """Upload and ask for the check without waiting for it."""
         uploaded = await upload(self._connection, Path(path), purpose="model", progress=progress)
-        return await self._connection.send(endpoints.models.register_upload(name, uploaded.id))
+        return await self._send(post("models", models.Model, body={"name": name, "upload_id": uploaded.id}))
 
     async def begin_register_path(self, path: str, *, name: str) -> models.Model:
         """Ask for the check of a path without waiting for it."""
-        return await self._connection.send(endpoints.models.register_path(name, path))
+        return await self._send(post("models", models.Model, body={"name": name, "path": path}))
 
     async def remove(self, model_id: str) -> None:
         """Forget one that is INVALID or DUPLICATE, or waits for a node to look at it."""
-        await self._connection.send(endpoints.models.remove(model_id))
+        await self._send(delete("models/{}", model_id))
 
     async def import_from_hub(
         self,
@@ -118,15 +118,16 @@ class AsyncModels:
         self, hub_model: str, *, name: str, revision: str = "main", secret: str = ""
     ) -> models.ModelImport:
         """Ask for it without waiting."""
-        return await self._connection.send(
-            endpoints.models.import_from_hub(name, hub_model, revision, secret)
-        )
+        body = {"name": name, "model": hub_model, "revision": revision, "secret": secret}
+        return await self._send(post("model-imports", models.ModelImport, body=body))
 
     async def get_import(self, import_id: str) -> models.ModelImport:
-        return await self._connection.send(endpoints.models.get_import(import_id))
+        return await self._send(get("model-imports/{}", models.ModelImport, import_id))
 
     async def cancel_import(self, import_id: str) -> models.ModelImport:
-        return await self._connection.send(endpoints.models.cancel_import(import_id))
+        return await self._send(
+            RequestSpec("DELETE", format_path("model-imports/{}", (import_id,)), models.ModelImport)
+        )
 
     def imports(self) -> AsyncIterator[models.ModelImport]:
-        return self._connection.pages(endpoints.models.imports())
+        return self._pages(page("model-imports", models.ModelImport))

@@ -8,22 +8,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.async_primitives import sleep
+from oolong.client.request_spec import delete, get, page, post
 
 ASK_AGAIN_SECONDS = 1.0
 
 
-class AsyncPlaygrounds:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncPlaygrounds(AsyncResource):
     def list(self) -> AsyncIterator[models.Playground]:
-        return self._connection.pages(endpoints.playgrounds.page())
+        return self._pages(page("playgrounds", models.Playground))
 
     async def get(self, playground_id: str) -> models.Playground:
-        return await self._connection.send(endpoints.playgrounds.get(playground_id))
+        return await self._send(get("playgrounds/{}", models.Playground, playground_id))
 
     async def open(
         self,
@@ -35,12 +33,13 @@ class AsyncPlaygrounds:
 
         With `reward` (as in a RunSpec) replies can be scored.
         """
-        request = endpoints.playgrounds.create(chat_with, idle_seconds=idle_seconds, reward=reward)
-        return await self._connection.send(request)
+        sides = [dict(model) for model in chat_with]
+        body = {"models": sides, "idle_seconds": idle_seconds, "reward": reward}
+        return await self._send(post("playgrounds", models.Playground, body=body))
 
     async def close(self, playground_id: str) -> None:
         """Give its slots back."""
-        await self._connection.send(endpoints.playgrounds.close(playground_id))
+        await self._send(delete("playgrounds/{}", playground_id))
 
     async def wait_ready(self, playground_id: str, *, timeout_seconds: float = 600.0) -> models.Playground:
         """Until a side answers, or all have ended. Raises TimeoutError, saying why it waits."""
@@ -62,7 +61,8 @@ class AsyncPlaygrounds:
         self, run_id: str, messages: Sequence[Mapping[str, str]], **options: Any
     ) -> AsyncIterator[str]:
         """The reply of one side, piece by piece. `options` are OpenAI's: temperature, max_tokens, stop, seed."""
-        request = endpoints.playgrounds.chat(run_id, messages, options)
+        body = {"messages": [dict(message) for message in messages], "stream": True, **options}
+        request = post("runs/{}/playground/chat/completions", bytes, run_id, body=body, keyed=False)
         async with aclosing(self._connection.lines(request, {"Accept": "text/event-stream"})) as lines:
             async for line in lines:
                 piece = _piece(line)
@@ -73,7 +73,10 @@ class AsyncPlaygrounds:
         self, run_id: str, messages: Sequence[Mapping[str, str]], completion: str, *, answer: str = ""
     ) -> models.ReplyScore:
         """What the playground's reward gives the reply."""
-        return await self._connection.send(endpoints.playgrounds.score(run_id, messages, completion, answer))
+        chat = [dict(message) for message in messages]
+        body = {"messages": chat, "completion": completion, "answer": answer}
+        request = post("runs/{}/playground/score", models.ReplyScore, run_id, body=body, keyed=False)
+        return await self._send(request)
 
 
 def _piece(line: str) -> str:

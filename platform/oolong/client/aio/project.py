@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
+from oolong.client.request_spec import get, page, patch, post
 
 
-class AsyncProjects:
+class AsyncProjects(AsyncResource):
     """The project of the token."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
     async def get(self) -> models.Project:
-        return await self._connection.send(endpoints.project.get())
+        return await self._send(get("project", models.Project))
 
     async def set_tested_rewards(self, required: bool) -> models.Project:
         """Whether an rl run needs a green test of its reward."""
-        return await self._connection.send(endpoints.project.change(tested_rewards=required))
+        return await self._send(patch("project", models.Project, body={"tested_rewards": required}))
 
     def events(self) -> AsyncIterator[models.ProjectEvent]:
-        return self._connection.pages(endpoints.project.events())
+        return self._pages(page("project/events", models.ProjectEvent))
 
     def list(self) -> AsyncIterator[models.Project]:
         """Those of the team that you have a role in."""
-        return self._connection.pages(endpoints.project.page())
+        return self._pages(page("projects", models.Project))
 
     async def create(self, name: str) -> models.Project:
         """In your team; only its admins may."""
-        return await self._connection.send(endpoints.project.create(name))
+        return await self._send(post("projects", models.Project, body={"name": name}))
 
     async def rename(self, name: str) -> models.Project:
-        return await self._connection.send(endpoints.project.change(name=name))
+        return await self._send(patch("project", models.Project, body={"name": name}))

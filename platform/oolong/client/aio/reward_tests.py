@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
+from oolong.client.request_spec import drop_none, get, page, post
 
 
-class AsyncRewardTests:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncRewardTests(AsyncResource):
     def list(
         self, *, reward: str | None = None, verdict: str | None = None
     ) -> AsyncIterator[models.RewardTest]:
-        return self._connection.pages(endpoints.reward_tests.page(reward=reward, verdict=verdict))
+        return self._pages(page("reward-tests", models.RewardTest, reward=reward, verdict=verdict))
 
     async def get(self, test_id: str) -> models.RewardTest:
-        return await self._connection.send(endpoints.reward_tests.get(test_id))
+        return await self._send(get("reward-tests/{}", models.RewardTest, test_id))
 
     async def create(
         self,
@@ -34,9 +32,8 @@ class AsyncRewardTests:
     ) -> models.RewardTest:
         """Queue the test of a reward; `client.runs.wait(test.run)` waits for it. `reward_test` as in the RunSpec;
         samples come from a base model or a checkpoint."""
-        request = endpoints.reward_tests.create(
-            dataset=dataset, split=split, reward=reward, model=model, checkpoint=checkpoint,
-            reward_test=reward_test or {},
-            stored=stored,
-        )  # fmt: skip
-        return await self._connection.send(request)
+        body = {
+            "dataset": dataset, "split": split, "reward": dict(reward), "reward_test": dict(reward_test or {}),
+            "stored": [dict(sample) for sample in stored], **drop_none({"model": model, "checkpoint": checkpoint}),
+        }  # fmt: skip
+        return await self._send(post("reward-tests", models.RewardTest, body=body))

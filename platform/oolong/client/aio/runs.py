@@ -7,19 +7,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from datetime import datetime
 from typing import Any
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.aio.streams import stream
 from oolong.client.async_primitives import sleep
 from oolong.client.errors import OolongError, ServerError, Unreachable
+from oolong.client.request_spec import delete, drop_none, get, page, patch, post
 
 LONG_POLL_SECONDS = 30  # that one request waits for a status to move
 
 
-class AsyncRuns:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncRuns(AsyncResource):
     def list(
         self,
         *,
@@ -32,24 +30,24 @@ class AsyncRuns:
     ) -> AsyncIterator[models.Run]:
         """Newest first. `filters` are the list's other parameters: {"metric": ["reward/mean>=0.5"]}; `view` is the id
         of a saved one."""
-        request = endpoints.runs.page(
-            status=status, kind=kind, name=name, tag=tag, view=view, filters=filters
-        )
-        return self._connection.pages(request)
+        named = {"status": status, "kind": kind, "name": name, "tag": tag, "view": view}
+        return self._pages(page("runs", models.Run, **{**(filters or {}), **drop_none(named)}))
 
     async def get(self, run_id: str) -> models.Run:
-        return await self._connection.send(endpoints.runs.get(run_id))
+        return await self._send(get("runs/{}", models.Run, run_id))
 
     async def validate(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Validation:
-        return await self._connection.send(endpoints.runs.validate(spec, template=template))
+        body = {"spec": dict(spec), **drop_none({"template": template})}
+        return await self._send(post("runs/validate", models.Validation, body=body))
 
     async def plan(self, spec: Mapping[str, Any], *, template: str | None = None) -> models.Plan:
         """What it would take and where it would stand, if it were submitted now."""
-        return await self._connection.send(endpoints.runs.plan(spec, template=template))
+        body = {"spec": dict(spec), **drop_none({"template": template})}
+        return await self._send(post("runs/plan", models.Plan, body=body))
 
     async def explain_wait(self, run_id: str) -> models.WaitExplanation:
         """Why a queued run waits. Raises Conflict for a run that is not QUEUED."""
-        return await self._connection.send(endpoints.runs.wait(run_id))
+        return await self._send(get("runs/{}/wait", models.WaitExplanation, run_id))
 
     async def create(
         self,
@@ -65,44 +63,44 @@ class AsyncRuns:
         With a `dedupe_key` the same spec gives the run that is there, however often it is submitted; another spec
         raises Conflict.
         """
-        return await self._connection.send(
-            endpoints.runs.create(spec, template=template, draft=draft, dedupe_key=dedupe_key)
-        )
+        named = drop_none({"template": template, "dedupe_key": dedupe_key, "draft": draft or None})
+        return await self._send(post("runs", models.Run, body={"spec": dict(spec), **named}))
 
     async def submit(self, run_id: str) -> models.Run:
         """Queue a draft."""
-        return await self._connection.send(endpoints.runs.submit(run_id))
+        return await self._send(post("runs/{}/submit", models.Run, run_id))
 
     async def delete(self, run_id: str) -> None:
         """Throw a draft away."""
-        await self._connection.send(endpoints.runs.delete(run_id))
+        await self._send(delete("runs/{}", run_id))
 
     async def stop(self, run_id: str, *, force: bool = False) -> models.Run:
         """Ask it to take a checkpoint and stop; with `force` it ends at once, and its slots come free on proof."""
-        request = endpoints.runs.force_stop(run_id) if force else endpoints.runs.stop(run_id)
-        return await self._connection.send(request)
+        path = "runs/{}/force-stop" if force else "runs/{}/stop"
+        return await self._send(post(path, models.Run, run_id))
 
     async def cancel(self, run_id: str) -> models.Run:
         """End it without a last checkpoint."""
-        return await self._connection.send(endpoints.runs.cancel(run_id))
+        return await self._send(post("runs/{}/cancel", models.Run, run_id))
 
     async def pause(self, run_id: str) -> models.Run:
         """Ask it to take a checkpoint and give its slots back."""
-        return await self._connection.send(endpoints.runs.pause(run_id))
+        return await self._send(post("runs/{}/pause", models.Run, run_id))
 
     async def resume(self, run_id: str) -> models.Run:
         """Put a paused run back into the queue; it goes on from its checkpoint."""
-        return await self._connection.send(endpoints.runs.resume(run_id))
+        return await self._send(post("runs/{}/resume", models.Run, run_id))
 
     async def retry(self, run_id: str) -> models.Run:
         """A new run that goes on from the last checkpoint of a failed or stopped one."""
-        return await self._connection.send(endpoints.runs.retry(run_id))
+        return await self._send(post("runs/{}/retry", models.Run, run_id))
 
     async def clone(
         self, run_id: str, *, changes: Mapping[str, Any] | None = None, checkpoint: str | None = None
     ) -> models.Run:
         """A new run of the same spec with `changes` merged in; with `checkpoint` (an id or latest) a fork."""
-        return await self._connection.send(endpoints.runs.clone(run_id, changes or {}, checkpoint))
+        body = {"changes": dict(changes or {}), **drop_none({"checkpoint": checkpoint})}
+        return await self._send(post("runs/{}/clone", models.Run, run_id, body=body))
 
     async def change(
         self,
@@ -117,27 +115,27 @@ class AsyncRuns:
 
         `fields` are those of `update`. Everything changes, or nothing.
         """
-        request = endpoints.runs.change(
-            run_id, changes or {}, checkpoint=checkpoint, evaluate=evaluate, fields=fields
-        )
-        return await self._connection.send(request)
+        body = {"changes": dict(changes or {}), "checkpoint": checkpoint, "evaluate": evaluate, **fields}
+        return await self._send(post("runs/{}/runtime", models.Run, run_id, body=body))
 
     async def update(self, run_id: str, **fields: Any) -> models.Run:
         """Change name, notes, tags, or the priority of a run that waits."""
-        return await self._connection.send(endpoints.runs.update(run_id, fields))
+        return await self._send(patch("runs/{}", models.Run, run_id, body=dict(fields)))
 
     def events(self, run_id: str) -> AsyncIterator[models.RunEvent]:
-        return self._connection.pages(endpoints.runs.events(run_id))
+        return self._pages(page("runs/{}/events", models.RunEvent, run_id))
 
     def alerts(self, run_id: str, *, open: bool | None = None) -> AsyncIterator[models.Alert]:
         """What the rules say or said about it; with `open`, only what holds now."""
-        return self._connection.pages(endpoints.runs.alerts(run_id, open=open))
+        return self._pages(
+            page("runs/{}/alerts", models.Alert, run_id, open=None if open is None else str(open).lower())
+        )
 
     def attempts(self, run_id: str) -> AsyncIterator[models.Attempt]:
-        return self._connection.pages(endpoints.runs.attempts(run_id))
+        return self._pages(get("runs/{}/attempts", models.Page[models.Attempt], run_id))
 
     def jobs(self, run_id: str) -> AsyncIterator[models.Job]:
-        return self._connection.pages(endpoints.runs.jobs(run_id))
+        return self._pages(get("runs/{}/jobs", models.Page[models.Job], run_id))
 
     async def metrics(
         self,
@@ -156,30 +154,31 @@ class AsyncRuns:
         """Series by name (all when none is given). With `limit` the first so many points after `after_x`; without it
         a series longer than `max_points` comes in that many buckets. `join="attempts"` or `"lineage"` makes one
         line of what belongs together; `x_axis="version"`, `"tokens"` or `"wall"` says where each point lies there."""
-        request = endpoints.telemetry.metrics(
-            run_id, names, axis=axis, after_x=after_x, limit=limit, from_x=from_x, to_x=to_x, max_points=max_points,
-            join=join, x_axis=x_axis,
+        request = get(
+            "runs/{}/metrics", models.Metrics, run_id, names=",".join(names), axis=axis, after_x=after_x, limit=limit,
+            from_x=from_x, to_x=to_x, max_points=max_points, join=join, x_axis=x_axis,
         )  # fmt: skip
-        return await self._connection.send(request)
+        return await self._send(request)
 
     async def sparklines(self, run_ids: Sequence[str]) -> Sequence[models.Sparkline]:
         """Mean reward by train step of up to 100 runs, at most 40 points each; unknown runs are left out."""
-        return (await self._connection.send(endpoints.telemetry.sparklines(run_ids))).data
+        request = get("runs/sparklines", models.ListPage[models.Sparkline], ids=",".join(run_ids))
+        return (await self._send(request)).data
 
     async def histograms(
         self, run_id: str, name: str, *, after_x: int | None = None, limit: int | None = None
     ) -> Sequence[models.Histogram]:
         """The newest of a name, ascending in x."""
-        request = endpoints.telemetry.histograms(run_id, name, after_x=after_x, limit=limit)
-        return (await self._connection.send(request)).data
+        kind = models.ListPage[models.Histogram]
+        request = get("runs/{}/histograms", kind, run_id, name=name, after_x=after_x, limit=limit)
+        return (await self._send(request)).data
 
     async def timeline(
         self, run_id: str, *, start: float | None = None, end: float | None = None, limit: int | None = None
     ) -> models.Timeline:
         """What each engine and the trainer did in a window of unix seconds; the longest `limit` spans."""
-        return await self._connection.send(
-            endpoints.telemetry.timeline(run_id, start=start, end=end, limit=limit)
-        )
+        params: dict[str, Any] = {"from": start, "to": end, "limit": limit}
+        return await self._send(get("runs/{}/timeline", models.Timeline, run_id, **params))
 
     def trajectories(
         self,
@@ -195,15 +194,16 @@ class AsyncRuns:
         text: str | None = None,
     ) -> AsyncIterator[models.Trajectory]:
         """Sampled ones, newest first; `text` is looked for in prompt and completion."""
-        request = endpoints.telemetry.trajectories(
-            run_id, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
-            span_min=span_min, row=row, because=because, q=text,
+        request = page(
+            "runs/{}/trajectories", models.Trajectory, run_id, step_from=step_from, step_to=step_to,
+            reward_min=reward_min, reward_max=reward_max, span_min=span_min, row=row, because=because, q=text,
         )  # fmt: skip
-        return self._connection.pages(request)
+        return self._pages(request)
 
     async def trajectory(self, run_id: str, trajectory_id: int) -> models.WholeTrajectory:
         """One sampled trajectory, token by token."""
-        return await self._connection.send(endpoints.telemetry.trajectory(run_id, str(trajectory_id)))
+        path = "runs/{}/trajectories/{}"
+        return await self._send(get(path, models.WholeTrajectory, run_id, str(trajectory_id)))
 
     def search_logs(
         self,
@@ -217,15 +217,17 @@ class AsyncRuns:
         until: datetime | None = None,
     ) -> AsyncIterator[models.FoundLine]:
         """Lines with the text (case ignored) or the regular expression, of the level or worse."""
-        request = endpoints.telemetry.search_logs(
-            run_id, q=text or None, regex="true" if regex else None, level=level, job=job,
-            since=since.isoformat() if since else None, until=until.isoformat() if until else None,
+        request = page(
+            "runs/{}/logs/search", models.FoundLine, run_id, q=text or None, regex="true" if regex else None,
+            level=level, job=job, since=since.isoformat() if since else None,
+            until=until.isoformat() if until else None,
         )  # fmt: skip
-        return self._connection.pages(request)
+        return self._pages(request)
 
     async def metric_names(self, run_id: str) -> Sequence[models.MetricName]:
         """What was measured, with the last x of each."""
-        return (await self._connection.send(endpoints.telemetry.metric_names(run_id))).data
+        request = get("runs/{}/metric-names", models.ListPage[models.MetricName], run_id)
+        return (await self._send(request)).data
 
     async def last_value(self, run_id: str, name: str) -> float | None:
         """The newest attempt's last point of a metric; None when there is none."""
@@ -245,20 +247,20 @@ class AsyncRuns:
 
     async def documents(self, run_id: str, *, name: str | None = None) -> Sequence[models.StateSnapshot]:
         """What the run's jobs say of their state, newest words only; with `name` that one, or none yet."""
-        return (await self._connection.send(endpoints.telemetry.documents(run_id, name=name))).data
+        request = get("runs/{}/state", models.ListPage[models.StateSnapshot], run_id, name=name)
+        return (await self._send(request)).data
 
     async def document(self, run_id: str, name: str) -> models.StateSnapshot:
-        return await self._connection.send(endpoints.telemetry.document(run_id, name))
+        return await self._send(get("runs/{}/state/{}", models.StateSnapshot, run_id, name))
 
     async def log_files(self, run_id: str) -> Sequence[models.LogFile]:
-        return (await self._connection.send(endpoints.telemetry.log_files(run_id))).data
+        return (await self._send(get("runs/{}/logs", models.ListPage[models.LogFile], run_id))).data
 
     async def log_part(
         self, run_id: str, file: models.LogFile, *, offset: int = 0, limit: int = 256 * 1024
     ) -> models.LogPart:
-        return await self._connection.send(
-            endpoints.telemetry.log_part(run_id, file.job, file.incarnation, offset, limit)
-        )
+        params = {"job": file.job, "incarnation": file.incarnation, "offset": offset, "limit": limit}
+        return await self._send(get("runs/{}/logs", models.LogPart, run_id, **params))
 
     def stream(self, run_id: str, *, after_seq: int | None = None) -> AsyncGenerator[models.Frame, None]:
         """Points, documents, events, status changes of a run as they come."""
@@ -308,4 +310,4 @@ class AsyncRuns:
     async def _look(self, run_id: str, seen: models.Run | None, seconds: float) -> models.Run:
         if seen is None or seconds < 1:
             return await self.get(run_id)
-        return await self._connection.send(endpoints.runs.get(run_id, wait=int(seconds), seen=seen.status))
+        return await self._send(get("runs/{}", models.Run, run_id, wait=int(seconds), seen=seen.status))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from oolong.client import endpoints, models, sessions
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models, sessions
+from oolong.client.aio.connection import AsyncResource
 from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, TooManyRequests
+from oolong.client.request_spec import drop_none, get, post, put
 
 
-class AsyncSessions:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncSessions(AsyncResource):
     async def open(self, run_id: str, *, wait_seconds: float = 60.0) -> models.Session:
         """A member of a group of the run. While the admission gate is closed, or the run's node away, it asks again.
 
@@ -23,25 +22,31 @@ class AsyncSessions:
         deadline = time.monotonic() + wait_seconds
         while True:
             try:
-                return sessions.ready(
-                    await self._connection.send(endpoints.sessions.open(run_id)), self._connection.settings
-                )
+                # Without a key: a repeat after a lost answer would open a second session beside an abandoned one.
+                opened = await self._send(post("runs/{}/sessions", models.Session, run_id, keyed=False))
+                return sessions.ready(opened, self._connection.settings)
             except (TooManyRequests, ServerError) as error:
                 if not sessions.passes(error) or time.monotonic() + sessions.ASK_AGAIN_SECONDS > deadline:
                     raise
             await sleep(sessions.ASK_AGAIN_SECONDS)
 
     async def get(self, session: models.Session) -> models.SessionState:
-        return await self._connection.send(endpoints.sessions.get(session.run_id, session.id))
+        return await self._send(get("runs/{}/sessions/{}", models.SessionState, session.run_id, session.id))
 
     async def set_reward(self, session: models.Session, reward: float) -> models.SessionState:
         """The worth of the whole session; the run's reward.scale and reward.bias are applied to it."""
-        return await self._connection.send(endpoints.sessions.set_reward(session.run_id, session.id, reward))
+        path, body = "runs/{}/sessions/{}/reward", {"reward": reward}
+        return await self._send(put(path, models.SessionState, session.run_id, session.id, body=body))
 
     async def end(self, session: models.Session, *, reward: float | None = None) -> models.SessionState:
         """The session is over and has its reward."""
-        return await self._connection.send(endpoints.sessions.end(session.run_id, session.id, reward=reward))
+        return await self._end(session, drop_none({"reward": reward}))
 
     async def discard(self, session: models.Session) -> models.SessionState:
         """The agent failed: the session's group is dropped, which is not a reward of 0."""
-        return await self._connection.send(endpoints.sessions.end(session.run_id, session.id, discard=True))
+        return await self._end(session, {"discard": True})
+
+    async def _end(self, session: models.Session, body: dict[str, Any]) -> models.SessionState:
+        path = "runs/{}/sessions/{}/end"
+        request = post(path, models.SessionState, session.run_id, session.id, body=body, keyed=False)
+        return await self._send(request)

@@ -11,10 +11,11 @@ from contextlib import aclosing
 
 import httpx
 
-from oolong.client import endpoints, models
+from oolong.client import models
 from oolong.client.aio.connection import AsyncConnection
 from oolong.client.async_primitives import sleep
 from oolong.client.errors import ServerError, StreamGap, Unreachable
+from oolong.client.request_spec import get
 from oolong.client.transport import EventReader
 
 POLL_SECONDS = 5  # shorter than the patience of any proxy
@@ -61,8 +62,9 @@ async def stream(
 async def _events(
     connection: AsyncConnection, topic: str, after_seq: int | None, poll: int | None
 ) -> AsyncGenerator[models.Frame | None, None]:
-    """Frames of one connection; None when the server says that nothing more will come."""
-    request = endpoints.streams.stream(topic, after_seq, poll)
+    """Frames of one connection; None when the server says that nothing more will come. With `poll` the answer ends
+    after the first frames, or after so many seconds without one."""
+    request = get("stream", bytes, topic=topic, after_seq=after_seq, poll=poll)
     reader = EventReader()
     async with aclosing(connection.lines(request, {"Accept": "text/event-stream"})) as lines:
         async for line in lines:

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from oolong.client import endpoints, models
-from oolong.client.aio.connection import AsyncConnection
+from oolong.client import models
+from oolong.client.aio.connection import AsyncResource
+from oolong.client.request_spec import delete, get, page, patch, post
 
 
-class AsyncViews:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
+class AsyncViews(AsyncResource):
     def list(self) -> AsyncIterator[models.RunView]:
         """One's own, and those that others share."""
-        return self._connection.pages(endpoints.views.page())
+        return self._pages(page("saved-views", models.RunView))
 
     async def create(
         self, name: str, query: Mapping[str, Sequence[str]], *, shared: bool = False
     ) -> models.RunView:
-        return await self._connection.send(endpoints.views.create(name, query, shared=shared))
+        body = {"name": name, "query": dict(query), "shared": shared}
+        return await self._send(post("saved-views", models.RunView, body=body))
 
     async def get(self, view_id: str) -> models.RunView:
-        return await self._connection.send(endpoints.views.get(view_id))
+        return await self._send(get("saved-views/{}", models.RunView, view_id))
 
     async def update(self, view_id: str, **fields: Any) -> models.RunView:
         """Change name, query or shared of a view of one's own."""
-        return await self._connection.send(endpoints.views.update(view_id, fields))
+        return await self._send(patch("saved-views/{}", models.RunView, view_id, body=fields))
 
     async def delete(self, view_id: str) -> None:
-        await self._connection.send(endpoints.views.delete(view_id))
+        await self._send(delete("saved-views/{}", view_id))

@@ -36,7 +36,11 @@ class RequestSpec(Generic[T]):
 
 
 def get(path: str, answer: type[T], *names: str, **params: Any) -> RequestSpec[T]:
-    """`get("runs/{}/events", …, run_id)`: each {} takes a name, quoted. A parameter that is None stays out."""
+    """`get("runs/{}/events", …, run_id)`: each {} takes a name, quoted. A parameter that is None stays out.
+
+    `wait` and `seen`, where an operation has them: the server answers when the status is another than `seen`, or after
+    `wait` seconds.
+    """
     return RequestSpec("GET", format_path(path, names), answer, drop_none(params))
 
 
@@ -45,10 +49,14 @@ def page(path: str, item: type[T], *names: str, **params: Any) -> RequestSpec[Pa
     return get(path, Page[item], *names, **{"limit": PAGE_ITEMS, **params})  # type: ignore[valid-type]
 
 
-def post(path: str, answer: type[T] | None, *names: str, body: Any = None) -> RequestSpec[T]:
-    """Each request has its own idempotency key, so a retry after a lost response does the work once."""
+def post(
+    path: str, answer: type[T] | None, *names: str, body: Any = None, keyed: bool = True
+) -> RequestSpec[T]:
+    """Each request has its own idempotency key, so a retry after a lost response does the work once. Without a key
+    it is not repeated."""
     body = body if body is not None else {}
-    return RequestSpec("POST", format_path(path, names), answer, body=body, key=str(uuid.uuid4()))
+    key = str(uuid.uuid4()) if keyed else ""
+    return RequestSpec("POST", format_path(path, names), answer, body=body, key=key)
 
 
 def put(path: str, answer: type[T], *names: str, body: Any) -> RequestSpec[T]:

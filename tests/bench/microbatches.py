@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from tests.support.packing import utilization
 from trainers.distributed.sequence_packing import (
     Microbatches,
     SequenceSize,
@@ -22,7 +23,6 @@ from trainers.distributed.sequence_packing import (
     flops_imbalance,
     pack_microbatches,
     total_flops,
-    utilization,
 )
 from trainers.models.flops import forward_flops
 

@@ -21,11 +21,12 @@ from pydantic.fields import FieldInfo
 
 from control_plane.telemetry.alerts.alert_rules import RULES
 from oolong.contracts.lifecycle import OUTCOMES, RUN_TRANSITIONS
-from oolong.contracts.metrics import FAMILIES, HISTOGRAMS, LEFT_OUT, METRICS, Metric
+from oolong.contracts.metrics import FAMILIES, HISTOGRAMS, METRICS, Metric
 from oolong.contracts.run_spec import REWARD_OPTIONS, RunSpec, WorkflowSection
 from oolong.contracts.run_spec.inputs import OPTIONS_OF
 from oolong.contracts.run_spec.lint import RULES as LINT_RULES
 from tests.tools import cli_page, sdk_models, sdk_page
+from tests.tools.metrics_left_out import LEFT_OUT
 from tests.unit.control_plane.access import routes as access
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference"

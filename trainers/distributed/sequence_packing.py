@@ -123,12 +123,3 @@ def flops_imbalance(sizes: Sequence[SequenceSize], by_rank: Sequence[Microbatche
     """Lockstep FLOPs over the mean FLOPs of a rank; 1 is perfect balance."""
     total = sum(size.flops for size in sizes)
     return lockstep_flops(sizes, by_rank) * len(by_rank) / total if total else 1.0
-
-
-def utilization(
-    sizes: Sequence[SequenceSize], by_rank: Sequence[Microbatches], *, token_budget: int
-) -> float:
-    """Fraction of the microbatches' token budget that is filled, over all ranks."""
-    return sum(size.tokens for size in sizes) / (
-        token_budget * sum(len(microbatches) for microbatches in by_rank)
-    )

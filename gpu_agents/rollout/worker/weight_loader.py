@@ -123,9 +123,7 @@ class WeightLoader:
         )
 
     async def _load(self, client: EngineClient, weights: PublishedWeights, learned_at: float) -> LoadTimings:
-        checking = time.monotonic()
         await asyncio.to_thread(check_weights, weights, self._expected)
-        checked = time.monotonic()
         if not self._options.interruptible:
             await self._engine.drain()
         paused = time.monotonic()
@@ -149,7 +147,6 @@ class WeightLoader:
         self._engine.counters.loaded(load_seconds=loaded - loading, paused_seconds=continued - paused)
         return LoadTimings(
             wait_seconds=loading - learned_at,
-            check_seconds=checked - checking,
             paused_seconds=continued - paused,
             load_seconds=loaded - loading,
         )

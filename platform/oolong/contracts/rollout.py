@@ -337,7 +337,6 @@ class Probe(Message, frozen=True, kw_only=True):
 
 class LoadTimings(Message, frozen=True, kw_only=True):
     wait_seconds: float = 0.0  # announced -> load started
-    check_seconds: float = 0.0  # manifest check, before the pause
     paused_seconds: float = 0.0  # pause sent -> continue answered
     load_seconds: float = 0.0  # update_weights call
 

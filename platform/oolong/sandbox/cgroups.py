@@ -102,10 +102,6 @@ class CgroupFactory:
     def controllers(self) -> frozenset[str]:
         return frozenset(self._bases)
 
-    @property
-    def limits_cpu(self) -> bool:
-        return "cpu" in self._bases
-
     def create(self, *, memory_bytes: int, processes: int) -> Cgroup:
         self._count += 1
         name = f"{NAME}-{os.getpid()}-{id(self) & 0xFFFF}-{self._count}"

@@ -77,7 +77,7 @@ PRCTLS = (1, 2, 3, 4, 15, 16, 38, 39)  # death signal, dumpable, name, no_new_pr
 
 # classic BPF
 LOAD, EQUAL, AT_LEAST, ANY_BIT, GIVE = 0x20, 0x15, 0x35, 0x45, 0x06
-NR, ARCH, ARGUMENT_0, ARGUMENT_0_HIGH = 0, 4, 16, 20
+NR, ARCH, ARGUMENT_0 = 0, 4, 16
 ALLOW, KILL_PROCESS = 0x7FFF0000, 0x80000000
 
 

@@ -4,7 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-from oolong.contracts.metrics import HISTOGRAMS, LEFT_OUT, METRICS
+from oolong.contracts.metrics import HISTOGRAMS, METRICS
+from tests.tools.metrics_left_out import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = METRICS.keys() | HISTOGRAMS.keys()

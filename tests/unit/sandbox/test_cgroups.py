@@ -52,7 +52,7 @@ def test_version_2_is_found_where_memory_and_processes_are_handed_down(tmp_path:
     assert files_of(folder) == {"memory.max": "1000", "pids.max": "7", "cpu.max": "100000 100000"}
     group.add(42)
     assert (folder / "cgroup.procs").read_text() == "42"
-    assert found.limits_cpu and group.cpu_seconds() is None
+    assert "cpu" in found.controllers and group.cpu_seconds() is None
     (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2\n")
     assert group.cpu_seconds() == 2.5
     (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
@@ -72,7 +72,7 @@ def test_without_the_controller_of_cores_memory_and_processes_are_bounded_all_th
 ) -> None:
     root = hierarchy(tmp_path / "cgroup", "service", controllers="memory pids")
     found = find_cgroups(root=root, own=own(tmp_path, "0::/service\n"))
-    assert found is not None and not found.limits_cpu
+    assert found is not None and "cpu" not in found.controllers
     found.create(memory_bytes=1000, processes=7)
     assert files_of(found.remaining()[0]) == {"memory.max": "1000", "pids.max": "7"}
 
@@ -84,7 +84,7 @@ def test_version_1_bounds_a_core_and_counts_time_where_it_has_the_hierarchies(tm
     for name in ("cpu", "cpuacct"):
         (root / name).symlink_to("cpu,cpuacct")
     found = find_cgroups(root=root, own=own(tmp_path, "4:memory:/\n8:pids:/\n2:cpu,cpuacct:/\n0::/\n"))
-    assert found is not None and found.limits_cpu
+    assert found is not None and "cpu" in found.controllers
     group = found.create(memory_bytes=1000, processes=7)
     (cores,) = [folder for folder in found.remaining() if folder.parent.name == "cpu,cpuacct"]
     assert files_of(cores) == {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "100000"}
@@ -106,7 +106,7 @@ def test_a_quota_that_the_kernel_refuses_is_left_out(tmp_path: Path, monkeypatch
     path = own(tmp_path, "4:memory:/\n8:pids:/\n1:cpu:/\n")
     monkeypatch.setattr(Path, "write_text", as_the_kernel_does)
     found = find_cgroups(root=root, own=path)
-    assert found is not None and not found.limits_cpu
+    assert found is not None and "cpu" not in found.controllers
 
 
 def test_version_1_has_a_folder_in_each_of_two_hierarchies(tmp_path: Path) -> None:

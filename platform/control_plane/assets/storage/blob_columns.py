@@ -34,27 +34,6 @@ COLUMNS = (
     Column("telemetry.TrajectoryFile", "sha256", "bytes"),
 )
 
-# Hashes of credentials, of requests, and of what is not in the store (yet).
-NO_BLOBS = frozenset(
-    {
-        "core.IdempotencyKey.request_sha256",
-        "accounts.AuditEntry.sha256",
-        "accounts.Invitation.sha256",
-        "accounts.ApiToken.sha256",
-        "accounts.ApiToken.previous_sha256",
-        "accounts.LoginLink.sha256",
-        "accounts.StreamTicket.sha256",
-        "runs.Run.dedupe_sha256",
-        "assets.UploadSession.sha256",  # announced by the client
-        "checkpoints.Checkpoint.manifest_sha256",  # of a file inside the tar
-        "checkpoints.CheckpointUpload.tar_sha256",  # of an upload that has not ended
-        "assets.BaseModel.manifest_sha256",  # of names and hashes
-        "assets.ModelImport.tar_sha256",  # the same; once it has, the model names the blob
-        "fleet.Node.credential_sha256",
-        "fleet.JoinToken.sha256",
-    }
-)
-
 
 def is_named(sha256: str) -> bool:
     """Whether a row of any project has these very bytes, whatever it has them for."""

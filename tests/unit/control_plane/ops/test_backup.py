@@ -25,7 +25,7 @@ from control_plane.accounts.tokens.scopes import ROLE_SCOPES
 from control_plane.assets import services as catalog
 from control_plane.assets.models import Upload
 from control_plane.assets.storage import store
-from control_plane.assets.storage.blob_columns import COLUMNS, EMPTY_LINE, NO_BLOBS, is_named
+from control_plane.assets.storage.blob_columns import COLUMNS, EMPTY_LINE, is_named
 from control_plane.checkpoints.models import Checkpoint, CheckpointState
 from control_plane.core.infra import clock
 from control_plane.core.infra.health import check_database
@@ -419,6 +419,28 @@ def test_programs_that_are_too_old_are_refused_with_the_way_out() -> None:
     assert os.path.basename(pg_tools.program("pg_dump", server=18)) == "pg_dump"
     with pytest.raises(CommandError, match=r"no pg_dump for PostgreSQL 99: .*postgresql-client-99"):
         pg_tools.program("pg_dump", server=99)
+
+
+# Hashes of credentials, of requests, and of what is not in the store (yet).
+NO_BLOBS = frozenset(
+    {
+        "core.IdempotencyKey.request_sha256",
+        "accounts.AuditEntry.sha256",
+        "accounts.Invitation.sha256",
+        "accounts.ApiToken.sha256",
+        "accounts.ApiToken.previous_sha256",
+        "accounts.LoginLink.sha256",
+        "accounts.StreamTicket.sha256",
+        "runs.Run.dedupe_sha256",
+        "assets.UploadSession.sha256",  # announced by the client
+        "checkpoints.Checkpoint.manifest_sha256",  # of a file inside the tar
+        "checkpoints.CheckpointUpload.tar_sha256",  # of an upload that has not ended
+        "assets.BaseModel.manifest_sha256",  # of names and hashes
+        "assets.ModelImport.tar_sha256",  # the same; once it has, the model names the blob
+        "fleet.Node.credential_sha256",
+        "fleet.JoinToken.sha256",
+    }
+)
 
 
 def test_every_column_with_a_hash_is_a_blobs_or_is_said_not_to_be() -> None:

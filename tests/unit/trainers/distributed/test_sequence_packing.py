@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bench.microbatches import algorithm_1, fixed_count
+from tests.support.packing import utilization
 from trainers.distributed.sequence_packing import (
     SequenceSize,
     distribute,
     flops_imbalance,
     lockstep_flops,
     pack_microbatches,
-    utilization,
 )
 from trainers.models.flops import DEFAULT_FLOPS, forward_flops
 

@@ -13889,8 +13889,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "842f924669371c223b28c80ab1ab7047e14cab7b62ec2bd69d5b4f2839309053",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=842f924669371c223b28c80ab1ab7047e14cab7b62ec2bd69d5b4f2839309053"
+                     *       "sha256": "717c1e787a93dae388765c7e441c3c3297a00ced391a03f64b58ede29075cfed",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=717c1e787a93dae388765c7e441c3c3297a00ced391a03f64b58ede29075cfed"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];

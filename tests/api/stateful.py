@@ -33,7 +33,7 @@ from control_plane.runs import drafts
 from control_plane.runs.models import Attempt, Run
 from control_plane.telemetry.models import StateSnapshot
 from control_plane.webhooks.models import Delivery, DeliveryState
-from tests.api.fuzzing import ALWAYS, Findings, bearer_of, name_of, note
+from tests.api.fuzzing import ALWAYS, Findings, bearer_of, input_from_the_document_alone, name_of, note
 from tests.unit.control_plane.access.objects import World
 
 TRIES = 20  # of an operation that has not answered well in a round, each from another answer
@@ -42,13 +42,14 @@ PART = b"checkpoint 2"  # what the uploads of the world expect
 
 def follow_links(world: World, *, rounds: int, unreachable: set[str]) -> Findings:
     """Walks with the seeds 0, 1, …, until every linked operation but the unreachable has answered well."""
-    schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", WSGIHandler())
-    schema.config.generation.update(modes=[GenerationMode.POSITIVE])
-    walker = _Walker(world, [one.ok() for one in schema.get_all_operations()])
-    for number in range(rounds):
-        walker.walk(number)
-        if walker.found.linked - walker.found.answered[2] <= unreachable:
-            break
+    with input_from_the_document_alone() as configuration:
+        schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", WSGIHandler(), config=configuration)
+        schema.config.generation.update(modes=[GenerationMode.POSITIVE])
+        walker = _Walker(world, [one.ok() for one in schema.get_all_operations()])
+        for number in range(rounds):
+            walker.walk(number)
+            if walker.found.linked - walker.found.answered[2] <= unreachable:
+                break
     return walker.found
 
 

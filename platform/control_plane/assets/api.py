@@ -19,7 +19,7 @@ from control_plane.core.api.pagination import encode, foreign_cursor, paginate, 
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, SHA256, page_of
+from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, SHA256, page_of
 from control_plane.core.infra import clock
 
 
@@ -278,7 +278,9 @@ class ResolveVersionView(ApiView):
     @extend_schema(
         operation_id="resolve_dataset_version",
         parameters=[
-            OpenApiParameter("ref", str, required=True, description="id, name@3, name@latest or name@alias")
+            OpenApiParameter(
+                "ref", NONEMPTY, required=True, description="id, name@3, name@latest or name@alias"
+            )
         ],
         responses=VersionSerializer,
     )

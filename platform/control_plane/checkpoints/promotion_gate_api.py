@@ -19,7 +19,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, body_of
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, page_of
 from control_plane.core.api.schema_run_spec import RunSpecPartField, fields_of_spec
 from control_plane.core.infra import clock
 from control_plane.runs.serializers import RunDetailSerializer
@@ -205,7 +205,7 @@ class GateResultView(ApiView):
 
     @extend_schema(
         operation_id="judge_checkpoint_gate",
-        parameters=[OpenApiParameter("checkpoint", str, required=True, description=REFERENCE)],
+        parameters=[OpenApiParameter("checkpoint", NONEMPTY, required=True, description=REFERENCE)],
         responses=GateResultSerializer,
         description="Evaluates the gate's assertions on the newest eval run of the checkpoint.",
     )

@@ -31,7 +31,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import CHECKPOINT_KINDS, PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import CHECKPOINT_KINDS, NONEMPTY, PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.core.infra.clock import rfc3339
 
@@ -115,7 +115,7 @@ class ResolveCheckpointView(ApiView):
 
     @extend_schema(
         operation_id="resolve_checkpoint",
-        parameters=[OpenApiParameter("ref", str, required=True, description=REFERENCE)],
+        parameters=[OpenApiParameter("ref", NONEMPTY, required=True, description=REFERENCE)],
         responses=CheckpointSerializer,
     )
     def get(self, request: Request) -> Response:

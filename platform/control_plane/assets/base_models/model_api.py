@@ -18,7 +18,7 @@ from control_plane.core.api.long_poll import WAIT_PARAMETERS
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, FieldErrorSerializer, page_of
+from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, FieldErrorSerializer, page_of
 
 
 class ModelCreateSerializer(StrictSerializer):
@@ -149,7 +149,7 @@ class ResolveModelView(ApiView):
     @extend_schema(
         operation_id="resolve_model",
         parameters=[
-            OpenApiParameter("ref", str, required=True, description="id, name, name@3 or name@latest")
+            OpenApiParameter("ref", NONEMPTY, required=True, description="id, name, name@3 or name@latest")
         ],
         responses=ModelSerializer,
     )

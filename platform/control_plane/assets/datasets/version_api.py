@@ -17,6 +17,7 @@ from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer
+from control_plane.core.api.schema import NONEMPTY
 
 
 class SplitSerializer(StrictSerializer):
@@ -116,7 +117,9 @@ class DifferenceView(ApiView):
 
     @extend_schema(
         operation_id="diff_dataset_versions",
-        parameters=[OpenApiParameter("from", str, required=True, description="id, name@3 or name@latest")],
+        parameters=[
+            OpenApiParameter("from", NONEMPTY, required=True, description="id, name@3 or name@latest")
+        ],
         responses=DifferenceSerializer,
     )
     def get(self, request: Request, version_id: str) -> Response:

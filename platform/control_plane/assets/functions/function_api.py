@@ -21,7 +21,7 @@ from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import choice
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, SOURCE_KINDS, page_of
+from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, SOURCE_KINDS, page_of
 from oolong.contracts.user_code import MAX_SOURCE_BYTES, SourceKind
 
 
@@ -121,7 +121,9 @@ class ResolveFunctionView(ApiView):
 
     @extend_schema(
         operation_id="resolve_function_version",
-        parameters=[OpenApiParameter("ref", str, required=True, description="id, name@3 or name@latest")],
+        parameters=[
+            OpenApiParameter("ref", NONEMPTY, required=True, description="id, name@3 or name@latest")
+        ],
         responses=FunctionVersionSerializer,
     )
     def get(self, request: Request) -> Response:

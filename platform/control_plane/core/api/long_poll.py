@@ -35,7 +35,7 @@ WaiterFactory = Callable[[str], AbstractAsyncContextManager[Waiter]]  # of the o
 
 WAIT_PARAMETERS = [
     OpenApiParameter(
-        "wait", OpenApiTypes.INT,
+        "wait", {"type": "integer", "minimum": 0, "maximum": LONGEST_SECONDS},
         description=f"seconds, up to {LONGEST_SECONDS}: answer when the status moves, or when they are over",
     ),
     OpenApiParameter(
@@ -59,19 +59,19 @@ def long_poll(
         text = request.GET.get("wait", "")
         if request.method != "GET" or not text:
             return await sync_to_async(view)(request, **names)  # type: ignore[no-any-return]
+        # In any thread, and each call gives its connection back.
+        answer = database_sync_to_async(view, thread_sensitive=False)
+        look = database_sync_to_async(status, thread_sensitive=False)
+        first = await answer(request, **names)
+        if first.status_code != 200:
+            return first  # type: ignore[no-any-return]
         seconds = parse_int(text)
         if seconds is None or seconds > LONGEST_SECONDS:
             message = f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
             return problem_response(
                 request, 422, "invalid", message, [FieldError("/wait", "invalid", message)]
             )
-        # In any thread, and each call gives its connection back.
-        answer = database_sync_to_async(view, thread_sensitive=False)
-        look = database_sync_to_async(status, thread_sensitive=False)
         deadline = time.monotonic() + seconds
-        first = await answer(request, **names)
-        if first.status_code != 200:
-            return first  # type: ignore[no-any-return]
         known = request.GET.get("seen") or first.data[shown]
         async with bell(names[id]) as ring:
             while await look(names[id]) == known and (left := deadline - time.monotonic()) > 0:

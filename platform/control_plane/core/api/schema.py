@@ -67,6 +67,7 @@ _IF_MATCH = OpenApiParameter(
 )  # fmt: skip
 
 
+NONEMPTY = {"type": "string", "minLength": 1}
 SHA256 = {"type": "string", "pattern": "^[0-9A-Fa-f]{64}$"}
 PART_SHA256 = OpenApiParameter(
     "X-Part-SHA256", SHA256, OpenApiParameter.HEADER, required=True, description="of the bytes of this part"

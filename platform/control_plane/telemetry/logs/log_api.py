@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.query_params import invalid_parameter
+from control_plane.core.api.schema import NONEMPTY
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.logs.log_search import LEVELS, MAX_PATTERN_LENGTH, Search, search
 from control_plane.telemetry.query import selectors
@@ -77,7 +78,7 @@ class LogDownloadView(ApiView):
     @extend_schema(
         operation_id="download_log",
         parameters=[
-            OpenApiParameter("job", OpenApiTypes.STR, required=True, description="a job's id"),
+            OpenApiParameter("job", NONEMPTY, required=True, description="a job's id"),
             OpenApiParameter("incarnation", OpenApiTypes.INT, description="the newest when left out"),
         ],
         responses={(200, "text/plain"): OpenApiTypes.BINARY},

@@ -14,7 +14,7 @@ from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.query_params import invalid_parameter
 from control_plane.core.api.rendering import QuickJSONRenderer
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import NONEMPTY, PAGE_PARAMETERS, page_of
 from control_plane.runs.selectors import run_for
 from control_plane.telemetry.alerts import alerts
 from control_plane.telemetry.ingest.lines import MAX_X
@@ -125,7 +125,7 @@ class SparklinesView(ApiView):
         parameters=[
             OpenApiParameter(
                 "ids",
-                OpenApiTypes.STR,
+                NONEMPTY,
                 required=True,
                 description=f"ids of runs, comma-separated, at most {sparklines.MAX_RUNS}",
             )
@@ -148,7 +148,7 @@ class HistogramsView(ApiView):
     @extend_schema(
         operation_id="histograms",
         parameters=[
-            OpenApiParameter("name", OpenApiTypes.STR, required=True),
+            OpenApiParameter("name", NONEMPTY, required=True),
             OpenApiParameter("after_x", OpenApiTypes.INT),
             OpenApiParameter("limit", OpenApiTypes.INT, description="the newest so many; 200 when left out"),
         ],

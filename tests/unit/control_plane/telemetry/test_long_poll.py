@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import Any
 
 import pytest
@@ -62,6 +63,6 @@ async def test_a_wait_that_cannot_be_is_refused(world: Any, wait: str) -> None:
 
 async def test_who_may_not_see_a_run_does_not_wait_for_it(world: Any) -> None:
     stranger = await database_sync_to_async(lambda: build_world("two").token())()
-    for token, status in ((stranger, 404), ("ool_unknown", 401)):
-        answer = await ask(token, f"/runs/{world.run.pk}?wait={LONG}")
+    for (token, status), wait in product(((stranger, 404), ("ool_unknown", 401)), (LONG, "long")):
+        answer = await ask(token, f"/runs/{world.run.pk}?wait={wait}")
         assert answer.status_code == status

@@ -97,6 +97,7 @@ CHECKERS: dict[str, list[str]] = {
     ],
     "import-linter": ["lint-imports"],
     "bandit": ["python", "tests/tools/security_checks.py", "code"],
+    "SDK models": ["python", "-m", "tests.tools.sdk_models", "--check"],
     "django check --deploy": ["python", "-m", "django", "check", "--deploy", "--fail-level", "WARNING"],
 }
 

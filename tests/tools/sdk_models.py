@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -220,5 +221,17 @@ def write() -> bool:
     return before != after
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if they are out of date")
+    only_check = parser.parse_args().check
+    if not only_check:
+        write()
+    elif text() != TARGET.read_text():
+        print(f"{TARGET.relative_to(ROOT)} is out of date; run python -m tests.tools.sdk_models")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    write()
+    sys.exit(main())

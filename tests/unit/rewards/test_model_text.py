@@ -35,8 +35,8 @@ from gpu_agents.rollout.workflows.tool_calls import ToolFormat, tool_calls
 from oolong import untrusted
 from oolong.redaction import Redactor
 
-SIZE = 1_000_000
-CPU_SECONDS = 0.1
+SIZE = 300_000
+CPU_SECONDS = 0.03
 Parser = Callable[[str], object]
 
 DELIMITERS = (
@@ -181,13 +181,13 @@ def linear_pass(text: str) -> int:
 
 
 @pytest.mark.parametrize(("name", "parse"), PARSERS, ids=[name for name, _ in PARSERS])
-def test_a_megabyte_of_each_delimiter_is_parsed_in_linear_time(name: str, parse: Parser) -> None:
+def test_a_long_run_of_each_delimiter_is_parsed_in_linear_time(name: str, parse: Parser) -> None:
     slow = [text[:40] for text in hostile_texts() if not is_quick(parse, text)]
     assert not slow, f"{name} takes long for these"
 
 
 def is_quick(parse: Parser, text: str) -> bool:
-    """Within 100 ms of CPU time, or ten plain passes where the machine is slow; what hinders one try is chance."""
+    """Within 30 ms of CPU time, or ten plain passes where the machine is slow; what hinders one try is chance."""
     for _ in range(3):
         spent = cpu_seconds_of(parse, text)
         if spent < CPU_SECONDS or spent < 10 * cpu_seconds_of(linear_pass, text):

@@ -85,7 +85,8 @@ def page(browser: Browser, plane: ControlPlane) -> Iterator[Page]:
 @pytest.fixture
 def log_in(page: Page) -> Callable[[], None]:
     def with_the_form() -> None:
-        page.goto("/")
+        """Opens the run list."""
+        page.goto("/runs")
         page.get_by_label("Username").fill(ADMIN)
         page.locator("input[name=password]").fill(PASSWORD)
         page.get_by_role("button", name="Log in").click()

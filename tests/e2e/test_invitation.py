@@ -36,7 +36,7 @@ def test_a_new_user_joins_with_the_link_and_the_link_works_once(
     page.get_by_label("Username").fill("erin")
     page.locator("input[name=password]").fill("correct horse")
     page.get_by_role("button", name="Create account and join").click()
-    expect(page.get_by_role("heading", level=1, name="Runs")).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name="Home")).to_be_visible()
     me = page.evaluate("async () => (await fetch('/api/v1/me')).json()")
     assert (me["user"]["username"], me["role"]) == ("erin", "editor")
 

@@ -19,6 +19,7 @@ from tests.tools.synthetic_dashboard import submit_runs
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PAGES = {
+    "/": "Home",
     "/runs": "Runs",
     "/runs/new": "Start a run",
     "/datasets": "Datasets",

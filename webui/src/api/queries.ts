@@ -34,8 +34,8 @@ export const projects = queryOptions({
 /** Rows of a page of the run list: as many as one request for their reward curves may name. */
 const RUNS_PER_PAGE = 100;
 
-export const runs = (filter: RunListQuery) =>
-  pages(["runs", filter], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit: RUNS_PER_PAGE } }, signal));
+export const runs = (filter: RunListQuery, limit = RUNS_PER_PAGE) =>
+  pages(["runs", filter, limit], (cursor, signal) => get("/api/v1/runs", { query: { ...filter, cursor, limit } }, signal));
 
 /** Reward curves of at most 100 runs. */
 export const sparklines = (ids: string[]) =>

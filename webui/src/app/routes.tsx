@@ -1,4 +1,4 @@
-import { createBrowserRouter, redirect } from "react-router";
+import { createBrowserRouter } from "react-router";
 
 import { RouteFailure } from "./route-failure.tsx";
 import { Shell } from "./shell.tsx";
@@ -16,7 +16,7 @@ export const router = createBrowserRouter([
       {
         errorElement: <RouteFailure />,
         children: [
-          { index: true, loader: () => redirect("/runs"), element: <></> },
+          { index: true, lazy: async () => ({ Component: (await import("../home/home-page.tsx")).HomePage }) },
           { path: "runs", lazy: async () => ({ Component: (await import("../runs/runs-page.tsx")).RunsPage }) },
           { path: "runs/new", lazy: async () => ({ Component: (await import("../start/start-page.tsx")).StartPage }) },
           { path: "runs/:runId", lazy: async () => ({ Component: (await import("../runs/run-page.tsx")).RunPage }) },

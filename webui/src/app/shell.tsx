@@ -1,7 +1,7 @@
 import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import {
-  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconHelp, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
+  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconHelp, IconHome, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
   IconSun, type Icon,
 } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -20,6 +20,7 @@ import { Shortcuts } from "./shortcuts.tsx";
 import classes from "./shell.module.css";
 
 const PAGES: { to: string; label: string; icon: Icon; help: string }[] = [
+  { to: "/", label: "Home", icon: IconHome, help: "guide" },
   { to: "/runs", label: "Runs", icon: IconRoute, help: "guide" },
   { to: "/datasets", label: "Datasets", icon: IconDatabase, help: "how-to/dataset" },
   { to: "/models", label: "Models", icon: IconBox, help: "how-to/base-model" },
@@ -38,12 +39,13 @@ export function Shell() {
   }
   if (error !== null) return <main className={classes.alone}><ProblemNotice error={error} retry={() => void refetch()} /></main>;
   if (me === undefined) return <main className={classes.alone}><Waiting label="Connecting" /></main>;
+  const page = PAGES.find(({ to }) => (to === "/" ? location.pathname === to : location.pathname.startsWith(to)));
   return (
     <div className={classes.frame}>
       <RunsSubscription />
       <a className={classes.skip} href="#content">Skip to content</a>
       <nav className={classes.side} aria-label="Pages">
-        <NavLink to="/runs" className={classes.brand} aria-label="Oolong, go to runs">
+        <NavLink to="/" className={classes.brand} aria-label="Oolong, go to the home page">
           <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
         </NavLink>
         {readOnlyReason(me.role) === null && (
@@ -52,12 +54,12 @@ export function Shell() {
           </NavLink>
         )}
         {PAGES.map(({ to, label, icon: PageIcon }) => (
-          <NavLink key={to} to={to} className={classes.link} data-active={location.pathname.startsWith(to) && location.pathname !== "/runs/new"}>
+          <NavLink key={to} to={to} className={classes.link} data-active={to === page?.to && location.pathname !== "/runs/new"}>
             <PageIcon size={16} stroke={1.8} aria-hidden /> {label}
           </NavLink>
         ))}
         <div className={classes.foot}>
-          <a href={`/docs/${PAGES.find(({ to }) => location.pathname.startsWith(to))?.help ?? "guide"}`} target="_blank" rel="noreferrer" className={classes.link}>
+          <a href={`/docs/${page?.help ?? "guide"}`} target="_blank" rel="noreferrer" className={classes.link}>
             <IconHelp size={16} stroke={1.8} aria-hidden /> Help
           </a>
           <ConnectionBadge />
@@ -98,7 +100,7 @@ function AccountMenu({ me }: { me: Me }) {
   const projects = useQuery({ ...queries.projects, enabled: opened }).data?.data ?? [];
   const choose = useMutation({
     mutationFn: (project: string) => put("/api/v1/session/project", { body: { project } }),
-    onSuccess: () => window.location.assign("/runs"), // a new page: nothing of the old project stays in caches or on the stream
+    onSuccess: () => window.location.assign("/"), // a new page: nothing of the old project stays in caches or on the stream
     onError: (error) => notifications.show({ color: "red", message: error.message }),
   });
   const logOut = useMutation({

@@ -1,7 +1,7 @@
 import { Kbd, Modal, Table } from "@mantine/core";
 
 const KEYS: [string, string][] = [
-  ["g r", "Runs"], ["g n", "Start a run"], ["g d", "Datasets"], ["g m", "Models"], ["g p", "Pool"], ["g t", "Tokens"], ["/", "Search"],
+  ["g h", "Home"], ["g r", "Runs"], ["g n", "Start a run"], ["g d", "Datasets"], ["g m", "Models"], ["g p", "Pool"], ["g t", "Tokens"], ["/", "Search"],
   ["j k", "Next and previous run of the list"], ["Enter", "Open the run"], ["x", "Select the run"], ["Esc", "Clear the selection"], ["?", "Keyboard shortcuts"],
 ];
 

@@ -6,7 +6,7 @@ import { useDialog } from "../common/use-dialog.ts";
 
 const ShortcutsHelp = lazy(async () => ({ default: (await import("./shortcuts-help.tsx")).ShortcutsHelp }));
 
-const PATHS: Record<string, string> = { r: "/runs", n: "/runs/new", d: "/datasets", m: "/models", p: "/pool", t: "/tokens" };
+const PATHS: Record<string, string> = { h: "/", r: "/runs", n: "/runs/new", d: "/datasets", m: "/models", p: "/pool", t: "/tokens" };
 
 /** Keyboard shortcuts: `g` and a letter opens a page, `/` searches, `?` lists them. Inactive in text fields. */
 export function Shortcuts() {

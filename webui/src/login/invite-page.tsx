@@ -49,7 +49,7 @@ function Join({ secret, username }: { secret: string; username: string }) {
     },
     onSuccess: () => {
       client.clear();
-      void navigate("/runs", { replace: true });
+      void navigate("/", { replace: true });
     },
   });
   return (
@@ -74,7 +74,7 @@ function SignUp({ secret }: { secret: string }) {
       forgetCsrfToken();
       client.clear();
       client.setQueryData(queries.me.queryKey, me);
-      void navigate("/runs", { replace: true });
+      void navigate("/", { replace: true });
     },
   });
   return (

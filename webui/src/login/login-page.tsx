@@ -12,7 +12,7 @@ import classes from "./login-page.module.css";
 
 /** The path to open after login. Only paths on this site are allowed. */
 function safeRedirect(next: string | null): string {
-  return next !== null && next.startsWith("/") && !next.startsWith("//") ? next : "/runs";
+  return next !== null && next.startsWith("/") && !next.startsWith("//") ? next : "/";
 }
 
 export function LoginPage() {

@@ -1,8 +1,8 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
-import { useLocalStorage, useMediaQuery } from "@mantine/hooks";
+import { useDebouncedCallback, useLocalStorage, useMediaQuery } from "@mantine/hooks";
 import { IconPlus, IconRefresh, IconX } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
@@ -20,6 +20,7 @@ import { MAX_REFETCHED_PAGES, useCurves, useRunList } from "./use-run-list.ts";
 import { useListKeys } from "./use-list-keys.ts";
 
 const PHONE = "(max-width: 700px)";
+const SEARCH_MILLISECONDS = 150;
 const ROWS_BEFORE_END = 30; // the next page is fetched when the view is this near to the last row
 
 export function RunsPage() {
@@ -34,7 +35,7 @@ export function RunsPage() {
         <div className={classes.quick}>
           <SegmentedControl value={search.get("condition") ?? search.get("status") ?? ""} onChange={(value) => setSearch((old) => withQuickFilter(old, value), { replace: true })} data={QUICK_FILTERS} />
         </div>
-        <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" className={classes.search} value={name} onChange={(event) => set("name", event.currentTarget.value)} />
+        <NameSearch name={name} onSearch={(typed) => set("name", typed)} />
         {chips(search).map((chip) => (
           <Button key={`${chip.name}=${chip.value}`} variant="light" rightSection={<IconX size={12} />} onClick={() => setSearch((old) => without(old, chip.name, chip.value), { replace: true })} aria-label={`Remove filter: ${chip.name} ${chip.value}`}>{chip.label}</Button>
         ))}
@@ -42,6 +43,25 @@ export function RunsPage() {
       <RunList search={search} readOnly={readOnly} onSort={(sort) => set("sort", sort)} />
     </>
   );
+}
+
+/** The search field of the list. It holds what is typed, because the URL follows when the keys rest. */
+function NameSearch({ name, onSearch }: { name: string; onSearch: (typed: string) => void }) {
+  const [typed, setTyped] = useState(name);
+  const isTyping = useRef(false);
+  const search = useDebouncedCallback((value: string) => {
+    isTyping.current = false;
+    onSearch(value);
+  }, SEARCH_MILLISECONDS);
+  useEffect(() => {
+    if (!isTyping.current) setTyped(name); // the URL changed: a link, a removed filter, or back
+  }, [name]);
+  const type = (value: string) => {
+    isTyping.current = true;
+    setTyped(value);
+    search(value);
+  };
+  return <TextInput type="search" placeholder="Search by name  /" aria-label="Search by name" className={classes.search} value={typed} onChange={(event) => type(event.currentTarget.value)} />;
 }
 
 function RunList({ search, readOnly, onSort }: { search: URLSearchParams; readOnly: string | null; onSort: (sort: string) => void }) {

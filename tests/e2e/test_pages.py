@@ -146,6 +146,70 @@ def test_keyboard_shortcuts_open_pages(page: Page, log_in: Callable[[], None]) -
     expect(page.get_by_role("heading", level=1, name="Pool")).to_be_visible()
 
 
+def test_the_palette_finds_pages_runs_and_datasets(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.goto("/pool")
+    expect(page.get_by_role("heading", level=1, name="Pool")).to_be_visible()
+    search = page.get_by_role("button", name="Search everything")
+    search.focus()
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("dialog", name="Search").get_by_role("combobox")
+    expect(field).to_be_focused()
+    options = page.get_by_role("listbox", name="Results").get_by_role("option")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("group", name="Newest runs").get_by_role("option")).to_have_count(3)
+    page.keyboard.press("ArrowDown")
+    second = options.nth(1)
+    expect(second).to_have_attribute("aria-selected", "true")
+    expect(field).to_have_attribute("aria-activedescendant", str(second.get_attribute("id")))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(search).to_be_focused()
+
+    search.click()
+    field.fill("letter")
+    expect(page.get_by_role("group", name="Datasets").get_by_role("option")).to_contain_text("letter-sum@1")
+    field.fill("no such thing")
+    expect(page.get_by_role("status").filter(has_text="No results")).to_be_visible()
+    field.fill("synthetic, lo")
+    expect(options).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="synthetic, long")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_shortcuts_are_off_while_somebody_types(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    field = page.get_by_label("Search by name")
+    page.get_by_role("link", name="synthetic, long").first.focus()
+    page.keyboard.press("/")
+    expect(field).to_be_focused()
+    expect(field).to_have_value("")
+    page.keyboard.type("gp?/")
+    expect(field).to_have_value("gp?/")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1, name="Runs")).to_be_visible()
+    page.goto("/datasets")
+    expect(page.get_by_role("heading", level=1, name="Datasets")).to_be_visible()
+    page.keyboard.press("/")  # a page without a search field of its own
+    expect(page.get_by_role("dialog", name="Search")).to_be_visible()
+
+
+def test_the_code_of_the_palette_is_loaded_when_it_opens(page: Page, log_in: Callable[[], None]) -> None:
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
+    log_in()
+    assert not any("palette" in url for url in loaded)
+    page.get_by_role("button", name="Search everything").click()
+    expect(page.get_by_role("dialog", name="Search")).to_be_visible()
+    assert any("palette" in url for url in loaded)
+
+
 def test_a_wrong_password_is_rejected_with_a_reason(page: Page) -> None:
     page.goto("/runs")
     page.get_by_label("Username").fill("admin")

@@ -1,9 +1,6 @@
-import { ActionIcon, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, Kbd, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import {
-  IconBox, IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconCpu, IconDatabase, IconDeviceDesktop, IconHelp, IconHome, IconKey, IconLogout, IconMoon, IconPlus, IconRoute,
-  IconSun, type Icon,
-} from "@tabler/icons-react";
+import { IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconDeviceDesktop, IconHelp, IconLogout, IconMoon, IconPlus, IconSearch, IconSun } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useLayoutEffect, useState } from "react";
 import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation, useNavigationType } from "react-router";
@@ -14,32 +11,27 @@ import * as queries from "../api/queries.ts";
 import type { Me } from "../api/schema.d.ts";
 import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { readOnlyReason } from "../common/permission.ts";
+import { useDialog } from "../common/use-dialog.ts";
 import { useRunsTopic } from "../runs/runs-topic.ts";
 import { ConnectionBadge } from "./connection-badge.tsx";
-import { Shortcuts } from "./shortcuts.tsx";
+import { PAGES, pageOf, START } from "./pages.ts";
+import { commandKey } from "./shortcut-keys.ts";
+import { Shortcuts, type GlobalDialog } from "./shortcuts.tsx";
 import classes from "./shell.module.css";
-
-const PAGES: { to: string; label: string; icon: Icon; help: string }[] = [
-  { to: "/", label: "Home", icon: IconHome, help: "guide" },
-  { to: "/runs", label: "Runs", icon: IconRoute, help: "guide" },
-  { to: "/datasets", label: "Datasets", icon: IconDatabase, help: "how-to/dataset" },
-  { to: "/models", label: "Models", icon: IconBox, help: "how-to/base-model" },
-  { to: "/pool", label: "Pool", icon: IconCpu, help: "how-to/operate" },
-  { to: "/tokens", label: "Tokens", icon: IconKey, help: "how-to/security" },
-];
 
 /** The layout of every page that requires a login. */
 export function Shell() {
   const { data: me, error, refetch } = useQuery(queries.me);
   const location = useLocation();
   const navigation = useNavigation();
+  const dialog = useDialog<GlobalDialog>();
   useScrollToTop(location.pathname);
   if (error instanceof Problem && (error.status === 401 || error.status === 403)) {
     return <Navigate to={`/login?next=${encodeURIComponent(location.pathname + location.search)}`} replace />;
   }
   if (error !== null) return <main className={classes.alone}><ProblemNotice error={error} retry={() => void refetch()} /></main>;
   if (me === undefined) return <main className={classes.alone}><Waiting label="Connecting" /></main>;
-  const page = PAGES.find(({ to }) => (to === "/" ? location.pathname === to : location.pathname.startsWith(to)));
+  const page = pageOf(location.pathname);
   return (
     <div className={classes.frame}>
       <RunsSubscription />
@@ -48,13 +40,16 @@ export function Shell() {
         <NavLink to="/" className={classes.brand} aria-label="Oolong, go to the home page">
           <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
         </NavLink>
+        <button type="button" className={classes.search} onClick={() => dialog.show("palette")} aria-label="Search everything" aria-haspopup="dialog">
+          <IconSearch size={15} stroke={2} aria-hidden /> <span>Search</span> <Kbd size="xs">{commandKey(navigator.platform)} K</Kbd>
+        </button>
         {readOnlyReason(me.role) === null && (
-          <NavLink to="/runs/new" className={classes.start}>
-            <IconPlus size={15} stroke={2.2} aria-hidden /> Start a run
+          <NavLink to={START.to} className={classes.start}>
+            <IconPlus size={15} stroke={2.2} aria-hidden /> {START.label}
           </NavLink>
         )}
         {PAGES.map(({ to, label, icon: PageIcon }) => (
-          <NavLink key={to} to={to} className={classes.link} data-active={to === page?.to && location.pathname !== "/runs/new"}>
+          <NavLink key={to} to={to} className={classes.link} data-active={to === page?.to && location.pathname !== START.to}>
             <PageIcon size={16} stroke={1.8} aria-hidden /> {label}
           </NavLink>
         ))}
@@ -72,7 +67,7 @@ export function Shell() {
       <main id="content" className={classes.content} data-busy={navigation.state === "loading"} tabIndex={-1}>
         <Outlet />
       </main>
-      <Shortcuts />
+      <Shortcuts {...dialog} />
     </div>
   );
 }

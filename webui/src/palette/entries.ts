@@ -1,0 +1,60 @@
+import type { Checkpoint, Dataset, Run } from "../api/schema.d.ts";
+import { grouped, words } from "../common/format.ts";
+
+/** One result: what it is, a second line of text, and the path that it opens. */
+export type Entry = { id: string; label: string; detail: string; to: string };
+
+export type EntryGroup = { name: string; entries: Entry[] };
+
+export const MAX_PER_GROUP = 6;
+
+/** Whether every word of the query is in the text, in any order and case. An empty query matches. */
+export function matches(query: string, text: string): boolean {
+  const lower = text.toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
+}
+
+type Page = { to: string; label: string; key?: string };
+
+export function pageEntries(pages: readonly Page[], query: string): Entry[] {
+  return pages
+    .filter(({ label }) => matches(query, label))
+    .map(({ to, label, key }) => ({ id: `page${to}`, label, detail: key === undefined ? "" : `g ${key}`, to }))
+    .sort((one, other) => Number(startsWith(other.label, query)) - Number(startsWith(one.label, query)));
+}
+
+export function runEntries(runs: Run[]): Entry[] {
+  return runs.slice(0, MAX_PER_GROUP).map((run) => ({
+    id: run.id, label: run.name, detail: `${words(run.status.toLowerCase())} · ${run.dataset.ref}`, to: `/runs/${run.id}`,
+  }));
+}
+
+export function datasetEntries(datasets: Dataset[], query: string): Entry[] {
+  return datasets
+    .filter(({ name, id }) => matches(query, `${name} ${id}`))
+    .slice(0, MAX_PER_GROUP)
+    .map(({ id, name, latest }) => ({ id, label: name, detail: latest === null ? "no version" : `${latest.ref} · ${grouped(latest.rows)} rows`, to: `/datasets/${id}` }));
+}
+
+/** Stored checkpoints by their alias, run, step or id. */
+export function checkpointEntries(checkpoints: Checkpoint[], query: string): Entry[] {
+  return checkpoints
+    .filter(({ state }) => state === "STORED")
+    .filter(({ id, run, step, aliases }) => matches(query, `${aliases.join(" ")} ${run.name} step ${step} ${id}`))
+    .slice(0, MAX_PER_GROUP)
+    .map(({ id, run, step, kind, aliases }) => ({
+      id, label: aliases.length > 0 ? `${aliases.join(", ")}: ${run.name}, step ${step}` : `${run.name}, step ${step}`, detail: kind, to: `/runs/${run.id}?tab=checkpoints`,
+    }));
+}
+
+/** The entry that an arrow key reaches. It goes around at both ends. */
+export function nextEntry(entries: Entry[], active: string | undefined, key: string): string | undefined {
+  const step = key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : null;
+  if (step === null || entries.length === 0) return undefined;
+  const index = entries.findIndex(({ id }) => id === active);
+  return entries[(index + step + entries.length) % entries.length]!.id;
+}
+
+function startsWith(label: string, query: string): boolean {
+  return label.toLowerCase().startsWith(query.toLowerCase());
+}

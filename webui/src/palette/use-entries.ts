@@ -1,0 +1,37 @@
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+
+import * as queries from "../api/queries.ts";
+import { PAGES, START } from "../app/pages.ts";
+import { readOnlyReason } from "../common/permission.ts";
+import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, type EntryGroup } from "./entries.ts";
+
+const DEBOUNCE_MILLISECONDS = 150;
+const UPLOAD = { to: "/datasets/new", label: "Upload a dataset" };
+
+/** The results of a query, by group. The server searches the runs; an empty query gives the pages and the newest runs. */
+export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: boolean; error: Error | null } {
+  const query = typed.trim();
+  const [settled] = useDebouncedValue(query, DEBOUNCE_MILLISECONDS);
+  const mayStart = readOnlyReason(useQuery(queries.me).data?.role) === null;
+  const runs = useInfiniteQuery({ ...queries.runs(runFilter(settled), MAX_PER_GROUP), placeholderData: keepPreviousData });
+  const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
+  const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });
+  const isEmpty = query === "";
+  const groups = [
+    { name: "Pages", entries: pageEntries(mayStart ? [...PAGES, START, UPLOAD] : PAGES, query) },
+    { name: isEmpty ? "Newest runs" : "Runs", entries: runEntries(runs.data?.pages[0]?.data ?? []) },
+    { name: "Datasets", entries: isEmpty ? [] : datasetEntries(datasets.data?.data ?? [], query) },
+    { name: "Checkpoints", entries: isEmpty ? [] : checkpointEntries(checkpoints.data?.data ?? [], query) },
+  ];
+  return {
+    groups: groups.filter(({ entries }) => entries.length > 0),
+    isSearching: settled !== query || [runs, datasets, checkpoints].some(({ isFetching }) => isFetching),
+    error: runs.error ?? datasets.error ?? checkpoints.error,
+  };
+}
+
+function runFilter(query: string): { name?: string; text?: string } {
+  if (query === "") return {};
+  return query.startsWith("run_") ? { text: query } : { name: query };
+}

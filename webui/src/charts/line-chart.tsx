@@ -5,7 +5,8 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
-import { axisLabels, boundSegments, extremes, axisPadding, legendValue, smooth, type Points } from "./series.ts";
+import { bandPairs, plotColumns, type Column, type Role } from "./columns.ts";
+import { axisLabels, boundSegments, extremes, axisPadding, legendValue, type Points } from "./series.ts";
 
 export type Line = { key: string; label: string; points: Points; /** index into the palette, 1 to 6 */ color: number; dashed?: boolean; /** never smoothed, for whole numbers such as versions and maxima */ exact?: boolean };
 
@@ -42,10 +43,9 @@ function useSchemeName(): string {
   return scheme;
 }
 
-function aligned(lines: Line[], smoothing: number): uPlot.AlignedData {
-  const tables = lines.map((line) => [line.points.x, line.points.y, smooth(line.points.y, line.exact ? 0 : smoothing)] as uPlot.AlignedData);
-  if (tables.length === 0) return [[]];
-  return uPlot.join(tables);
+function aligned(lines: Line[], columns: Column[]): uPlot.AlignedData {
+  if (columns.length === 0) return [[]];
+  return uPlot.join(columns.map(({ line, values }) => [lines[line]!.points.x, values]));
 }
 
 function boundPlugin(bound: Bound): uPlot.Plugin {
@@ -88,31 +88,40 @@ type Appearance = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logar
 /** Tick distances for values that are whole numbers. */
 const INTEGER_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
-function options(lines: Line[], appearance: Appearance, width: number, onCursor: (index: number | null) => void): uPlot.Options {
+function options(lines: Line[], columns: Column[], appearance: Appearance, width: number, onCursor: (index: number | null) => void): uPlot.Options {
   const ink = cssColor("--ink-faint");
   const grid = { stroke: cssColor("--grid"), width: 1 };
   const font = "12px Inter Variable, sans-serif";
   const isFaint = (line: Line) => appearance.smoothing > 0 && !line.exact;
-  const series: uPlot.Series[] = [{}];
-  for (const line of lines) {
+  const few = (plot: uPlot, index: number) => Array.from(plot.data[index] ?? []).filter((value) => value !== null && value !== undefined).length < 3;
+  const series = columns.map(({ line: number, role }): uPlot.Series => {
+    const line = lines[number]!;
     const stroke = cssColor(`--series-${line.color}`);
     const dash = line.dashed ? [5, 4] : undefined;
-    const few = (plot: uPlot, index: number) => Array.from(plot.data[index] ?? []).filter((value) => value !== null && value !== undefined).length < 3;
-    series.push({
-      label: line.label, stroke, width: isFaint(line) ? 1 : 1.7, alpha: isFaint(line) ? 0.28 : 1, dash, spanGaps: true,
-      points: { show: few, size: 5 },
-    });
-    series.push({ label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, show: isFaint(line), points: { show: false } });
-  }
+    switch (role) {
+      case "low":
+      case "high":
+        return { label: `${line.label} (${role})`, width: 0, spanGaps: true, points: { show: false } };
+      case "raw":
+        return { label: line.label, stroke, width: isFaint(line) ? 1 : 1.7, alpha: isFaint(line) ? 0.28 : 1, dash, spanGaps: true, points: { show: few, size: 5 } };
+      case "smoothed":
+        return { label: `${line.label} (smoothed)`, stroke, width: 1.9, dash, spanGaps: true, show: isFaint(line), points: { show: false } };
+    }
+  });
+  const bands = bandPairs(columns).map((pair): uPlot.Band => {
+    const line = lines[columns[pair.series[1] - 1]!.line]!;
+    return { ...pair, fill: `${cssColor(`--series-${line.color}`)}2e` };
+  });
   return {
     width,
     height: appearance.height ?? 168,
-    series,
+    series: [{}, ...series],
+    bands,
     legend: { show: false },
     padding: [8, 10, 0, 0],
     cursor: {
       sync: { key: "run", setSeries: false },
-      points: { size: 6, width: 1.5 },
+      points: { size: (_plot, index) => (columns[index - 1]?.role === "low" || columns[index - 1]?.role === "high" ? 0 : 6), width: 1.5 },
       drag: { x: true, y: false, setScale: true },
       focus: { prox: -1 },
     },
@@ -156,18 +165,19 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const scheme = useSchemeName();
-  const data = useMemo(() => aligned(lines, smoothing), [lines, smoothing]);
+  const columns = useMemo(() => plotColumns(lines, smoothing), [lines, smoothing]);
+  const data = useMemo(() => aligned(lines, columns), [lines, columns]);
   const shape = JSON.stringify([
-    lines.map((line) => [line.key, line.label, line.color, line.dashed]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
+    lines.map((line) => [line.key, line.label, line.color, line.dashed, line.points.buckets !== undefined]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
   ]);
-  const newest = useRef({ lines, data });
-  newest.current = { lines, data };
+  const newest = useRef({ lines, columns, data });
+  newest.current = { lines, columns, data };
 
   useEffect(() => {
     const element = container.current;
     if (element === null) return;
     const created = new uPlot(
-      options(newest.current.lines, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, setCursor),
+      options(newest.current.lines, newest.current.columns, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, setCursor),
       newest.current.data,
       element,
     );
@@ -188,6 +198,10 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
 
   const hovered = cursor === null ? null : data[0]?.[cursor];
   const count = lines.reduce((sum, line) => sum + line.points.x.length, 0);
+  const valuesAt = (index: number, role: Role) => {
+    const position = columns.findIndex((column) => column.line === index && column.role === role);
+    return cursor === null || position < 0 ? undefined : (data[position + 1]?.[cursor] as number | null | undefined);
+  };
   const show = format ?? ((value: number) => number(value));
   return (
     <div className={classes.chart} data-chart={name} data-points={count}>
@@ -195,7 +209,8 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
         {lines.map((line, index) => (
           <LegendEntry
             key={line.key} line={line} format={show} showsRange={lines.length <= 2}
-            value={legendValue(line.points, cursor === null ? null : { value: data[1 + 2 * index]?.[cursor] as number | null | undefined })}
+            value={legendValue(line.points, cursor === null ? null : { value: valuesAt(index, "raw") })}
+            low={valuesAt(index, "low") ?? null} high={valuesAt(index, "high") ?? null}
           />
         ))}
         {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${hovered}`}</li>}
@@ -205,17 +220,24 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   );
 }
 
-function LegendEntry({ line, format, showsRange, value }: { line: Line; format: (value: number) => string; showsRange: boolean; value: number | null }) {
+type LegendEntryProps = {
+  line: Line; format: (value: number) => string; showsRange: boolean; value: number | null;
+  /** exact extremes of the bucket at the crosshair */
+  low: number | null; high: number | null;
+};
+
+function LegendEntry({ line, format, showsRange, value, low, high }: LegendEntryProps) {
   const last = line.points.y.at(-1);
-  const range = extremes(line.points.y);
+  const whole = extremes(line.points);
+  const range = low !== null && high !== null ? { min: low, max: high } : showsRange ? whole : null;
   return (
-    <li title={range === null ? undefined : `${line.label}: ${format(range.min)} to ${format(range.max)}`} data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length}>
+    <li title={whole === null ? undefined : `${line.label}: ${format(whole.min)} to ${format(whole.max)}`} data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length} data-min={whole?.min} data-max={whole?.max}>
       <svg width="14" height="8" aria-hidden>
         <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.color})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
       </svg>
       <span>{line.label}</span>
       <b className="tabular">{value === null ? "–" : format(value)}</b>
-      {range !== null && showsRange && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}
+      {range !== null && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}
     </li>
   );
 }

@@ -1,10 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { axisLabels, boundSegments, insert, joinAttempts, overSteps, overTime, axisPadding, legendValue, smooth, toCsv, type Points } from "./series.ts";
+import {
+  axisLabels, axisPadding, boundSegments, concatenate, extremes, insert, joinAttempts, legendValue, mean, overSteps, overTime, pointCount, smooth, toCsv, type Points,
+} from "./series.ts";
 
 const points = (pairs: [number, number][], at = 0): Points => ({
   x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y), at: pairs.map(([x]) => at + x * 10),
+});
+
+/** Buckets of `count` points each, whose extremes lie `spread` around the mean. */
+const bucketed = (pairs: [number, number][], spread: number, count = 2, at = 0): Points => ({
+  ...points(pairs, at),
+  buckets: { low: pairs.map(([, y]) => y - spread), high: pairs.map(([, y]) => y + spread), count: pairs.map(() => count) },
 });
 
 test("smoothing starts at the first value and keeps a constant series constant", () => {
@@ -82,4 +90,40 @@ test("a changed bound is drawn with its value at each step", () => {
 test("a CSV has one row per x, exact values and an empty cell where a line has no point", () => {
   const lines = [{ label: "mean", points: points([[1, 0.1], [10, 1 / 3]]) }, { label: 'engine "0", a', points: points([[2, 0]]) }];
   assert.equal(toCsv("step", lines), 'step,"mean","engine ""0"", a"\n1,0.1,\n2,,0\n10,0.3333333333333333,\n');
+});
+
+test("a line in buckets has the exact extremes, the count and the mean of all of its points", () => {
+  const line: Points = { ...points([[10, 1], [20, 4]]), buckets: { low: [-3, 4], high: [2, 4], count: [9, 1] } };
+  assert.deepEqual(extremes(line), { min: -3, max: 4 });
+  assert.equal(pointCount(line), 10);
+  assert.equal(mean(line), 1.3);
+  assert.deepEqual(extremes(points([[1, 5], [2, 6]])), { min: 5, max: 6 });
+  assert.equal(mean(points([[1, 5], [2, 6]])), 5.5);
+  assert.equal(extremes(points([])), null);
+  assert.equal(mean(points([])), null);
+});
+
+test("a live point after buckets is a bucket of its own", () => {
+  const line = bucketed([[10, 1]], 5);
+  insert(line, 11, 3, 110);
+  assert.deepEqual(line.buckets, { low: [-4, 3], high: [6, 3], count: [2, 1] });
+  assert.deepEqual(concatenate([bucketed([[10, 1]], 5), points([[11, 3]])]).buckets, line.buckets);
+});
+
+test("a resumed attempt replaces whole buckets, and keeps the others", () => {
+  const joined = joinAttempts([bucketed([[10, 1], [20, 2]], 5), points([[15, 7]])]);
+  assert.deepEqual([joined.x, joined.y], [[10, 15], [1, 7]]);
+  assert.deepEqual(joined.buckets, { low: [-4, 7], high: [6, 7], count: [2, 1] });
+});
+
+test("buckets that meet at one x on another axis keep the extremes of both", () => {
+  const meeting = { ...bucketed([[1, 4], [2, 6]], 3), at: [100, 100] };
+  assert.deepEqual(overTime(meeting, 90), { x: [10], y: [4], at: [100], buckets: { low: [1], high: [9], count: [4] } });
+  const steps: Points = { x: [1, 2], y: [0, 0], at: [10, 20] };
+  const after = overSteps({ ...bucketed([[1, 4], [2, 6]], 3), at: [25, 30] }, steps);
+  assert.deepEqual(after, { x: [2], y: [6], at: [30], buckets: { low: [1], high: [9], count: [4] } });
+});
+
+test("a CSV of buckets says their extremes and how many points they hold", () => {
+  assert.equal(toCsv("step", [{ label: "mean", points: bucketed([[10, 1]], 2, 5) }]), 'step,"mean","mean min","mean max","mean points"\n10,1,-1,3,5\n');
 });

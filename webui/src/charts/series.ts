@@ -2,7 +2,11 @@
 
 import { number } from "../common/format.ts";
 
-export type Points = { x: number[]; y: number[]; at: number[] };
+/** What the server measured in each bucket of a long series: its exact extremes and its number of finite points. */
+export type Buckets = { low: number[]; high: number[]; count: number[] };
+
+/** Points of a line. With `buckets` y is the mean of a bucket, and x and `at` (unix seconds) are those of its last point. */
+export type Points = { x: number[]; y: number[]; at: number[]; buckets?: Buckets };
 
 export const NO_POINTS: Points = { x: [], y: [], at: [] };
 
@@ -26,7 +30,63 @@ export function insert(points: Points, x: number, y: number, at: number): boolea
   points.x.splice(position, 0, x);
   points.y.splice(position, 0, y);
   points.at.splice(position, 0, at);
+  points.buckets?.low.splice(position, 0, y);
+  points.buckets?.high.splice(position, 0, y);
+  points.buckets?.count.splice(position, 0, 1);
   return true;
+}
+
+/** One line after the other. A single point beside buckets is a bucket of one point. */
+export function concatenate(lines: Points[]): Points {
+  const joined: Points = {
+    x: lines.flatMap(({ x }) => x), y: lines.flatMap(({ y }) => y), at: lines.flatMap(({ at }) => at),
+  };
+  if (lines.every(({ buckets }) => buckets === undefined)) return joined;
+  const buckets: Buckets = {
+    low: lines.flatMap((line) => line.buckets?.low ?? line.y),
+    high: lines.flatMap((line) => line.buckets?.high ?? line.y),
+    count: lines.flatMap((line) => line.buckets?.count ?? line.y.map(() => 1)),
+  };
+  return { ...joined, buckets };
+}
+
+/** The points from index `start` up to and without `end`. */
+export function slice(points: Points, start: number, end: number): Points {
+  const part = { x: points.x.slice(start, end), y: points.y.slice(start, end), at: points.at.slice(start, end) };
+  const { buckets } = points;
+  if (buckets === undefined) return part;
+  return { ...part, buckets: { low: buckets.low.slice(start, end), high: buckets.high.slice(start, end), count: buckets.count.slice(start, end) } };
+}
+
+function emptyLike({ buckets }: Points): Points {
+  return { x: [], y: [], at: [], ...(buckets === undefined ? {} : { buckets: { low: [], high: [], count: [] } }) };
+}
+
+/**
+ * Append a point of `points` at another x. Where the line already has reached that x, its last value stays or, with
+ * `newest`, is replaced; the extremes of a bucket that gives way stay in the band.
+ */
+function append(result: Points, points: Points, index: number, x: number, keep: "first" | "newest"): void {
+  const last = result.x.length - 1;
+  const { buckets } = points;
+  if (last < 0 || x > result.x[last]!) {
+    result.x.push(x);
+    result.y.push(points.y[index]!);
+    result.at.push(points.at[index]!);
+    if (buckets === undefined) return;
+    result.buckets!.low.push(buckets.low[index]!);
+    result.buckets!.high.push(buckets.high[index]!);
+    result.buckets!.count.push(buckets.count[index]!);
+    return;
+  }
+  if (keep === "newest") {
+    result.y[last] = points.y[index]!;
+    result.at[last] = points.at[index]!;
+  }
+  if (buckets === undefined) return;
+  result.buckets!.low[last] = Math.min(result.buckets!.low[last]!, buckets.low[index]!);
+  result.buckets!.high[last] = Math.max(result.buckets!.high[last]!, buckets.high[index]!);
+  result.buckets!.count[last]! += buckets.count[index]!;
 }
 
 /**
@@ -39,26 +99,16 @@ export function joinAttempts(attempts: Points[]): Points {
     if (start === undefined) return joined;
     const overlap = joined.x.findIndex((x) => x >= start);
     const end = overlap === -1 ? joined.x.length : overlap;
-    return {
-      x: [...joined.x.slice(0, end), ...next.x],
-      y: [...joined.y.slice(0, end), ...next.y],
-      at: [...joined.at.slice(0, end), ...next.at],
-    };
+    return concatenate([slice(joined, 0, end), next]);
   }, NO_POINTS);
 }
 
 /** The same values over their time of measurement, in seconds since `origin` (unix seconds). */
 export function overTime(points: Points, origin: number): Points {
   const order = points.at.map((_, index) => index).sort((a, b) => points.at[a]! - points.at[b]!);
-  const result: Points = { x: [], y: [], at: [] };
-  for (const index of order) {
-    const x = points.at[index]! - origin;
-    const last = result.x.at(-1);
-    if (last !== undefined && x <= last) continue; // two points within the clock's resolution: keep the first
-    result.x.push(x);
-    result.y.push(points.y[index]!);
-    result.at.push(points.at[index]!);
-  }
+  const result = emptyLike(points);
+  // Of two points within the clock's resolution the first stays.
+  for (const index of order) append(result, points, index, points.at[index]! - origin, "first");
   return result;
 }
 
@@ -67,7 +117,7 @@ export function overTime(points: Points, origin: number): Points {
  * time that had passed. `steps` holds the time at which each step was reported.
  */
 export function overSteps(points: Points, steps: Points): Points {
-  const result: Points = { x: [], y: [], at: [] };
+  const result = emptyLike(points);
   let next = 0;
   for (let index = 0; index < points.at.length; index += 1) {
     const at = points.at[index]!;
@@ -78,27 +128,32 @@ export function overSteps(points: Points, steps: Points): Points {
     const until = steps.at[next];
     const width = until === undefined ? 0 : (at - since) / Math.max(until - since, 1e-9);
     const x = steps.x[before]! + width * (until === undefined ? 0 : steps.x[next]! - steps.x[before]!);
-    const last = result.x.at(-1);
-    if (last !== undefined && x <= last) {
-      // After the newest step all points share its x: keep the newest value.
-      if (until !== undefined || x < last) continue;
-      for (const column of [result.x, result.y, result.at]) column.pop();
-    }
-    result.x.push(x);
-    result.y.push(points.y[index]!);
-    result.at.push(at);
+    // After the newest step all points share its x: keep the newest value.
+    append(result, points, index, x, until === undefined && x === result.x.at(-1) ? "newest" : "first");
   }
   return result;
 }
 
-export function extremes(values: number[]): { min: number; max: number } | null {
-  if (values.length === 0) return null;
-  let [min, max] = [values[0]!, values[0]!];
-  for (const value of values) {
-    if (value < min) min = value;
-    if (value > max) max = value;
-  }
+/** The exact smallest and largest value of a line, of a bucket too. Null without points. */
+export function extremes({ y, buckets }: Pick<Points, "y" | "buckets">): { min: number; max: number } | null {
+  const [lows, highs] = [buckets?.low ?? y, buckets?.high ?? y];
+  if (y.length === 0) return null;
+  let [min, max] = [lows[0]!, highs[0]!];
+  for (const value of lows) if (value < min) min = value;
+  for (const value of highs) if (value > max) max = value;
   return { min, max };
+}
+
+/** Number of finite points behind a line: of a bucket all of its points. */
+export function pointCount({ y, buckets }: Pick<Points, "y" | "buckets">): number {
+  return buckets === undefined ? y.length : buckets.count.reduce((sum, count) => sum + count, 0);
+}
+
+/** The mean over all points of a line, a bucket weighted by its points. Null without points. */
+export function mean({ y, buckets }: Pick<Points, "y" | "buckets">): number | null {
+  if (y.length === 0) return null;
+  const sum = y.reduce((total, value, index) => total + value * (buckets?.count[index] ?? 1), 0);
+  return sum / pointCount(buckets === undefined ? { y } : { y, buckets });
 }
 
 /**
@@ -144,11 +199,18 @@ export function boundSegments(points: Points | undefined, value: number, start: 
   return segments;
 }
 
-/** The lines as CSV, one row per x: the values as measured, neither smoothed nor rounded; empty where a line has no point. */
+/**
+ * The lines as CSV, one row per x: the values as measured, neither smoothed nor rounded; empty where a line has no point.
+ * A line in buckets has columns for the extremes and the number of points of each bucket beside its mean.
+ */
 export function toCsv(axis: string, lines: { label: string; points: Points }[]): string {
   const quote = (text: string) => `"${text.replaceAll('"', '""')}"`;
-  const columns = lines.map(({ points }) => new Map(points.x.map((x, index) => [x, points.y[index]!])));
+  const columns = lines.flatMap(({ label, points: { x, y, buckets } }) => {
+    const column = (name: string, values: number[]) => ({ name, cells: new Map(x.map((at, index) => [at, values[index]!])) });
+    if (buckets === undefined) return [column(label, y)];
+    return [column(label, y), column(`${label} min`, buckets.low), column(`${label} max`, buckets.high), column(`${label} points`, buckets.count)];
+  });
   const rows = [...new Set(lines.flatMap(({ points }) => points.x))].sort((a, b) => a - b);
-  const header = [axis, ...lines.map(({ label }) => quote(label))];
-  return [header, ...rows.map((x) => [x, ...columns.map((values) => values.get(x) ?? "")])].map((row) => `${row.join(",")}\n`).join("");
+  const header = [axis, ...columns.map(({ name }) => quote(name))];
+  return [header, ...rows.map((x) => [x, ...columns.map(({ cells }) => cells.get(x) ?? "")])].map((row) => `${row.join(",")}\n`).join("");
 }

@@ -52,3 +52,13 @@ test("a restarted engine continues its line, and a step reported twice is one li
   assert.deepEqual(metrics.lines("engine/version").map((line) => [line.source, line.points.y]), [["rollout-0/engine", [2, 3]]]);
   assert.deepEqual(metrics.lines("staleness/mean").map((line) => line.source), ["trainer"]);
 });
+
+test("a series in buckets keeps the server's extremes, and counts finite points alone", () => {
+  const { metrics } = store();
+  const long = { ...series(1, [10, 20, 30], [1, 2, 3]), value: [1, null, 3], min: [-5, null, 2], max: [7, null, 4], count: [10, 10, 10], nonfinite: [0, 10, 4] };
+  metrics.replace([long]);
+  metrics.add({ axis: "step", x: 31, attempt: 1, values: { "reward/mean": 9 } }, 1_031);
+  const [line] = metrics.lines("reward/mean");
+  assert.deepEqual([line!.points.x, line!.points.y], [[10, 30, 31], [1, 3, 9]]);
+  assert.deepEqual(line!.points.buckets, { low: [-5, 2, 9], high: [7, 4, 9], count: [10, 6, 1] });
+});

@@ -1,4 +1,4 @@
-import { insert, joinAttempts, type Points } from "../charts/series.ts";
+import { concatenate, insert, joinAttempts, type Points } from "../charts/series.ts";
 
 /** Convert an RFC 3339 time or unix seconds to unix seconds, the unit of the charts. */
 export function unixSeconds(time: string | number | null | undefined): number {
@@ -9,6 +9,8 @@ export function unixSeconds(time: string | number | null | undefined): number {
 
 export type IncomingSeries = {
   name: string; unit: string; axis: string; source: string; attempt: number; x: number[]; value: (number | null)[]; at: (string | number)[];
+  /** of a series in buckets: exact extremes, number of points, and how many of them were not finite; null for single points */
+  min?: (number | null)[] | null; max?: (number | null)[] | null; count?: number[] | null; nonfinite?: number[] | null;
 };
 
 export type PointsFrame = { axis: string; x: number; attempt: number; source?: string; values: Record<string, number | null>; at?: string | number };
@@ -40,14 +42,8 @@ export class MetricsStore {
   replace(incoming: IncomingSeries[]): void {
     this.series.clear();
     for (const entry of incoming) {
-      const points: Points = { x: [], y: [], at: [] };
-      entry.value.forEach((value, index) => {
-        if (value === null) return; // not finite, so there is nothing to draw
-        points.x.push(entry.x[index]!);
-        points.y.push(value);
-        points.at.push(unixSeconds(entry.at[index]));
-      });
-      this.series.set(keyOf(entry), { ...entry, points });
+      const { name, unit, axis, source, attempt } = entry;
+      this.series.set(keyOf(entry), { name, unit, axis, source, attempt, points: pointsOf(entry) });
     }
     this.joined.clear();
     this.scheduleNotification();
@@ -88,8 +84,8 @@ export class MetricsStore {
       const [first] = ordered;
       return {
         name, unit: first!.unit, axis: first!.axis, source: withoutRestart(first!.source),
-        // On the time axis x counts from the start of each attempt, so the points are joined in order of time.
-        points: first!.axis === "time" ? joinByTime(ordered) : joinAttempts(ordered.map((part) => part.points)),
+        // On the time axis x counts from the start of each attempt, so one attempt follows the other.
+        points: first!.axis === "time" ? concatenate(ordered.map((part) => part.points)) : joinAttempts(ordered.map((part) => part.points)),
       };
     });
     lines.sort((a, b) => a.source.localeCompare(b.source));
@@ -106,6 +102,21 @@ export class MetricsStore {
       for (const listener of this.listeners) listener();
     });
   }
+}
+
+/** The finite points of a series. A bucket without a finite point has nothing to draw. */
+function pointsOf(entry: IncomingSeries): Points {
+  const kept = entry.value.map((_, index) => index).filter((index) => entry.value[index] !== null);
+  const points: Points = {
+    x: kept.map((index) => entry.x[index]!), y: kept.map((index) => entry.value[index]!), at: kept.map((index) => unixSeconds(entry.at[index])),
+  };
+  const { min, max, count, nonfinite } = entry;
+  if (!min || !max || !count) return points;
+  const buckets = {
+    low: kept.map((index) => min[index]!), high: kept.map((index) => max[index]!),
+    count: kept.map((index) => count[index]! - (nonfinite?.[index] ?? 0)),
+  };
+  return { ...points, buckets };
 }
 
 function keyOf(entry: { name: string; axis: string; source: string; attempt: number }): string {
@@ -126,11 +137,4 @@ function withoutDuplicates(entries: Stored[]): Stored[] {
   const isTrainer = (entry: Stored) => entry.source.startsWith("trainer");
   const trainerReports = entries.some((entry) => entry.axis === "step" && isTrainer(entry));
   return trainerReports ? entries.filter((entry) => entry.axis !== "step" || isTrainer(entry)) : entries;
-}
-
-function joinByTime(parts: Stored[]): Points {
-  return parts.reduce<Points>(
-    (all, { points }) => ({ x: [...all.x, ...points.x], y: [...all.y, ...points.y], at: [...all.at, ...points.at] }),
-    { x: [], y: [], at: [] },
-  );
 }

@@ -2,7 +2,7 @@ import { Table } from "@mantine/core";
 
 import { Panel } from "../common/panel.tsx";
 import { duration, grouped, percent } from "../common/format.ts";
-import { extremes } from "../charts/series.ts";
+import { concatenate, extremes, mean, pointCount } from "../charts/series.ts";
 import { useMetricsVersion } from "./live.ts";
 import type { MetricsStore } from "./metrics-store.ts";
 
@@ -15,14 +15,10 @@ const STAGES: { metric: string; label: string; who: string }[] = [
   { metric: "weight_sync/delay_seconds", label: "Publish to load", who: "nobody waits" },
 ];
 
-function mean(values: number[]): number | null {
-  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
 /** The time that each stage of publishing a policy version takes. */
 export function SyncPanel({ metrics }: { metrics: MetricsStore }) {
   useMetricsVersion(metrics);
-  const values = (name: string) => metrics.lines(name).flatMap((line) => line.points.y);
+  const values = (name: string) => concatenate(metrics.lines(name).map((line) => line.points));
   const pausedFraction = mean(values("weight_sync/engine_paused_frac"));
   return (
     <Panel title="Weight sync" aside={pausedFraction === null ? undefined : `engines paused ${percent(pausedFraction)} of the time`} flush>
@@ -36,10 +32,10 @@ export function SyncPanel({ metrics }: { metrics: MetricsStore }) {
             return (
               <Table.Tr key={metric}>
                 <Table.Td>{label} <small style={{ color: "var(--ink-faint)" }}>{who}</small></Table.Td>
-                <Table.Td ta="right">{duration(found.at(-1))}</Table.Td>
+                <Table.Td ta="right">{duration(found.y.at(-1))}</Table.Td>
                 <Table.Td ta="right">{duration(mean(found))}</Table.Td>
                 <Table.Td ta="right">{duration(extremes(found)?.max)}</Table.Td>
-                <Table.Td ta="right">{grouped(found.length)}</Table.Td>
+                <Table.Td ta="right">{grouped(pointCount(found))}</Table.Td>
               </Table.Tr>
             );
           })}

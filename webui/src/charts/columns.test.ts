@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bandPairs, plotColumns } from "./columns.ts";
+import { smooth } from "./series.ts";
+
+const single = { points: { x: [1, 2], y: [0, 4], at: [1, 2] } };
+const bucketed = { points: { ...single.points, buckets: { low: [-1, 3], high: [1, 5], count: [2, 2] } } };
+
+test("a line of single points has no band, and is smoothed unless it is exact", () => {
+  assert.deepEqual(plotColumns([single], 0.5).map(({ role }) => role), ["raw", "smoothed"]);
+  assert.deepEqual(plotColumns([single], 0.5)[1]!.values, smooth([0, 4], 0.5));
+  assert.deepEqual(plotColumns([{ ...single, exact: true }], 0.5)[1]!.values, [0, 4]);
+});
+
+test("the band of a line in buckets is drawn first and never smoothed", () => {
+  const columns = plotColumns([single, bucketed], 0.9);
+  assert.deepEqual(columns.map(({ line, role }) => [line, role]), [[0, "raw"], [0, "smoothed"], [1, "low"], [1, "high"], [1, "raw"], [1, "smoothed"]]);
+  assert.deepEqual([columns[2]!.values, columns[3]!.values], [[-1, 3], [1, 5]]);
+  assert.deepEqual(bandPairs(columns), [{ series: [4, 3] }]);
+});

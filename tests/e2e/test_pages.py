@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import struct
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -306,6 +307,48 @@ def test_the_dashboard_loads_nothing_from_other_sites(built_dashboard: Path) -> 
     """The built page contains no external URL."""
     index = (built_dashboard / "index.html").read_text()
     assert "http://" not in index and "https://" not in index
+
+
+def test_a_zoom_stays_while_new_points_come_and_a_double_click_resets_it(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 4)
+    plot = page.locator("[data-chart=reward] [role=img]")
+    box = plot.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
+    page.mouse.up()
+    expect(plot).to_have_attribute("data-zoom", re.compile(r"^[\d.]+ [\d.]+$"))
+    zoom = plot.get_attribute("data-zoom")
+    other = page.locator("[data-chart=staleness] [role=img]")
+    expect(other).to_have_attribute("data-zoom", str(zoom))  # all charts show the same part
+    wait_for_points(page, point_count(page))
+    expect(plot).to_have_attribute("data-zoom", str(zoom))
+    plot.locator(".u-over").dblclick()
+    expect(plot).to_have_attribute("data-zoom", "")
+
+
+def test_a_chart_is_saved_as_an_image_and_has_a_logarithmic_scale(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 2)
+    with page.expect_download() as download:
+        page.get_by_label("Save Reward as PNG").click()
+    assert download.value.suggested_filename == "reward.png"
+    image = download.value.path().read_bytes()
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", image[16:24])
+    canvas = page.locator("[data-chart=reward] canvas").evaluate("canvas => [canvas.width, canvas.height]")
+    assert width == canvas[0] and height > canvas[1]  # the title and the names of the lines are above
+    switch = page.get_by_label("Logarithmic scale for Gradient norm")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "true")
 
 
 def test_after_a_stop_the_chart_matches_the_api(

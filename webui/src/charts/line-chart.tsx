@@ -159,6 +159,15 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
   };
 }
 
+type Range = { min: number; max: number };
+
+/** The part of the x axis that is zoomed into. Null if all points are shown. */
+function zoomOf({ data, scales }: uPlot): Range | null {
+  const [x, { min, max }] = [data[0], scales["x"]!];
+  if (x.length === 0 || min == null || max == null) return null;
+  return min > x[0]! || max < x.at(-1)! ? { min, max } : null;
+}
+
 /** Line chart over train steps or time. Drag to zoom, double-click to reset; all charts share one crosshair. */
 export function LineChart({ name, lines, axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }: Props) {
   const container = useRef<HTMLDivElement>(null);
@@ -172,6 +181,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   ]);
   const newest = useRef({ lines, columns, data });
   newest.current = { lines, columns, data };
+  const zoom = useRef<Range | null>(null);
 
   useEffect(() => {
     const element = container.current;
@@ -182,6 +192,12 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
       element,
     );
     plot.current = created;
+    const showZoom = () => {
+      zoom.current = zoomOf(created);
+      element.dataset["zoom"] = zoom.current === null ? "" : `${zoom.current.min} ${zoom.current.max}`;
+    };
+    (created.hooks.setScale ??= []).push((_plot, key) => { if (key === "x") showZoom(); });
+    if (zoom.current !== null) created.setScale("x", zoom.current);
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height: created.height }));
     observer.observe(element);
     return () => {
@@ -193,7 +209,11 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   }, [shape]);
 
   useEffect(() => {
-    plot.current?.setData(data);
+    const drawn = plot.current;
+    if (drawn === null || drawn.data === data) return;
+    const kept = zoom.current;
+    drawn.setData(data, kept === null);
+    if (kept !== null) drawn.setScale("x", kept); // new points of a live run leave the part that is looked at
   }, [data]);
 
   const hovered = cursor === null ? null : data[0]?.[cursor];
@@ -213,7 +233,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
             low={valuesAt(index, "low") ?? null} high={valuesAt(index, "high") ?? null}
           />
         ))}
-        {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${hovered}`}</li>}
+        {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${Math.round(hovered * 10) / 10}`}</li>}
       </ul>
       <div ref={container} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
     </div>

@@ -1,9 +1,10 @@
 import { ActionIcon, Tooltip } from "@mantine/core";
-import { IconDownload } from "@tabler/icons-react";
-import { useMemo } from "react";
+import { IconDownload, IconMathFunction, IconPhoto } from "@tabler/icons-react";
+import { useMemo, useRef, useState, type ReactNode } from "react";
 
 import { LineChart, type Bound, type Line } from "../charts/line-chart.tsx";
-import { overSteps, overTime, toCsv } from "../charts/series.ts";
+import { saveBlob, saveImage } from "../charts/save-image.ts";
+import { extremes, overSteps, overTime, toCsv } from "../charts/series.ts";
 import classes from "./run-chart.module.css";
 import { useMetricsVersion } from "./live.ts";
 import type { MetricLine, MetricsStore } from "./metrics-store.ts";
@@ -39,10 +40,12 @@ function linesOf(plan: Pick<ChartPlan, "lines">, metrics: MetricsStore, axis: Ax
   });
 }
 
-function saveCsv(name: string, axis: Axis, lines: Line[]): void {
-  const url = URL.createObjectURL(new Blob([toCsv(axis === "time" ? "seconds" : "step", lines)], { type: "text/csv" }));
-  Object.assign(document.createElement("a"), { href: url, download: `${name.replaceAll("/", "-")}.csv` }).click();
-  URL.revokeObjectURL(url);
+function fileName(plan: ChartPlan, ending: string): string {
+  return `${plan.id.replaceAll("/", "-")}.${ending}`;
+}
+
+function saveCsv(plan: ChartPlan, axis: Axis, lines: Line[]): void {
+  saveBlob(new Blob([toCsv(axis === "time" ? "seconds" : "step", lines)], { type: "text/csv" }), fileName(plan, "csv"));
 }
 
 export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness, help }: RunChartProps) {
@@ -52,18 +55,29 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
   const bound: Bound | undefined = plan.showsBound && maxStaleness !== null
     ? { value: maxStaleness, label: `max staleness η = ${maxStaleness}`, ...(bounds === undefined ? {} : { points: bounds }) }
     : undefined;
+  const [isLogarithmic, setLogarithmic] = useState(plan.logarithmic ?? false);
+  const card = useRef<HTMLElement>(null);
+  const canBeLogarithmic = lines.every((line) => (extremes(line.points)?.min ?? 1) > 0);
+  const savePng = () => {
+    const plot = card.current?.querySelector("canvas");
+    if (plot) saveImage(plot, plan.title, lines, fileName(plan, "png"));
+  };
   const isEmpty = lines.every((line) => line.points.x.length === 0);
   if (isEmpty && !plan.always) return null;
   return (
-    <section className={classes.card}>
+    <section className={classes.card} ref={card}>
       <header className={classes.head}>
         <Tooltip label={help} disabled={help === ""} position="top-start">
           <h3 className={classes.title}>{plan.title}</h3>
         </Tooltip>
         {!isEmpty && (
-          <ActionIcon variant="subtle" color="gray" size={24} title="Save as CSV" aria-label={`Save ${plan.title} as CSV`} onClick={() => saveCsv(plan.id, axis, lines)}>
-            <IconDownload size={14} />
-          </ActionIcon>
+          <div className={classes.actions}>
+            {canBeLogarithmic && (
+              <Action label={`Logarithmic scale for ${plan.title}`} title="Logarithmic scale" isOn={isLogarithmic} onClick={() => setLogarithmic(!isLogarithmic)}><IconMathFunction size={14} /></Action>
+            )}
+            <Action label={`Save ${plan.title} as PNG`} title="Save as PNG" onClick={savePng}><IconPhoto size={14} /></Action>
+            <Action label={`Save ${plan.title} as CSV`} title="Save as CSV" onClick={() => saveCsv(plan, axis, lines)}><IconDownload size={14} /></Action>
+          </div>
         )}
       </header>
       {isEmpty ? (
@@ -71,9 +85,19 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
       ) : (
         <LineChart
           name={plan.id} lines={lines} axis={axis} smoothing={smoothing} bound={bound} format={plan.format}
-          logarithmic={plan.logarithmic} floor={plan.floor} ceiling={plan.ceiling} height={plan.height} whole={plan.whole}
+          logarithmic={isLogarithmic && (canBeLogarithmic || plan.logarithmic === true)} floor={plan.floor} ceiling={plan.ceiling} height={plan.height} whole={plan.whole}
         />
       )}
     </section>
+  );
+}
+
+type ActionProps = { label: string; title: string; isOn?: boolean; onClick: () => void; children: ReactNode };
+
+function Action({ label, title, isOn, onClick, children }: ActionProps) {
+  return (
+    <ActionIcon variant={isOn ? "light" : "subtle"} color={isOn ? undefined : "gray"} size={24} title={title} aria-label={label} aria-pressed={isOn} onClick={onClick}>
+      {children}
+    </ActionIcon>
   );
 }

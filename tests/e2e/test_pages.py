@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser import PointsOfSockets
+from tests.support.browser import PointsOfSockets, accessibility_faults
 from tests.support.control_plane import ControlPlane
 from tests.support.scripted_node import ScriptedNode
 from tests.tools.synthetic_dashboard import submit_runs
@@ -84,6 +84,26 @@ def test_every_page_opens(page: Page, log_in: Callable[[], None], long_run: str)
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
+def test_no_page_has_accessibility_faults_in_either_theme(
+    page: Page, log_in: Callable[[], None], long_run: str
+) -> None:
+    log_in()
+    page.emulate_media(reduced_motion="reduce")
+    faults: dict[str, list[str]] = {}
+    for path in [*PAGES, *(f"/runs/{long_run}?tab={tab}" for tab in ("live", *TABS))]:
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.get_by_text("Loading", exact=True)).to_have_count(0)
+        for scheme in ("light", "dark"):
+            page.evaluate("scheme => document.documentElement.dataset.mantineColorScheme = scheme", scheme)
+            faults[f"{scheme} {path}"] = accessibility_faults(page)
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("listbox", name="Results").get_by_role("option").first).to_be_visible()
+    faults["the palette"] = accessibility_faults(page)
+    found = [f"{place}: {fault}" for place, all_of_it in faults.items() for fault in all_of_it]
+    assert found == [], "\n".join(found)
+
+
 def test_an_outage_of_the_control_plane_is_shown_and_no_point_is_missing_afterward(
     page: Page, plane: ControlPlane, log_in: Callable[[], None], long_run: str
 ) -> None:
@@ -153,7 +173,7 @@ def test_the_palette_finds_pages_runs_and_datasets(
     log_in()
     page.goto("/pool")
     expect(page.get_by_role("heading", level=1, name="Pool")).to_be_visible()
-    search = page.get_by_role("button", name="Search everything")
+    search = page.get_by_role("button", name="Search Ctrl K")
     search.focus()
     page.keyboard.press("Control+k")
     field = page.get_by_role("dialog", name="Search").get_by_role("combobox")
@@ -206,7 +226,7 @@ def test_the_code_of_the_palette_is_loaded_when_it_opens(page: Page, log_in: Cal
     page.on("request", lambda request: loaded.append(request.url))
     log_in()
     assert not any("palette" in url for url in loaded)
-    page.get_by_role("button", name="Search everything").click()
+    page.get_by_role("button", name="Search Ctrl K").click()
     expect(page.get_by_role("dialog", name="Search")).to_be_visible()
     assert any("palette" in url for url in loaded)
 

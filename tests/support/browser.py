@@ -35,6 +35,8 @@ ARGUMENTS = [
     "--hide-scrollbars",
 ]
 
+AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
 # Chromium shows no text at all when fontconfig names no folder with a font.
 FONTS_CONF = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
@@ -74,6 +76,7 @@ def ensure_chromium(folder: Path | None = None) -> Path:
             unpacked.mkdir()
             _fetch(unpacked)
             _unpack(unpacked / "node_modules" / "@sparticuz" / "chromium" / "bin", unpacked)
+            shutil.copy(unpacked / "node_modules" / "axe-core" / "axe.min.js", unpacked / "axe.js")
             shutil.rmtree(unpacked / "node_modules")
             shutil.rmtree(ready, ignore_errors=True)
             unpacked.rename(ready)
@@ -140,6 +143,21 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def accessibility_faults(page: Page) -> list[str]:
+    """What axe-core finds on the page against WCAG 2.2 AA: rule, element and reason, one string each."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate((ensure_chromium() / "axe.js").read_text())
+    violations = page.evaluate(
+        "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}}).then(found => found.violations)",
+        AXE_TAGS,
+    )
+    return [
+        f"{violation['id']}: {node['html'][:160]}: {' '.join(node['failureSummary'].split())[:240]}"
+        for violation in violations
+        for node in violation["nodes"]
+    ]
 
 
 class PointsOfSockets:

@@ -40,7 +40,7 @@ export function Shell() {
         <NavLink to="/" className={classes.brand} aria-label="Oolong, go to the home page">
           <span className={classes.mark}><IconCoffee size={18} stroke={1.9} aria-hidden /></span> Oolong
         </NavLink>
-        <button type="button" className={classes.search} onClick={() => dialog.show("palette")} aria-label="Search everything" aria-haspopup="dialog">
+        <button type="button" className={classes.search} onClick={() => dialog.show("palette")} aria-label={`Search ${commandKey(navigator.platform)} K`} title="Search everything" aria-haspopup="dialog">
           <IconSearch size={15} stroke={2} aria-hidden /> <span>Search</span> <Kbd size="xs">{commandKey(navigator.platform)} K</Kbd>
         </button>
         {readOnlyReason(me.role) === null && (

@@ -12,7 +12,7 @@ const graphite: MantineColorsTuple = [
 export const theme = createTheme({
   colors: { tea, dark: graphite },
   primaryColor: "tea",
-  primaryShade: { light: 8, dark: 6 },
+  primaryShade: { light: 8, dark: 7 },
   fontFamily: "'Inter Variable', system-ui, sans-serif",
   fontFamilyMonospace: "'JetBrains Mono Variable', ui-monospace, monospace",
   headings: { fontFamily: "'Inter Variable', system-ui, sans-serif", fontWeight: "620" },

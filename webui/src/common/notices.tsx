@@ -10,12 +10,13 @@ export function ProblemNotice({ error, retry, hidePointers = [] }: { error: unkn
   if (error === null || error === undefined) return null;
   const problem = error instanceof Problem ? error : new Problem({ status: 0, code: "page", title: "Unexpected error", detail: String(error) });
   const errors = problem.errors.filter((entry) => !hidePointers.includes(entry.pointer));
+  const isRepeated = errors.some((entry) => entry.message === problem.message); // the list says it with its field
   return (
     <div className={classes.problem} role="alert" data-code={problem.code}>
       <IconAlertTriangle size={17} aria-hidden />
       <div className={classes.problemText}>
         <strong>{problem.title}</strong>
-        {problem.message !== problem.title && <p>{problem.message}</p>}
+        {problem.message !== problem.title && !isRepeated && <p>{problem.message}</p>}
         <FieldProblems errors={errors} />
         {problem.requestId !== "" && <p className={classes.request}>Request {problem.requestId}</p>}
       </div>

@@ -30,7 +30,7 @@ export function DatasetPage() {
           {dataset.versions.length === 0 ? <Empty title="No versions yet">An upload with invalid rows does not create a version.</Empty> : (
             <Table className="tabular" data-testid="versions">
               <Table.Thead>
-                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt and answer columns</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Th /></Table.Tr>
+                <Table.Tr><Table.Th>Version</Table.Th><Table.Th ta="right">Rows</Table.Th><Table.Th>Splits</Table.Th><Table.Th>Prompt and answer columns</Table.Th><Table.Th>SHA-256 of rows</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Created</Table.Th><Table.Td /></Table.Tr>
               </Table.Thead>
               <Table.Tbody>
                 {dataset.versions.map((entry) => (

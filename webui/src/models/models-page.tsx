@@ -34,7 +34,7 @@ export function ModelsPage() {
         ) : (
           <Table className="tabular" data-testid="models">
             <Table.Thead>
-              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>SHA-256</Table.Th><Table.Th>Registered</Table.Th><Table.Th /></Table.Tr>
+              <Table.Tr><Table.Th>Name</Table.Th><Table.Th>State</Table.Th><Table.Th>Family</Table.Th><Table.Th ta="right">Parameters</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Source</Table.Th><Table.Th>SHA-256</Table.Th><Table.Th>Registered</Table.Th><Table.Td /></Table.Tr>
             </Table.Thead>
             <Table.Tbody>
               {list.map((model) => (

@@ -191,7 +191,7 @@ function Nodes({ pool }: { pool: Pool }) {
     <Panel title="Nodes" flush>
       <ProblemNotice error={act.error} />
       <Table className="tabular" data-testid="nodes">
-        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Th w={44} /></Table.Tr></Table.Thead>
+        <Table.Thead><Table.Tr><Table.Th>Node</Table.Th><Table.Th>Status</Table.Th><Table.Th ta="right">Slots in use</Table.Th><Table.Th ta="right">Last seen</Table.Th><Table.Td w={44} /></Table.Tr></Table.Thead>
         <Table.Tbody>
           {pool.nodes.map((node) => (
             <Fragment key={node.id}>

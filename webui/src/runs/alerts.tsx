@@ -15,16 +15,16 @@ export function Alerts({ run }: { run: Run }) {
   const open = [...(data?.data ?? [])].sort((one, other) => ORDER.indexOf(one.severity) - ORDER.indexOf(other.severity));
   if (hasEnded(run.status) || open.length === 0) return null;
   return (
-    <ul className={classes.alerts} data-testid="alerts">
+    <div className={classes.alerts} data-testid="alerts">
       {open.map((alert) => (
-        <li key={alert.id} data-rule={alert.rule} data-severity={alert.severity} role={alert.severity === "critical" ? "alert" : "status"}>
+        <div key={alert.id} data-rule={alert.rule} data-severity={alert.severity} role={alert.severity === "critical" ? "alert" : "status"}>
           <StatusBadge status={alert.severity} />
           <strong>{alert.title}</strong>
           <span>{alert.message}.</span>
           <span className={classes.advice}>{alert.advice}</span>
           <span className={classes.since} title={moment(alert.opened_at)}>since step {alert.train_step}, {ago(alert.opened_at)}</span>
-        </li>
+        </div>
       ))}
-    </ul>
+    </div>
   );
 }

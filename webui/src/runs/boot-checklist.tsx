@@ -21,7 +21,7 @@ export function BootChecklist({ run }: { run: RunDetail }) {
   const { attempt_number: attempt, stages } = run.boot;
   return (
     <section className={classes.card} aria-label="Boot checklist" data-testid="boot-checklist">
-      <h3 className={classes.title}>{attempt > 1 ? `Starting attempt ${attempt}` : "Starting the run"}</h3>
+      <h2 className={classes.title}>{attempt > 1 ? `Starting attempt ${attempt}` : "Starting the run"}</h2>
       <ol className={classes.stages}>
         {stages.map((stage) => <Stage key={stage.name} stage={stage} now={now} />)}
       </ol>

@@ -22,7 +22,7 @@ export function CheckpointsTab({ run }: { run: Run }) {
       ) : (
         <Table className="tabular">
           <Table.Thead>
-            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>ID</Table.Th><Table.Th>SHA-256 of manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Th /></Table.Tr>
+            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>ID</Table.Th><Table.Th>SHA-256 of manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Td /></Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {data.data.map((checkpoint) => (

@@ -22,7 +22,7 @@ export function JobsTab({ run }: { run: Run }) {
           <Table.Thead>
             <Table.Tr>
               <Table.Th>Job</Table.Th><Table.Th>State</Table.Th><Table.Th>Attempt</Table.Th><Table.Th>Node</Table.Th><Table.Th ta="right">Slots</Table.Th>
-              <Table.Th ta="right">Restarts</Table.Th><Table.Th ta="right">PID</Table.Th><Table.Th ta="right">Exit code</Table.Th><Table.Th ta="right">Duration</Table.Th><Table.Th>Reason</Table.Th><Table.Th />
+              <Table.Th ta="right">Restarts</Table.Th><Table.Th ta="right">PID</Table.Th><Table.Th ta="right">Exit code</Table.Th><Table.Th ta="right">Duration</Table.Th><Table.Th>Reason</Table.Th><Table.Td />
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>

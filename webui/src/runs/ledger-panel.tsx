@@ -56,7 +56,7 @@ export function LedgerPanel({ ledger, tokens }: { ledger: Json | null; tokens: J
             <Table.Th>Total (sampled, generated)</Table.Th>
             <Table.Th ta="right">{grouped(sampled)} <Balance holds={sampled === groupSum} /></Table.Th>
             <Table.Th ta="right">{grouped(generated)} {generated !== null && <Balance holds={generated === tokenSum} />}</Table.Th>
-            <Table.Th />
+            <Table.Td />
           </Table.Tr>
         </Table.Tfoot>
       </Table>

@@ -91,7 +91,7 @@ function Evaluation({ evaluation }: { evaluation: Record<string, unknown> }) {
           ))}
         </Table.Tbody>
         <Table.Tfoot>
-          <Table.Tr><Table.Th>Change</Table.Th><Table.Th /><Table.Th /><Table.Th ta="right">{gain("greedy")}</Table.Th><Table.Th ta="right">{gain("sampled")}</Table.Th><Table.Th /></Table.Tr>
+          <Table.Tr><Table.Th>Change</Table.Th><Table.Td /><Table.Td /><Table.Th ta="right">{gain("greedy")}</Table.Th><Table.Th ta="right">{gain("sampled")}</Table.Th><Table.Td /></Table.Tr>
         </Table.Tfoot>
       </Table>
     </Panel>

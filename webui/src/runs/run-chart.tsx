@@ -68,7 +68,7 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
     <section className={classes.card} ref={card}>
       <header className={classes.head}>
         <Tooltip label={help} disabled={help === ""} position="top-start">
-          <h3 className={classes.title}>{plan.title}</h3>
+          <h2 className={classes.title}>{plan.title}</h2>
         </Tooltip>
         {!isEmpty && (
           <div className={classes.actions}>

@@ -143,10 +143,12 @@ function KeyMetrics({ run, metrics }: { run: Run; metrics: MetricsStore }) {
     <dl className={classes.metrics}>
       <div className={classes.wide}>
         <dt>{isRl ? "Train step" : "Step"}</dt>
-        <dd>{number(step)} <small>of {number(total)}</small></dd>
-        <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Completed train steps" />
+        <dd>
+          {number(step)} <small>of {number(total)}</small>
+          <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Completed train steps" />
+        </dd>
         {showsPhase(run) && run.progress !== null && (
-          <p className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</p>
+          <dd className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</dd>
         )}
       </div>
       {isRl ? (
@@ -177,7 +179,7 @@ function KeyMetric({ label, note, children }: { label: string; note: string; chi
     <div data-metric={label}>
       <dt>{label}</dt>
       <dd>{children}</dd>
-      <p className={classes.phase}>{note}</p>
+      <dd className={classes.phase}>{note}</dd>
     </div>
   );
 }

@@ -71,7 +71,7 @@ export function StalenessPanel({ histograms: received, bound, bounds, unit }: {
   return (
     <div className={classes.panel} data-testid="staleness-histogram" data-total={total}>
       <div className={classes.head}>
-        <h3 className={classes.title}>Staleness vs. max staleness</h3>
+        <h2 className={classes.title}>Staleness vs. max staleness</h2>
         <SegmentedControl size="xs" value={span} onChange={setSpan} data={[{ value: "all", label: "All steps" }, { value: "last", label: `Last ${LAST_STEPS} steps` }]} />
       </div>
       {total === 0 ? <div className={classes.none}>No train steps yet</div> : (

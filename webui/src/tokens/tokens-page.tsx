@@ -30,7 +30,7 @@ export function TokensPage() {
           <Empty title="No tokens yet" action={<Button onClick={open}>New token</Button>}>A token is shown once, when you create it. Only its hash is stored.</Empty>
         ) : (
           <Table className="tabular" data-testid="tokens">
-            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Prefix</Table.Th><Table.Th>Scopes</Table.Th><Table.Th>Created</Table.Th><Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Th /></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Prefix</Table.Th><Table.Th>Scopes</Table.Th><Table.Th>Created</Table.Th><Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Td /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((token) => (
                 <Table.Tr key={token.id}>

@@ -59,19 +59,16 @@ def long_poll(
         text = request.GET.get("wait", "")
         if request.method != "GET" or not text:
             return await sync_to_async(view)(request, **names)  # type: ignore[no-any-return]
+        seconds = parse_int(text)
+        if seconds is None or seconds > LONGEST_SECONDS:
+            return await _invalid_wait(view, request, text, names)
         # In any thread, and each call gives its connection back.
         answer = database_sync_to_async(view, thread_sensitive=False)
         look = database_sync_to_async(status, thread_sensitive=False)
+        deadline = time.monotonic() + seconds
         first = await answer(request, **names)
         if first.status_code != 200:
             return first  # type: ignore[no-any-return]
-        seconds = parse_int(text)
-        if seconds is None or seconds > LONGEST_SECONDS:
-            message = f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
-            return problem_response(
-                request, 422, "invalid", message, [FieldError("/wait", "invalid", message)]
-            )
-        deadline = time.monotonic() + seconds
         known = request.GET.get("seen") or first.data[shown]
         async with bell(names[id]) as ring:
             while await look(names[id]) == known and (left := deadline - time.monotonic()) > 0:
@@ -79,6 +76,17 @@ def long_poll(
         return await answer(request, **names)  # type: ignore[no-any-return]
 
     return waiting
+
+
+async def _invalid_wait(
+    view: View, request: HttpRequest, text: str, names: dict[str, Any]
+) -> HttpResponseBase:
+    """422 for those who may see the object, and the view's own refusal for the others."""
+    answer: HttpResponseBase = await sync_to_async(view)(request, **names)
+    if answer.status_code != 200:
+        return answer
+    message = f"wait={text[:40]!r}: whole seconds, from 0 to {LONGEST_SECONDS}"
+    return problem_response(request, 422, "invalid", message, [FieldError("/wait", "invalid", message)])
 
 
 def by_stream(topic: Callable[[str], str]) -> WaiterFactory:

@@ -295,7 +295,10 @@ def _screenshots(paths: Paths, rest: list[str]) -> int:
     was_running = stack.is_running(paths)
     try:
         started = stack.up(paths, device=options.device, echo=print)
-        print(screenshots.take_screenshot(paths, url=started.url, login_link=stack.login_link(paths)))
+        print(
+            *screenshots.take_screenshots(paths, url=started.url, login_link=stack.login_link(paths)),
+            sep="\n",
+        )
     finally:
         if not was_running:
             stack.down(paths, echo=print)

@@ -1,20 +1,23 @@
-"""The README's screenshot names its run and is replaced, not repeated."""
+"""The README's screenshots name their run and are replaced, not repeated."""
 
 import pytest
 
 from local_stack.errors import StackError
-from local_stack.screenshots import START, insert_screenshot
+from local_stack.screenshots import MORE, MORE_START, START, insert_screenshots
 
 
-def test_caption_names_the_run_and_a_second_screenshot_replaces_the_first():
-    once = insert_screenshot(f"# Title\n\n{START}\n\nText\n", "run_1")
+def test_caption_names_the_run_and_second_screenshots_replace_the_first():
+    once = insert_screenshots(f"# Title\n\n{START}\n\nText\n\n{MORE_START}\n\nEnd\n", "run_1")
     assert "`run_1`" in once
-    twice = insert_screenshot(once, "run_2")
+    twice = insert_screenshots(once, "run_2")
     assert "run_1" not in twice
-    assert twice.count("docs/pictures/run.png") == 1
-    assert twice.endswith("\n\nText\n")
+    for name in ("run", *(name for name, _, _ in MORE)):
+        assert twice.count(f"docs/pictures/{name}.png") == 1
+    assert "\n\nText\n\n" in twice
+    assert twice.endswith("\n\nEnd\n")
 
 
-def test_readme_without_marker_is_rejected():
+@pytest.mark.parametrize("text", ["# Title\n", f"{START}\n", f"{MORE_START}\n"])
+def test_readme_without_a_marker_is_rejected(text: str):
     with pytest.raises(StackError, match="README"):
-        insert_screenshot("# Title\n", "run_1")
+        insert_screenshots(text, "run_1")

@@ -24,10 +24,10 @@ def settle(page: Page, path: str) -> None:
     """Wait for the fonts, for the page's own waiting to end and, on a run's live page, for points."""
     page.wait_for_load_state("load")
     page.evaluate("document.fonts.ready")
-    page.wait_for_function("document.querySelector('main h1') !== null")
+    page.wait_for_function("() => document.querySelector('main h1') !== null")
     if path.startswith("/runs/run_") and "tab=" not in path:
         page.wait_for_function(
-            "[...document.querySelectorAll('[data-chart]')].some(chart => Number(chart.dataset.points) > 0)"
+            "() => [...document.querySelectorAll('[data-chart]')].some(chart => Number(chart.dataset.points) > 0)"
         )
     page.wait_for_timeout(900)  # the last redraw of the charts
 

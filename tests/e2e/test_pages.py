@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.browser import PointsOfSockets, accessibility_faults
 from tests.support.control_plane import ControlPlane
@@ -52,6 +52,19 @@ def wait_for_points(page: Page, more_than: int) -> None:
         "least => Number(document.querySelector('[data-chart=reward]')?.dataset.points ?? 0) > least",
         arg=more_than,
     )
+
+
+def zoomed_plot(page: Page) -> Locator:
+    """The plot of the reward, after a drag across a part of it."""
+    plot = page.locator("[data-chart=reward] [role=img]")
+    box = plot.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
+    page.mouse.up()
+    expect(plot).to_have_attribute("data-zoom", re.compile(r"^[\d.]+ [\d.]+$"))
+    return plot
 
 
 def test_a_page_opens_at_its_top(page: Page, log_in: Callable[[], None], long_run: str) -> None:
@@ -337,20 +350,22 @@ def test_a_zoom_stays_while_new_points_come_and_a_double_click_resets_it(
     log_in()
     page.goto(f"/runs/{long_run}")
     wait_for_points(page, 4)
-    plot = page.locator("[data-chart=reward] [role=img]")
-    box = plot.locator(".u-over").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=5)
-    page.mouse.up()
-    expect(plot).to_have_attribute("data-zoom", re.compile(r"^[\d.]+ [\d.]+$"))
+    plot = zoomed_plot(page)
     zoom = plot.get_attribute("data-zoom")
     other = page.locator("[data-chart=staleness] [role=img]")
     expect(other).to_have_attribute("data-zoom", str(zoom))  # all charts show the same part
     wait_for_points(page, point_count(page))
     expect(plot).to_have_attribute("data-zoom", str(zoom))
     plot.locator(".u-over").dblclick()
+    expect(plot).to_have_attribute("data-zoom", "")
+
+
+def test_a_zoom_into_steps_is_none_into_time(page: Page, log_in: Callable[[], None], long_run: str) -> None:
+    log_in()
+    page.goto(f"/runs/{long_run}")
+    wait_for_points(page, 4)
+    plot = zoomed_plot(page)
+    page.get_by_role("radiogroup").get_by_text("Time", exact=True).first.click()
     expect(plot).to_have_attribute("data-zoom", "")
 
 

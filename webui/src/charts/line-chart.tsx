@@ -5,6 +5,7 @@ import uPlot from "uplot";
 
 import { clock, number } from "../common/format.ts";
 import classes from "./line-chart.module.css";
+import { cssColor } from "./css-color.ts";
 import { bandPairs, plotColumns, type Column, type Role } from "./columns.ts";
 import { axisLabels, boundSegments, extremes, axisPadding, legendValue, type Points } from "./series.ts";
 
@@ -26,10 +27,6 @@ type Props = {
   height?: number;
   whole?: boolean;
 };
-
-function cssColor(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
 
 /** Re-render when the color scheme changes, because a canvas does not follow CSS variables. */
 function useSchemeName(): string {

@@ -84,7 +84,7 @@ export function RunChart({ plan, metrics, axis, smoothing, origin, maxStaleness,
         <div className={classes.empty} data-chart={plan.id} data-points={0}>No data yet</div>
       ) : (
         <LineChart
-          name={plan.id} lines={lines} axis={axis} smoothing={smoothing} bound={bound} format={plan.format}
+          key={axis} name={plan.id} lines={lines} axis={axis} smoothing={smoothing} bound={bound} format={plan.format}
           logarithmic={isLogarithmic && (canBeLogarithmic || plan.logarithmic === true)} floor={plan.floor} ceiling={plan.ceiling} height={plan.height} whole={plan.whole}
         />
       )}

@@ -286,9 +286,10 @@ async def test_an_engine_joins_evaluates_takes_over_and_every_token_is_still_of_
             }
 
         async def has_tokens() -> bool:
-            """Of members of groups: of the requests that run, one may be a load's probe."""
+            """Of members of groups: of the requests that run, one may be a load's probe, or all an evaluation's."""
             load = await first.client.load()
-            return load is not None and load.running_requests > 1
+            generates = load is not None and load.running_requests > 1
+            return generates and bool(held()) and run.controller.state.evaluations.pending is None
 
         while not await has_tokens():
             if not held():

@@ -163,8 +163,8 @@ def run_web_tests(paths: Paths, suite: Suite, *, report: Path) -> SuiteResult:
     if tools is None:
         raise StackError("no Node in .venv: run `python3 manage.py setup`")
     report.unlink(missing_ok=True)
-    words = [str(tools / "node"), "--test", "--test-reporter=junit", f"--test-reporter-destination={report}"]
-    words += ["--test-reporter=spec", "--test-reporter-destination=stdout", "src/**/*.test.ts"]
+    words = [str(tools / "node"), "node_modules/vitest/vitest.mjs", "run", "--reporter=default"]
+    words += ["--reporter=junit", f"--outputFile.junit={report}"]
     try:
         done = subprocess.run(
             words, cwd=paths.webui, env=_environment(paths, None), timeout=suite.timeout_seconds
@@ -175,7 +175,7 @@ def run_web_tests(paths: Paths, suite: Suite, *, report: Path) -> SuiteResult:
     outcome.add(read_report(report))
     if done.returncode != 0 and not outcome.failed:
         outcome.failed += 1
-        outcome.problems.append(f"web: node --test ended with status {done.returncode}")
+        outcome.problems.append(f"web: vitest ended with status {done.returncode}")
     return outcome
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Suite:
-    """One test suite: pytest in one environment, the static checkers (`static`) or Node's tests (`web`)."""
+    """One test suite: pytest in one environment, the static checkers (`static`) or the dashboard's tests (`web`)."""
 
     name: str
     paths: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test } from "vitest";
 
 const AA = 4.5; // WCAG 2.2, success criterion 1.4.3, for text of any size
 const TEXT = ["ink", "ink-soft", "ink-faint", "accent", "good", "bad", "warn", "info"];

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { PAGES, pageOf, START } from "./pages.ts";
 import { actionOf, commandKey } from "./shortcut-keys.ts";

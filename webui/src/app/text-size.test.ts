@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { test } from "vitest";
 
 const SOURCE = join(import.meta.dirname, "..");
 const SMALLEST_PIXELS = 12;

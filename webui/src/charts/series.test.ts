@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import {
   axisLabels, axisPadding, boundSegments, concatenate, extremes, insert, joinAttempts, legendValue, mean, overSteps, overTime, pointCount, smooth, toCsv, type Points,

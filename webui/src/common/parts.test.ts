@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { fingerprintOf, missingParts } from "./parts.ts";
 import { softwareSha256, sha256 } from "./sha256.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Checkpoint, Dataset, Run } from "../api/schema.d.ts";
 import { checkpointEntries, datasetEntries, matches, MAX_PER_GROUP, nextEntry, pageEntries, runEntries } from "./entries.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { LeavingRun } from "../api/schema.d.ts";
 import { deadlineText, drainBody, isDrained, leavingFrom, MAX_AMOUNT, stageText, UNIT_SECONDS, type Unit } from "./drain.ts";

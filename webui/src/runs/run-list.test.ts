@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { chosenColumns, COLUMNS, DEFAULT_COLUMNS, tableWidth, toggled } from "./run-columns.ts";
 import { ATTENTION, chips, isFiltered, listQuery, nextSort, sortDirection, withQuickFilter, without } from "./run-list-view.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Span } from "../../api/schema.d.ts";
 import { axisLabel, boxOf, coverage, describe, fetchWindow, hitTest, LABEL_WIDTH, layoutLanes, ticks, timeToX, VERSION_STRIP_HEIGHT, xToTime, zoomAround } from "./layout.ts";

@@ -244,9 +244,9 @@ def _own_end(observation: Observation) -> End | None:
 
     A job cannot know who stopped it, so its "stopped by user" yields to the node's cause.
     """
-    verdict = observation.result
-    if verdict is not None and verdict.reason is not EndReason.STOPPED_BY_USER:
-        return End(observation.job_id, verdict.reason, verdict.message)
+    result = observation.result
+    if result is not None and result.reason is not EndReason.STOPPED_BY_USER:
+        return End(observation.job_id, result.reason, result.message)
     if observation.cause == "orphaned":
         return End(
             observation.job_id,
@@ -255,7 +255,7 @@ def _own_end(observation: Observation) -> End | None:
         )
     if observation.shut_down:
         return End(observation.job_id, EndReason.NODE_LOST, "the node was shut down while the job ran")
-    return End(observation.job_id, verdict.reason, verdict.message) if verdict is not None else None
+    return End(observation.job_id, result.reason, result.message) if result is not None else None
 
 
 def _terminate(observation: Observation, *, now: float, grace: float | None = None) -> Action | None:

@@ -165,7 +165,7 @@ class PlaygroundServer(ChatServer):
         if reply.status != "ok":
             return error_response(422, reply.message or "the reward gave no score", code="no_score")
         return web.json_response(
-            {"score": reply.score, "parts": reply.parts, "verdict": reply.verdict, "seconds": reply.seconds}
+            {"score": reply.score, "parts": reply.parts, "result": reply.result, "seconds": reply.seconds}
         )
 
 

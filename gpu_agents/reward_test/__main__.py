@@ -118,7 +118,7 @@ async def _work(
         timeout_seconds=reward.timeout_seconds,
         max_error_rate=section.max_error_rate,
     )
-    log.info("verdict %s: %s", document["verdict"], document["reasons"])
+    log.info("result %s: %s", document["result"], document["reasons"])
     outbox.write(Summary(name="reward_test", value=document))
 
 

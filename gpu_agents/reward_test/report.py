@@ -45,7 +45,7 @@ def build_report(
     reasons = find_reasons(document, timeout_seconds=timeout_seconds, max_error_rate=max_error_rate)
     levels = {reason["level"] for reason in reasons}
     document["reasons"] = reasons
-    document["verdict"] = "red" if "red" in levels else "amber" if "amber" in levels else "green"
+    document["result"] = "red" if "red" in levels else "amber" if "amber" in levels else "green"
     return document
 
 

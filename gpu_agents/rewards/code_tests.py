@@ -21,7 +21,7 @@ from oolong.contracts.run_spec.reward_options import CodeOptions
 from oolong.sandbox import MEBIBYTE, Limits, Program, Status, Test, TestResult
 
 NO_CODE, PASSED, WRONG_ANSWER, COMPILE_ERROR = "no_code", "passed", "wrong_answer", "compile_error"
-_VERDICTS = {
+_RESULTS = {
     Status.FAILED: "runtime_error",
     Status.KILLED: "runtime_error",
     Status.CPU_LIMIT: "time_limit",
@@ -90,7 +90,7 @@ check(given.pop("nonce"), given.pop("asserts"), report)
 
 @dataclass(frozen=True)
 class TestSummary:
-    verdict: str
+    result: str
     passed: int
     total: int
 
@@ -122,26 +122,26 @@ class CodeTests:
         task = read_task(completion.answer, row=completion.row)
         source = completion.text if self._extract == "whole" else extract_code(completion.text)
         if not source.strip() or "\0" in source:
-            return Score(value=0.0, verdict=NO_CODE, forgeable=task.kind == "asserts")
+            return Score(value=0.0, result=NO_CODE, forgeable=task.kind == "asserts")
         summary = await self._run_tests(task, source)
         value = summary.passed / summary.total if self._share else float(summary.passed == summary.total)
-        return Score(value=value, verdict=summary.verdict, forgeable=task.kind == "asserts")
+        return Score(value=value, result=summary.result, forgeable=task.kind == "asserts")
 
     async def _run_tests(self, task: CodeTask, source: str) -> TestSummary:
         nonce = secrets.token_hex(16)
-        verdicts: dict[int, str] = {}
+        results: dict[int, str] = {}
 
         def on_test(number: int, test: TestResult) -> TestResult:
             """Compare at once and drop the output, which may be many megabytes over all tests."""
-            verdicts[number] = verdict_of(task, number, test, nonce)
+            results[number] = result_of(task, number, test, nonce)
             return replace(test, stdout=b"", stderr=b"", value=None)
 
         program = program_of(task, source, nonce, self._max_tests)
         outcome = await self._sandboxes.run(program, self._limits, on_test=on_test)
         for number, test in enumerate(outcome.tests):  # tests without an own result
-            verdicts.setdefault(number, verdict_of(task, number, test, nonce))
-        in_order = [verdicts[number] for number in range(len(outcome.tests))]
-        failed = [verdict for verdict in in_order if verdict != PASSED]
+            results.setdefault(number, result_of(task, number, test, nonce))
+        in_order = [results[number] for number in range(len(outcome.tests))]
+        failed = [result for result in in_order if result != PASSED]
         return TestSummary(failed[0] if failed else PASSED, in_order.count(PASSED), len(in_order))
 
     async def close(self) -> None:
@@ -175,10 +175,10 @@ def _most_output(expected: str) -> int:
     return 2 * len(expected.encode()) + SPARE_OUTPUT_BYTES
 
 
-def verdict_of(task: CodeTask, number: int, test: TestResult, nonce: str) -> str:
-    """The verdict of one test. Exit status 0 alone is never a pass."""
+def result_of(task: CodeTask, number: int, test: TestResult, nonce: str) -> str:
+    """The result of one test. Exit status 0 alone is never a pass."""
     if test.status is not Status.OK:
-        return COMPILE_ERROR if test.exit_code == _CANNOT_COMPILE else _VERDICTS[test.status]
+        return COMPILE_ERROR if test.exit_code == _CANNOT_COMPILE else _RESULTS[test.status]
     if task.kind == "stream":
         right = same_output(test.stdout.decode(errors="replace"), task.streams[number].output)
     elif task.kind == "call":

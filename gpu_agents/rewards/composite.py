@@ -61,10 +61,10 @@ class Composite:
         return Score(
             value=sum(part.weight * score.value for part, score in zip(self._parts, scores, strict=True)),
             parts=parts,
-            verdict=" ".join(
-                f"{part.label}:{score.verdict}"
+            result=" ".join(
+                f"{part.label}:{score.result}"
                 for part, score in zip(self._parts, scores, strict=True)
-                if score.verdict
+                if score.result
             ),
             forgeable=any(score.forgeable for score in scores),
         )

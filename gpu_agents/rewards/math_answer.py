@@ -1,6 +1,6 @@
 """Score 1 if the completion's last boxed answer equals the row's, else 0: as text, as a number, or by math-verify.
 
-The row's answer is an integer (AIME), LaTeX, or a solution whose last box counts (MATH). Verdicts: exact, symbolic,
+The row's answer is an integer (AIME), LaTeX, or a solution whose last box counts (MATH). Results: exact, symbolic,
 numeric (with decimals), wrong, no_answer, unparseable, timeout, truncated.
 
 Hostile text can make symbolic simplification run for a very long time. Text that would expand to something huge is
@@ -46,7 +46,7 @@ def build(options: dict[str, Any]) -> Reward:
         # The caller's timer replaces math-verify's own timeouts, which use another signal.
         return tuple(parse(f"\\boxed{{{gold}}}", parsing_timeout=None))
 
-    def verdict(gold: str, given: str) -> str:
+    def compare(gold: str, given: str) -> str:
         quick = compare_quickly(gold, given)
         if quick is not None:
             return quick
@@ -68,14 +68,14 @@ def build(options: dict[str, Any]) -> Reward:
                 + (f": {problem}" if problem else "")
             )
         if completion.finish_reason != "stop":
-            return Score(value=0.0, verdict="truncated")
+            return Score(value=0.0, result="truncated")
         given = completion.text[-MAX_CHARACTERS:] if extract == "whole" else last_boxed(completion.text)
         if given is None or not given.strip():
-            return Score(value=0.0, verdict="no_answer")
+            return Score(value=0.0, result="no_answer")
         if rejection_reason(given):
-            return Score(value=0.0, verdict="unparseable")
-        word = in_time(lambda: verdict(gold, given), otherwise="timeout")
-        return Score(value=float(word in _RIGHT), verdict=word)
+            return Score(value=0.0, result="unparseable")
+        word = in_time(lambda: compare(gold, given), otherwise="timeout")
+        return Score(value=float(word in _RIGHT), result=word)
 
     return score
 

@@ -27,7 +27,7 @@ class Score:
 
     value: float
     parts: dict[str, float] = field(default_factory=dict)  # each part's unweighted score
-    verdict: str = ""  # exact, wrong_answer, time_limit ...
+    result: str = ""  # exact, wrong_answer, time_limit ...
     forgeable: bool = False  # the completion could forge it (see asserts of the code reward)
 
 

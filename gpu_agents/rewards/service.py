@@ -60,7 +60,7 @@ class ScoreCounts:
     scored: int = 0
     failed: Counter[str] = field(default_factory=Counter)  # verifier_error, sandbox_error
     retried: Counter[str] = field(default_factory=Counter)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    results: Counter[str] = field(default_factory=Counter)
     parts: dict[str, PartCount] = field(default_factory=dict)  # by label
     forgeable: int = 0
     executed: int = 0
@@ -137,8 +137,8 @@ class RewardService:
         self.counts.forgeable += score.forgeable
         self.counts.seconds += seconds
         self.counts.latencies.append(seconds)
-        if score.verdict:
-            self.counts.verdicts[score.verdict] += 1
+        if score.result:
+            self.counts.results[score.result] += 1
         for label, value in score.parts.items():
             self.counts.note_part(label, value)
         self.budget.note(error=False, now=time.monotonic())
@@ -146,7 +146,7 @@ class RewardService:
             status="ok",
             score=score.value,
             parts=score.parts,
-            verdict=score.verdict,
+            result=score.result,
             forgeable=score.forgeable,
             seconds=seconds,
         )
@@ -225,7 +225,7 @@ class RewardService:
             "scored": counts.scored,
             "failed": dict(counts.failed),
             "retried": dict(counts.retried),
-            "verdicts": dict(counts.verdicts),
+            "results": dict(counts.results),
             "parts": {
                 label: {"scored": part.scored, "mean": part.mean} for label, part in counts.parts.items()
             },

@@ -1,6 +1,6 @@
 """A job's secrets taken out of what it says, before that is written down anywhere.
 
-Its output goes through `Redactor.feed` in its supervisor; its verdict and the lines of its outbox, which it writes
+Its output goes through `Redactor.feed` in its supervisor; its result and the lines of its outbox, which it writes
 itself, through `text` in its own processes. This keeps accidents out of logs, a key in an error message or a dumped
 configuration; it hides nothing from code that would send the value elsewhere, or write it in another form.
 

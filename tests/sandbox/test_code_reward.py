@@ -1,4 +1,4 @@
-"""The code reward against programs that want the reward without the work, and every verdict it has."""
+"""The code reward against programs that want the reward without the work, and every result it has."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "answer", "wanted", "verdict"),
+    ("code", "answer", "wanted", "result"),
     [
         (GOOD_SUM, SUM, 1.0, "passed"),
         ("print(3)", SUM, 0.0, "wrong_answer"),
@@ -60,9 +60,9 @@ async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
         ("def add(a, b):\n    return 3", ASSERTS, 0.0, "runtime_error"),
     ],
 )
-async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, verdict: str) -> None:
+async def test_results(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, result: str) -> None:
     score = await grade(sandboxes, code, answer)
-    assert (score.value, score.verdict) == (wanted, verdict)
+    assert (score.value, score.result) == (wanted, result)
 
 
 CHEATS = {

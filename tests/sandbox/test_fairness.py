@@ -1,4 +1,4 @@
-"""One program's processes and another's verdict: time is bounded for all processes of a sandbox together, and time that
+"""One program's processes and another's result: time is bounded for all processes of a sandbox together, and time that
 others took is nobody's fault. With control groups, and as where there are none."""
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def test_each_limit_of_a_program_is_what_was_asked_for(running: Running) -> None
         assert str(running.test) in (group / "cgroup.procs").read_text().split()
 
 
-def test_bubblewrap_killed_by_others_takes_its_program_along_and_is_no_verdict_on_it(
+def test_bubblewrap_killed_by_others_takes_its_program_along_and_is_no_result_on_it(
     running: Running,
 ) -> None:
     os.kill(running.sandbox.bubblewrap, signal.SIGKILL)

@@ -4,8 +4,8 @@ points      points it writes, one every `every` seconds (default: until it is st
 holds       the first attempt waits after so many points until the file `go` lies in its folder
 checkpoint  commit a checkpoint after every so many points, besides the final one
 resume      go on after the checkpoint it is handed
-end         completed (default) | died (exit 3, no verdict) | deaf (ignores SIGTERM)
-tells       print this variable in two pieces, say it in a note and in the verdict, and its SHA-256 in the file `told`
+end         completed (default) | died (exit 3, no result) | deaf (ignores SIGTERM)
+tells       print this variable in two pieces, say it in a note and in the result, and its SHA-256 in the file `told`
 stray       leave a daemon behind
 evaluation  scores of the prompts of a closing evaluation, a digit 0 or 1 each: "1101"
 """

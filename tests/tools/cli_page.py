@@ -31,7 +31,7 @@ EXIT_CODES = {
     ExitCode.TIMEOUT: "`--timeout` is over; the run goes on",
     ExitCode.AUTH: "no token, a wrong one, or one that may not do this",
     ExitCode.FAILED: "the run failed by its own fault (or is paused for one, until somebody has looked)",
-    ExitCode.GATE_FAILED: "the run succeeded, and an assertion or comparison does not hold",
+    ExitCode.CHECK_FAILED: "the run succeeded, and an assertion or comparison does not hold",
     ExitCode.STOPPED: "the run was stopped or cancelled",
     ExitCode.INFRASTRUCTURE: "nobody's mistake: server, network, node. Safe to try again, and only this one is",
     ExitCode.INTERRUPTED: "Ctrl-C, or SIGTERM with `--cancel-on-interrupt`",

@@ -8,7 +8,7 @@ stop reasons other than the length limit | what is neither cut off nor failed ha
 loss/kl, loss/entropy_bonus | policy/reference_kl and policy/entropy, without their coefficients
 policy/kl_k3 from the proximal to the current policy | policy/approx_kl is its k1 estimate, policy/ratio_min and policy/ratio_max its extremes
 optim/update_rms | optim/learning_rate and optim/grad_norm; AdamW's update is about the learning rate a weight
-mismatch/k3_kl, mismatch/prob_pearson, mismatch/ppl_ratio, mismatch/p99 | of the same differences as mismatch/logprob_abs_mean and _max, on which the verdict is
+mismatch/k3_kl, mismatch/prob_pearson, mismatch/ppl_ratio, mismatch/p99 | of the same differences as mismatch/logprob_abs_mean and _max, on which the limit is
 importance weights: least, p99, by sequence | importance_ratio/mean, importance_ratio/std and importance_ratio/max are by token; importance_ratio/masked_frac is of the level that the algorithm uses
 importance weights: veto | there is no veto: a weight over its limit is masked or capped, and counted
 importance weights: chi-squared | follows from importance_ratio/mean and importance_ratio/effective_sample_frac: mean^2 / effective_sample_frac - 1

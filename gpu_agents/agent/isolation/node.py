@@ -236,7 +236,7 @@ def _probe(isolation: NodeIsolation, settings: AgentSettings) -> None:
         )  # fmt: skip
         needed = [str(path) for path in (*CODE, Path(sys.prefix, "bin"))]
         asked = json.dumps([hidden, needed])
-        _judge_probe(command(view, [settings.node_python, "-I", "-c", PROBE, asked]), uid)
+        _check_probe(command(view, [settings.node_python, "-I", "-c", PROBE, asked]), uid)
     finally:
         shutil.rmtree(folder)
         if isolation.uids is not None and uid is not None:
@@ -250,7 +250,7 @@ def _way_out() -> str:
     return command_for_user_namespaces(read_kernel_settings(), in_container=False)
 
 
-def _judge_probe(words: Sequence[str], uid: int | None) -> None:
+def _check_probe(words: Sequence[str], uid: int | None) -> None:
     ended = subprocess.run(
         words, capture_output=True, text=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL,
         env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},

@@ -278,10 +278,10 @@ class ControllerServer:
 
     async def _stale_engine(self, request: wire.StaleEngineRequest) -> wire.Ack:
         engine = self._trainer.mark_stale(request, now=self._now())
-        verdict = "is STALE" if engine.stale else "was wrong, and has loaded a newer version since"
+        finding = "is STALE" if engine.stale else "was wrong, and has loaded a newer version since"
         self._telemetry.note(
             "engine_stale",
-            f"{request.worker_id} {verdict}: at version {request.version} its log-probabilities differ from the "
+            f"{request.worker_id} {finding}: at version {request.version} its log-probabilities differ from the "
             f"trainer's by {request.max_difference:.3g}",
         )
         return wire.Ack()

@@ -150,7 +150,7 @@ class ControllerTelemetry:
             version_texts=texts,
             finish_reason=trajectory.finish_reason,
             reward_parts=trajectory.reward_parts,
-            verdict=trajectory.verdict,
+            reward_result=trajectory.reward_result,
             sample_reasons=sample.reasons,
             row=group.row,
             member=sample.index,

@@ -197,7 +197,7 @@ class RolloutEpisode:
                     group_id=rollout.group_id,
                     member=rollout.index,
                 )
-            rollout.reward_parts, rollout.verdict = reply.parts, reply.verdict
+            rollout.reward_parts, rollout.reward_result = reply.parts, reply.result
             assert reply.score is not None
             return reply.score
 

@@ -30,7 +30,7 @@ class RolloutState:
     reward: float | None = None  # set when the workflow has returned: the rollout is complete
     score: float | None = None  # the reward function's last value
     reward_parts: dict[str, float] = field(default_factory=dict)  # of that value
-    verdict: str = ""
+    reward_result: str = ""
     rid: str = ""  # of the request in flight
     seed: int | None = None  # of sampling; None: the engine's own
 
@@ -54,7 +54,7 @@ class RolloutState:
             reward=trajectory.reward,
             score=trajectory.score,
             reward_parts=dict(trajectory.reward_parts),
-            verdict=trajectory.verdict,
+            reward_result=trajectory.reward_result,
         )
 
     @property
@@ -110,7 +110,7 @@ class RolloutState:
             reward=self.reward,
             score=self.score,
             reward_parts=self.reward_parts,
-            verdict=self.verdict,
+            reward_result=self.reward_result,
             interruptions=self.interruptions,
             generate_seconds=self.generate_seconds,
             reward_seconds=self.reward_seconds,

@@ -31,7 +31,7 @@ class Scorer:
     async def score(
         self, *, prompt: str, answer: str, completion: str, finish_reason: str, row: int = -1
     ) -> ScoreReply:
-        """A reply with a score, its parts and a verdict. Raises RewardFailed."""
+        """A reply with a score, its parts and a result. Raises RewardFailed."""
         request = ScoreRequest(
             prompt=prompt,
             completion=completion,

@@ -186,7 +186,7 @@ class ValidationState(models.TextChoices):
     RUNNING = "RUNNING"  # a process of its own reads the file
     VALID = "VALID"
     INVALID = "INVALID"  # the file or rows of it have faults
-    FAILED = "FAILED"  # no verdict: the process died, or took too long
+    FAILED = "FAILED"  # no result: the process died, or took too long
 
 
 class DatasetValidation(BackgroundJob):

@@ -78,7 +78,7 @@ class CheckSerializer(ResponseSerializer):
 class GateResultSerializer(ResponseSerializer):
     alias = serializers.CharField()
     checkpoint = serializers.CharField()
-    verdict = serializers.ChoiceField(choices=list(promotion_gates.RESULTS))
+    status = serializers.ChoiceField(choices=list(promotion_gates.STATUSES))
     run = serializers.CharField(
         allow_null=True, help_text="the newest eval run of this checkpoint with the gate's spec"
     )
@@ -87,7 +87,7 @@ class GateResultSerializer(ResponseSerializer):
     command = serializers.CharField(help_text="what to run next; empty when the gate has passed")
 
     class Meta:
-        ref_name = "GateVerdict"
+        ref_name = "GateResult"
 
 
 class GateRunSerializer(StrictSerializer):
@@ -204,7 +204,7 @@ class GateResultView(ApiView):
     scopes = {"GET": "checkpoints:read"}
 
     @extend_schema(
-        operation_id="judge_checkpoint_gate",
+        operation_id="evaluate_checkpoint_gate",
         parameters=[OpenApiParameter("checkpoint", NONEMPTY, required=True, description=REFERENCE)],
         responses=GateResultSerializer,
         description="Evaluates the gate's assertions on the newest eval run of the checkpoint.",

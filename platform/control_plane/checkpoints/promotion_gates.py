@@ -21,7 +21,7 @@ from control_plane.runs.submission import create_run
 from oolong.contracts.assertions import Assertion, parse
 from oolong.contracts.lifecycle import RunStatus
 
-PASSED, FAILED, MISSING, PENDING = RESULTS = ("passed", "failed", "missing", "pending")
+PASSED, FAILED, MISSING, PENDING = STATUSES = ("passed", "failed", "missing", "pending")
 SECTIONS = ("dataset", "reward", "workflow", "evaluation", "rollout", "budget", "placement", "seed")
 
 
@@ -36,7 +36,7 @@ class Check:
 class GateResult:
     alias: str
     checkpoint: str
-    verdict: str
+    status: str
     why: str
     command: str = ""  # what to run next
     run: str | None = None
@@ -89,16 +89,16 @@ def evaluate(gate: AliasGate, checkpoint: Checkpoint) -> GateResult:
 def enforce(gate: AliasGate, checkpoint: Checkpoint) -> dict[str, Any]:
     """The evidence of a passed gate, recorded with the promotion. 409 gate_missing or gate_failed with what to do."""
     result = evaluate(gate, checkpoint)
-    if result.verdict == PASSED:
+    if result.status == PASSED:
         run = Run.objects.get(pk=result.run)
         return {
             "passed": True, "run": run.pk, "dataset": gate.spec["dataset"],
             "checks": [asdict(check) for check in result.checks],
         }  # fmt: skip
-    code = "gate_failed" if result.verdict == FAILED else "gate_missing"
+    code = "gate_failed" if result.status == FAILED else "gate_missing"
     raise conflict(
         code, f"{gate.alias!r} is protected by a gate: {result.why}; run: {result.command}",
-        verdict=asdict(result), command=result.command,
+        result=asdict(result), command=result.command,
     )  # fmt: skip
 
 

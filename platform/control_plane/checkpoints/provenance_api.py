@@ -216,10 +216,10 @@ def _policy(given: Mapping[str, Any]) -> Policy:
     return Policy(**{**given, "kinds": tuple(given["kinds"])})
 
 
-def _plan(verdicts: list[RetentionDecision]) -> dict[str, Any]:
-    free = [asdict(verdict) for verdict in verdicts if verdict.freed]
+def _plan(decisions: list[RetentionDecision]) -> dict[str, Any]:
+    free = [asdict(decision) for decision in decisions if decision.freed]
     return {
         "free": free,
-        "keep": [asdict(verdict) for verdict in verdicts if not verdict.freed],
-        "free_bytes": sum(verdict["bytes"] for verdict in free),
+        "keep": [asdict(decision) for decision in decisions if not decision.freed],
+        "free_bytes": sum(decision["bytes"] for decision in free),
     }

@@ -214,17 +214,17 @@ def apply_retention(
     """Free what the policy frees at this moment. Rows and lineage stay; bytes go once nobody names them."""
     with transaction.atomic():
         # Whoever is about to need one of these waits here, or is seen by `needs`. What is stored from here on is not
-        # held, so it is not judged either: it waits for the next time.
+        # held, so it is not evaluated either: it waits for the next time.
         own = Checkpoint.objects.select_for_update().filter(project=project, state=CheckpointState.STORED)
         held = set(own.order_by("pk").values_list("pk", flat=True))
-        verdicts = evaluate(_candidates(project, needs, among=held), policy, now=now)
-        freed = [verdict.id for verdict in verdicts if verdict.freed]
+        decisions = evaluate(_candidates(project, needs, among=held), policy, now=now)
+        freed = [decision.id for decision in decisions if decision.freed]
         hashes = list(Checkpoint.objects.filter(pk__in=freed).values_list("tar_sha256", flat=True))
         Checkpoint.objects.filter(pk__in=freed).update(state=CheckpointState.DELETED, deleted_at=now)
         for sha256 in set(hashes):
             # What the storage does not delete now is left to `collect_garbage`.
             store.delete_on_commit(sha256)
-    return verdicts
+    return decisions
 
 
 def collect_garbage(*, now: datetime) -> int:

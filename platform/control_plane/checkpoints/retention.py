@@ -57,17 +57,17 @@ class RetentionDecision:
 
 
 def evaluate(candidates: Sequence[Candidate], policy: Policy, *, now: datetime) -> list[RetentionDecision]:
-    """A verdict for every candidate, in the given order."""
+    """A decision for every candidate, in the given order."""
     named = _named_by_rules(candidates, policy, now=now)
-    verdicts = []
+    decisions = []
     for candidate in candidates:
         why = (*candidate.needed, *named[candidate.id])
         if policy.kinds and candidate.kind not in policy.kinds:
             why = (*why, f"the policy frees no checkpoint of kind {candidate.kind}")
         if not why and not policy.has_rules:
             why = ("the policy has no rule",)
-        verdicts.append(RetentionDecision(candidate.id, candidate.bytes, why))
-    return verdicts
+        decisions.append(RetentionDecision(candidate.id, candidate.bytes, why))
+    return decisions
 
 
 def _named_by_rules(

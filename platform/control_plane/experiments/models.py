@@ -29,9 +29,7 @@ class RewardTest(models.Model):
     dataset_version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="+")
     samples_sha256 = models.CharField(max_length=64, default="", blank=True)
     samples_bytes = models.PositiveIntegerField(default=0)
-    verdict = models.CharField(
-        max_length=8, default="", blank=True
-    )  # green, amber, red; empty before the end
+    result = models.CharField(max_length=8, default="", blank=True)  # green, amber, red; empty before the end
     report = models.JSONField(null=True)
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     created_at = models.DateTimeField()

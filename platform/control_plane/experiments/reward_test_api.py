@@ -22,7 +22,7 @@ from control_plane.experiments.models import RewardTest
 from control_plane.runs.reward_test_policy import is_complete
 from control_plane.runs.serializers import DatasetRefSerializer
 
-VERDICTS = ["green", "amber", "red"]
+RESULTS = ["green", "amber", "red"]
 MAX_STORED = 2000
 
 
@@ -81,7 +81,7 @@ class RewardTestSerializer(ResponseSerializer):
     reward = serializers.CharField()
     reward_key = serializers.CharField(help_text="SHA-256 of the source or name, and the options")
     dataset = DatasetRefSerializer(source="dataset_version")
-    verdict = serializers.ChoiceField(choices=["", *VERDICTS], help_text="empty until the test ends")
+    result = serializers.ChoiceField(choices=["", *RESULTS], help_text="empty until the test ends")
     complete = serializers.BooleanField(
         help_text="all probes, on the default rows and bounds: required where a project accepts only tested rewards"
     )
@@ -102,7 +102,7 @@ class RewardTestsView(ApiView):
         parameters=[
             *PAGE_PARAMETERS,
             OpenApiParameter("reward", str, description="only tests of this reward: name@3, exact_match"),
-            OpenApiParameter("verdict", str, enum=VERDICTS),
+            OpenApiParameter("result", str, enum=RESULTS),
         ],
         responses=page_of(RewardTestSerializer),
     )
@@ -114,8 +114,8 @@ class RewardTestsView(ApiView):
         found = reward_tests.tests(caller_of(request))
         if reward := request.query_params.get("reward"):
             found = found.filter(reward=reward)
-        if verdict := choice(request, "verdict", VERDICTS):
-            found = found.filter(verdict=verdict)
+        if result := choice(request, "result", RESULTS):
+            found = found.filter(result=result)
         return Response(paginate(found, read_page(request), RewardTestSerializer.render))
 
     @extend_schema(

@@ -25,12 +25,12 @@ def untested_reward_error(
         return None
     key = reward_fingerprint(spec.reward, function)
     tests = RewardTest.objects.filter(project=project, reward_key=key, dataset_version=version)
-    ended = tests.exclude(verdict="").select_related("run", "dataset_version").order_by("-created_at", "-pk")
+    ended = tests.exclude(result="").select_related("run", "dataset_version").order_by("-created_at", "-pk")
     newest = next((test for test in ended if is_complete(test)), None)
-    if newest is not None and newest.verdict == "green":
+    if newest is not None and newest.result == "green":
         return None
     never = "none of its tests was complete (see `complete`)" if ended else "it was never tested"
-    state = f"its newest test ({newest.pk}) was {newest.verdict}" if newest else never
+    state = f"its newest test ({newest.pk}) was {newest.result}" if newest else never
     return FieldError(
         f"/reward/{'function' if spec.reward.function else 'name'}", "reward_not_tested",
         f"project {project.name!r} accepts only rewards with a green test on {version.ref}, and {state}: "

@@ -171,7 +171,7 @@ def record_summary(run: Run, attempt: Attempt, name: str, value: dict[str, Any])
     run.save(update_fields=["summary", "summary_attempts"])
     event_stream.publish(f"run:{run.pk}", "state", {"name": f"summary/{name}", "value": value})
     if name == "reward_test" and run.kind == "reward_test":
-        RewardTest.objects.filter(run=run).update(report=value, verdict=str(value.get("verdict", ""))[:8])
+        RewardTest.objects.filter(run=run).update(report=value, result=str(value.get("result", ""))[:8])
     if name == "evaluation" and run.kind == "eval" and run.initial_checkpoint_id is not None:
         catalog.note_measured(run.initial_checkpoint_id, evaluation_metrics(value))
 

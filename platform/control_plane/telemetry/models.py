@@ -196,7 +196,7 @@ class TrajectorySample(models.Model):
     version_texts = models.JSONField()  # the text of each pair, or empty
     finish_reason = models.CharField(max_length=40)
     reward_parts = models.JSONField(default=dict)  # of a composite reward: name -> the part's own score
-    verdict = models.TextField(default="")  # the reward function's reason
+    reward_result = models.TextField(default="")  # the reward function's reason
     sample_reasons = models.JSONField(default=list)
     row = models.BigIntegerField(null=True)  # of the dataset
     member = models.IntegerField(null=True)  # of the group

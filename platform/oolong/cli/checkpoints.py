@@ -131,7 +131,7 @@ def _require_lineage(
             )
     if faults:
         notes.print(f"error: not promoted: {'; '.join(faults)}", markup=False)
-        raise typer.Exit(ExitCode.GATE_FAILED)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
 @app.command()
@@ -250,8 +250,8 @@ def _pin(reference: str, *, pinned: bool, json: bool) -> None:
 
 
 def _print_plan(plan: RetentionPlan, *, applied: bool) -> None:
-    for verdict in plan.free:
-        print(f"{'deleted' if applied else 'would delete'}\t{verdict.id}\t{verdict.bytes}")
-    for verdict in plan.keep:
-        print(f"keep\t{verdict.id}\t{verdict.bytes}\t{'; '.join(verdict.keep_reasons)}")
+    for decision in plan.free:
+        print(f"{'deleted' if applied else 'would delete'}\t{decision.id}\t{decision.bytes}")
+    for decision in plan.keep:
+        print(f"keep\t{decision.id}\t{decision.bytes}\t{'; '.join(decision.keep_reasons)}")
     notes.print(f"{plan.free_bytes} bytes {'deleted' if applied else 'would be deleted'}")

@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 3
     AUTH = 4
     FAILED = 5  # the run failed by its own fault
-    GATE_FAILED = 6  # an assertion, a comparison or the gate of an alias did not hold
+    CHECK_FAILED = 6  # an assertion, a comparison or the gate of an alias did not hold
     STOPPED = 7
     INFRASTRUCTURE = 8  # not the run's fault, nor the caller's: safe to try again
     INTERRUPTED = 130
@@ -50,7 +50,7 @@ def of_error(error: Exception) -> ExitCode:
         case NotAuthenticated() | NotAllowed() | NotConfigured():
             return ExitCode.AUTH
         case Conflict(code="gate_failed" | "gate_missing"):
-            return ExitCode.GATE_FAILED
+            return ExitCode.CHECK_FAILED
         case Invalid() | NotFound() | Conflict() | Gone() | BadAddress():
             return ExitCode.USAGE
         case Unreachable() | ServerError() | TooManyRequests():

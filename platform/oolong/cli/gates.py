@@ -11,7 +11,7 @@ from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_done, show_fields, show_json, show_table
 from oolong.cli.spec_file import read_spec
 from oolong.client import Client
-from oolong.client.models import GateVerdict
+from oolong.client.models import GateResult
 
 app = typer.Typer(no_args_is_help=True, help="What a checkpoint must pass before an alias may mean it.")
 
@@ -68,8 +68,8 @@ def list_gates(json: JsonOption = False) -> None:
 def get(alias: Alias, checkpoint: Reference, json: JsonOption = False) -> None:
     """What the gate says of a checkpoint. Exit status 6 unless it has passed."""
     with Client() as client:
-        verdict = client.checkpoints.gate_verdict(alias, checkpoint)
-    _tell(verdict, json=json)
+        result = client.checkpoints.gate_result(alias, checkpoint)
+    _tell(result, json=json)
 
 
 @app.command()
@@ -87,8 +87,8 @@ def run(
             return
         notes.print(f"waiting for {started.id}", markup=False)
         client.runs.wait(started.id)
-        verdict = client.checkpoints.gate_verdict(alias, checkpoint)
-    _tell(verdict, json=json)
+        result = client.checkpoints.gate_result(alias, checkpoint)
+    _tell(result, json=json)
 
 
 @app.command()
@@ -99,13 +99,13 @@ def delete(alias: Alias, json: JsonOption = False) -> None:
     show_done(f"{alias} has no gate now", {"deleted": alias}, json=json)
 
 
-def _tell(verdict: GateVerdict, *, json: bool) -> None:
+def _tell(result: GateResult, *, json: bool) -> None:
     if json:
-        show_json(verdict)
+        show_json(result)
     else:
-        show_fields({"gate": verdict.alias, "checkpoint": verdict.checkpoint, "verdict": verdict.verdict})
-        print(verdict.why)
-        if verdict.command:
-            print(f"run: {verdict.command}")
-    if verdict.verdict != "passed":
-        raise typer.Exit(ExitCode.GATE_FAILED)
+        show_fields({"gate": result.alias, "checkpoint": result.checkpoint, "status": result.status})
+        print(result.why)
+        if result.command:
+            print(f"run: {result.command}")
+    if result.status != "passed":
+        raise typer.Exit(ExitCode.CHECK_FAILED)

@@ -54,7 +54,7 @@ def run_test(
     wait: Annotated[bool, typer.Option(help="until it has ended, and print the report")] = True,
     json: JsonOption = False,
 ) -> None:
-    """Test a reward. Exit status 6 unless the verdict is green."""
+    """Test a reward. Exit status 6 unless the result is green."""
     if (model is None) == (checkpoint is None):
         raise typer.BadParameter("give --model or --checkpoint, one of the two", param_hint="--model")
     section: dict[str, Any] = {"options": dict(_option(text) for text in option or [])}
@@ -76,11 +76,11 @@ def run_test(
         run = client.runs.wait(made.run)
         made = client.reward_tests.get(made.id)
     _tell(made, json=json)
-    if not made.verdict:
+    if not made.result:
         notes.print(f"error: it ended {run.status}: {run.reason_message}", markup=False)
         raise typer.Exit(of_run(run) or ExitCode.UNEXPECTED)
-    if made.verdict != "green":
-        raise typer.Exit(ExitCode.GATE_FAILED)
+    if made.result != "green":
+        raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
 @app.command("list")
@@ -94,10 +94,10 @@ def list_tests(
         show_json(found)
         return
     show_table(
-        ("ID", "REWARD", "DATASET", "VERDICT", "STATUS", "BY", "WHEN"),
+        ("ID", "REWARD", "DATASET", "RESULT", "STATUS", "BY", "WHEN"),
         (
             (
-                item.id, item.reward, item.dataset.ref, item.verdict or None, item.status, item.created_by,
+                item.id, item.reward, item.dataset.ref, item.result or None, item.status, item.created_by,
                 f"{item.created_at:%Y-%m-%d %H:%M}",
             )
             for item in found
@@ -120,7 +120,7 @@ def _tell(test: RewardTest, *, json: bool) -> None:
     if json:
         show_json(test)
         return
-    print(f"{test.reward} on {test.dataset.ref}: {test.verdict or test.status}")
+    print(f"{test.reward} on {test.dataset.ref}: {test.result or test.status}")
     if test.report is None:
         return
     for reason in test.report["reasons"]:

@@ -143,7 +143,7 @@ def trajectory(
         {
             "step": found.step, "group": found.group_id, "member": found.member, "row": found.row,
             "reward": found.reward, "score": found.score, "parts": found.reward_parts or None,
-            "verdict": found.verdict or None, "finished": found.finish_reason, "tokens": found.tokens,
+            "reward result": found.reward_result or None, "finished": found.finish_reason, "tokens": found.tokens,
             "versions": f"{found.low_version}..{found.high_version}", "timeline": found.timeline or None,
         }
     )  # fmt: skip

@@ -235,7 +235,7 @@ def _code(run: Run, checks: list[Check], *, accept_undecided: bool) -> ExitCode:
     if ended is not ExitCode.SUCCEEDED or result is RegressionResult.PASS:
         return ended
     accepted = result is RegressionResult.INVESTIGATE and accept_undecided
-    return ExitCode.SUCCEEDED if accepted else ExitCode.GATE_FAILED
+    return ExitCode.SUCCEEDED if accepted else ExitCode.CHECK_FAILED
 
 
 def _parse_checks(

@@ -88,7 +88,7 @@ class ObservedJob(Wire, frozen=True, kw_only=True):
     incarnation: Count = 0  # restarts in place so far
     pid: Count = 0
     exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None = None
-    reason: EndReason | None = None  # the job's own verdict, or the agent's (say, preparation_failed)
+    reason: EndReason | None = None  # the job's own result, or the agent's (say, preparation_failed)
     message: str = ""
     outbox: list[OutboxOffset] = []  # for an exited job these are final
     # While it is preparing: of all inputs of its attempt. 0 of 0: not known.

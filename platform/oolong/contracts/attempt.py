@@ -109,7 +109,7 @@ def read_job(job_directory: str | Path) -> JobFile:
 
 
 def write_result(job_directory: str | Path, result: JobResult) -> None:
-    """Leave the job's own verdict where its agent looks for it, without the secrets that its message may quote."""
+    """Leave the job's own result where its agent looks for it, without the secrets that its message may quote."""
     import os
 
     result = msgspec.structs.replace(result, message=clean_text(of_this_job().text(result.message)))

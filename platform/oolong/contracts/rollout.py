@@ -45,7 +45,7 @@ class Trajectory(Message, frozen=True, kw_only=True):
     reward: float | None = None  # None until scored; scale and bias applied
     score: float | None = None  # the reward function's own value
     reward_parts: dict[str, float] = {}  # of a composite: each part's own score
-    verdict: str = ""  # the reward function's own word for it: exact, wrong_answer, time_limit ...
+    reward_result: str = ""  # the reward function's own word for it: exact, wrong_answer, time_limit ...
     interruptions: int = 0  # retractions > 0 or aborts with tokens, counted
     generate_seconds: float = 0.0
     reward_seconds: float = 0.0
@@ -446,7 +446,7 @@ class ScoreReply(Message, frozen=True, kw_only=True):
     status: Literal["ok", "error"]
     score: float | None = None
     parts: dict[str, float] = {}  # of a composite: each part's own score
-    verdict: str = ""  # the function's own word for it: exact, wrong_answer, time_limit ...
+    result: str = ""  # the function's own word for it: exact, wrong_answer, time_limit ...
     forgeable: bool = False  # the completion could have forged the score
     kind: str = ""  # of an error: verifier_error | sandbox_error
     message: str = ""

@@ -71,7 +71,7 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     ] = []  # the decoded text of each pair, in order; empty where it was not worked out
     finish_reason: str
     reward_parts: dict[str, float] = {}  # of a composite reward: each part's own score
-    verdict: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
+    reward_result: str = ""  # the reward function's own word: exact, wrong_answer, time_limit ...
     sample_reasons: list[str] = []  # group, highest_reward, lowest_reward, longest, widest_span
     row: int = -1  # of the dataset; -1 where it was not told
     member: int = 0  # of the group, 0-based

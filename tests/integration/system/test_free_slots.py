@@ -59,7 +59,7 @@ def test_a_rewards_test_samples_scores_twice_and_reports(
         assert test.report is not None
         assert test.report["sources"]["model"] == 8
         assert test.report["sources"]["stored"] == 1
-        assert test.verdict == "red"
+        assert test.result == "red"
         assert "probe_all_answers" in {reason["code"] for reason in test.report["reasons"]}
 
 

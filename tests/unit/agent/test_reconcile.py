@@ -157,10 +157,10 @@ def test_a_trainer_or_controller_is_never_restarted_in_place(kind: JobKind, reas
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
-def test_a_jobs_own_verdict_is_final_whatever_its_exit_status(restarts: int) -> None:
+def test_a_jobs_own_result_is_final_whatever_its_exit_status(restarts: int) -> None:
     wanted = attempt(job(restarts=restarts))
-    verdict = JobResult(reason=EndReason.NONFINITE_LOSS, message="step 4")
-    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=verdict)
+    result = JobResult(reason=EndReason.NONFINITE_LOSS, message="step 4")
+    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=result)
     assert decide(wanted, observations=[dead]) == [End(dead.job_id, EndReason.NONFINITE_LOSS, "step 4")]
 
 
@@ -172,22 +172,22 @@ def test_a_stopped_job_is_not_restarted_however_it_died() -> None:
 
 
 def test_an_orphaned_job_is_not_taken_for_stopped_by_a_user() -> None:
-    verdict = JobResult(reason=EndReason.STOPPED_BY_USER)
-    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, cause="orphaned", result=verdict)
+    result = JobResult(reason=EndReason.STOPPED_BY_USER)
+    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, cause="orphaned", result=result)
     (action,) = decide(attempt(job()), observations=[dead])
     assert isinstance(action, End) and action.reason is EndReason.ORPHANED
 
 
 def test_a_node_that_was_shut_down_does_not_say_that_the_user_stopped_the_run() -> None:
-    verdict = JobResult(reason=EndReason.STOPPED_BY_USER)
-    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=verdict, shut_down=True)
+    result = JobResult(reason=EndReason.STOPPED_BY_USER)
+    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=result, shut_down=True)
     (action,) = decide(attempt(job()), observations=[dead])
     assert isinstance(action, End) and action.reason is EndReason.NODE_LOST
 
 
 def test_a_job_that_completed_during_the_shutdown_has_completed() -> None:
-    verdict = JobResult(reason=EndReason.COMPLETED)
-    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=verdict, shut_down=True)
+    result = JobResult(reason=EndReason.COMPLETED)
+    dead = dataclasses.replace(observation(phase=Phase.GONE), exit_code=0, result=result, shut_down=True)
     assert decide(attempt(job()), observations=[dead]) == [End(dead.job_id, EndReason.COMPLETED, "")]
 
 

@@ -22,7 +22,7 @@ REPORT: dict[str, Any] = {
 
 
 def printed(report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    found = RewardTest.model_validate(shaped(RewardTest, verdict="green", report=report))
+    found = RewardTest.model_validate(shaped(RewardTest, result="green", report=report))
     monkeypatch.setattr("oolong.client.sync.reward_tests.RewardTests.get", lambda self, test_id: found)
     done = CliRunner().invoke(
         app, ["reward", "get", "rwt_1"], env={"OOLONG_URL": "http://127.0.0.1:1", "OOLONG_TOKEN": "ool_pat_x"}

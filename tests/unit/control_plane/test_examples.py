@@ -168,7 +168,7 @@ def filled(text: str, ids: dict[str, str]) -> str:
 QUERIES = {
     "resolve_checkpoint": "?ref=prod", "resolve_dataset_version": "?ref=sums@1",
     "resolve_function_version": "?ref=one@1",
-    "resolve_model": "?ref=tiny", "judge_checkpoint_gate": "?checkpoint={checkpoint_id}",
+    "resolve_model": "?ref=tiny", "evaluate_checkpoint_gate": "?checkpoint={checkpoint_id}",
     "diff_dataset_versions": "?from=sums@1", "upload": "?purpose=dataset&filename=rows.jsonl",
     "histograms": "?name=staleness/consumed_tokens", "metrics": "?names=reward/mean",
     "sparklines": "?ids={run_id}",

@@ -51,7 +51,7 @@ def codes(document: dict[str, Any]) -> set[tuple[str, str]]:
 
 async def test_exact_reward_is_green() -> None:
     document = await tried(build_reward("exact_match", {"extract": "whole"}))
-    assert (document["verdict"], document["reasons"]) == ("green", [])
+    assert (document["result"], document["reasons"]) == ("green", [])
     assert document["probes"]["leaked_answer"]["success_frac"] == 1.0
     assert document["probes"]["all_answers"]["success_frac"] == 0.0
     assert document["calls"] == 2 * 6 * len(ROWS)
@@ -60,7 +60,7 @@ async def test_exact_reward_is_green() -> None:
 
 async def test_substring_reward_is_red_for_the_all_answers_probe() -> None:
     document = await tried(lambda completion: float(completion.answer in completion.text))
-    assert document["verdict"] == "red"
+    assert document["result"] == "red"
     assert ("red", "probe_all_answers") in codes(document)
     assert "'1 2 3 4'" in str(document["probes"]["all_answers"]["example"])
 
@@ -74,7 +74,7 @@ async def test_length_reward_is_red_and_names_the_probe() -> None:
 async def test_probe_scoring_above_the_model_is_amber() -> None:
     samples = [*sampled("a", "b"), Sample(row=0, source="empty", prompt="p", answer="1", completion="")]
     document = await tried(lambda completion: 0.0 if completion.text else 0.5, samples)
-    assert (document["verdict"], ("amber", "probe_empty") in codes(document)) == ("amber", True)
+    assert (document["result"], ("amber", "probe_empty") in codes(document)) == ("amber", True)
 
 
 async def test_non_deterministic_reward_is_red() -> None:
@@ -110,7 +110,7 @@ async def test_zero_variance_groups_are_amber() -> None:
     equal = [sample for row in range(4) for sample in sampled("x", "y", row=row)] + sampled("1", row=3)[:0]
     equal += [Sample(row=9, source=MODEL, prompt="p", answer="1", completion="1")]
     document = await tried(build_reward("exact_match", {"extract": "whole"}), equal)
-    assert (document["zero_variance_frac"], document["verdict"]) == (1.0, "amber")
+    assert (document["zero_variance_frac"], document["result"]) == (1.0, "amber")
 
 
 def test_a_slow_reward_is_amber() -> None:

@@ -28,7 +28,7 @@ async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("code", "answer", "wanted", "verdict"),
+    ("code", "answer", "wanted", "result"),
     [
         (GOOD_SUM, SUM, 1.0, "passed"),
         ("print(3)", SUM, 0.0, "wrong_answer"),
@@ -39,10 +39,10 @@ async def grade(sandboxes: Sandboxes, code: str, answer: Any, **options: Any) ->
         ("def add(a, b):\n    return 3", ASSERTS, 0.0, "runtime_error"),
     ],
 )
-async def test_verdicts(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, verdict: str) -> None:
+async def test_results(sandboxes: Sandboxes, code: str, answer: Any, wanted: float, result: str) -> None:
     """More of them, and the cheats: tests/sandbox/test_code_reward.py."""
     score = await grade(sandboxes, code, answer)
-    assert (score.value, score.verdict) == (wanted, verdict)
+    assert (score.value, score.result) == (wanted, result)
 
 
 async def test_asserts_are_marked_weak_and_the_others_are_not(sandboxes: Sandboxes) -> None:
@@ -71,7 +71,7 @@ async def test_no_output_is_kept_and_more_than_could_be_right_is_cut(sandboxes: 
     score = await grade(
         sandboxes, f"for _ in range(int(input())): print('7' * {99_999})", tests, score="share"
     )
-    assert score == Score(value=1 / 3, verdict="wrong_answer")
+    assert score == Score(value=1 / 3, result="wrong_answer")
     assert [test.status for test in outcomes[0].tests] == ["ok", "ok", "output_limit"]
     assert not any(test.stdout or test.stderr or test.value for test in outcomes[0].tests)
 
@@ -137,7 +137,7 @@ async def test_a_live_code_bench_row_is_graded(sandboxes: Sandboxes) -> None:
     )
     assert (await grade(sandboxes, good, answer)).value == 1.0
     public_only = "class Solution:\n    def append(self, xs, x):\n        return [1, 2, 3]"
-    assert (await grade(sandboxes, public_only, answer)).verdict == "wrong_answer"
+    assert (await grade(sandboxes, public_only, answer)).result == "wrong_answer"
 
 
 def test_rows_as_apps_has_them() -> None:

@@ -14,7 +14,7 @@ from gpu_agents.rewards.reward import Completion, InvalidOptions, Reward, Score,
 
 RIGHT = ("exact", "symbolic", "numeric")
 
-# The row's answer, what the completion boxes, the verdict. Frozen with the pinned math-verify: a change of a line is
+# The row's answer, what the completion boxes, the result. Frozen with the pinned math-verify: a change of a line is
 # another reward and says so here. Lenient beyond doubt: units are ignored, 50 is 50 %. Strict beyond doubt:
 # e^{i pi}, degrees against radians, another base, a rounded fraction, pi to five places.
 PAIRS = [
@@ -105,10 +105,10 @@ def grade(reward: Reward, text: str, answer: str, finish: str = "stop") -> Score
     return score
 
 
-@pytest.mark.parametrize(("answer", "given", "verdict"), PAIRS)
-def test_the_frozen_table(reward: Reward, answer: str, given: str, verdict: str) -> None:
+@pytest.mark.parametrize(("answer", "given", "result"), PAIRS)
+def test_the_frozen_table(reward: Reward, answer: str, given: str, result: str) -> None:
     score = grade(reward, f"so it is $\\boxed{{{given}}}$.", answer)
-    assert (score.verdict, score.value) == (verdict, float(verdict in RIGHT))
+    assert (score.result, score.value) == (result, float(result in RIGHT))
 
 
 def test_the_table_is_long_enough() -> None:
@@ -116,7 +116,7 @@ def test_the_table_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text", "verdict"),
+    ("answer", "text", "result"),
     [
         ("204", r"Adding up, we get $\boxed{204}$.", "exact"),  # AIME: an integer from 0 to 999
         ("025", r"\boxed{25}", "exact"),
@@ -129,12 +129,12 @@ def test_the_table_is_long_enough() -> None:
         ("4", r"\boxed{", "no_answer"),
     ],
 )
-def test_rows_as_the_benchmarks_have_them(reward: Reward, answer: str, text: str, verdict: str) -> None:
-    assert grade(reward, text, answer).verdict == verdict
+def test_rows_as_the_benchmarks_have_them(reward: Reward, answer: str, text: str, result: str) -> None:
+    assert grade(reward, text, answer).result == result
 
 
 def test_a_completion_cut_off_at_the_limit_scores_nothing(reward: Reward) -> None:
-    assert grade(reward, r"\boxed{4}", "4", finish="length") == Score(value=0.0, verdict="truncated")
+    assert grade(reward, r"\boxed{4}", "4", finish="length") == Score(value=0.0, result="truncated")
 
 
 @pytest.mark.parametrize("answer", ["", "   ", r"\boxed{}", "9^{9^{9}}"])
@@ -180,7 +180,7 @@ def test_a_text_of_boxes_that_are_never_closed_is_read_in_one_pass() -> None:
     assert time.process_time() - began < 2
 
 
-def test_too_much_processor_time_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_processor_time_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
 
     def busy() -> str:
@@ -199,7 +199,7 @@ def test_too_much_processor_time_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -
 def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
     reward: Reward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert grade(reward, r"\boxed{4}", "4").verdict == "exact"  # the row's answer is parsed from here on
+    assert grade(reward, r"\boxed{4}", "4").result == "exact"  # the row's answer is parsed from here on
 
     def busy(gold: str, given: str) -> str:
         while True:
@@ -207,7 +207,7 @@ def test_an_answer_that_keeps_the_verifier_busy_is_no_answer(
 
     monkeypatch.setattr(math_answer, "CPU_SECONDS", 0.05)
     monkeypatch.setattr(math_answer, "compare_quickly", busy)
-    assert grade(reward, r"\boxed{4}", "4") == Score(value=0.0, verdict="timeout")
+    assert grade(reward, r"\boxed{4}", "4") == Score(value=0.0, result="timeout")
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -237,7 +237,7 @@ class BrokenAtFirst:
         self.left -= 1
         if self.left >= 0:
             raise SandboxFailed("bubblewrap made no sandbox")
-        return Score(value=1.0, parts={"part": 0.5}, verdict="passed", forgeable=True)
+        return Score(value=1.0, parts={"part": 0.5}, result="passed", forgeable=True)
 
     async def close(self) -> None: ...
 
@@ -248,7 +248,7 @@ async def test_a_sandbox_that_fails_is_tried_again_and_then_is_no_score(
     monkeypatch.setattr("gpu_agents.rewards.service.PAUSE_SECONDS", 0.0)
     async with Served(BrokenAtFirst(2)) as served:
         reply = await served.score("x")
-        assert (reply.status, reply.score, reply.parts, reply.verdict) == ("ok", 1.0, {"part": 0.5}, "passed")
+        assert (reply.status, reply.score, reply.parts, reply.result) == ("ok", 1.0, {"part": 0.5}, "passed")
         assert reply.forgeable and served.service.counts.forgeable == 1
         assert served.service.counts.retried == {"SandboxFailed": 2} and not served.service.counts.failed
     async with Served(BrokenAtFirst(3)) as served:

@@ -97,7 +97,7 @@ class Whole:
     async def start(self) -> None: ...
 
     async def score(self, completion: Completion) -> Score:
-        return Score(value=1.0, parts={"brief": 0.5}, verdict="exact", forgeable=True)
+        return Score(value=1.0, parts={"brief": 0.5}, result="exact", forgeable=True)
 
     async def close(self) -> None: ...
 
@@ -106,7 +106,7 @@ async def test_a_composite_passes_on_what_its_parts_say() -> None:
     plain = build_scorer("exact_match", {}, ScorerContext(sandboxes=Sandboxes(slots=1)))
     score = await Composite([Part("a", 1.0, Whole()), Part("b", 1.0, plain)]).score(of(""))
     assert score == Score(
-        value=1.0, parts={"a": 1.0, "a/brief": 0.5, "b": 0.0}, verdict="a:exact", forgeable=True
+        value=1.0, parts={"a": 1.0, "a/brief": 0.5, "b": 0.0}, result="a:exact", forgeable=True
     )
 
 

@@ -74,7 +74,7 @@ def test_starvation_beyond_the_maximum_is_a_sandbox_error(world: World) -> None:
 def test_test_over_its_cpu_limit_gets_no_extension(world: World) -> None:
     world.run(ran=6.6, waited=5.0)
     assert world.accounting.cpu_exceeded() and world.accounting.grant_extension() == 0.0
-    assert not world.accounting.was_starved(total=False), "its verdict is the limit that it passed"
+    assert not world.accounting.was_starved(total=False), "its result is the limit that it passed"
 
 
 def test_earlier_tests_do_not_count_toward_the_current_one(world: World) -> None:
@@ -87,7 +87,7 @@ def test_earlier_tests_do_not_count_toward_the_current_one(world: World) -> None
     assert world.accounting.cpu_exceeded()
 
 
-def test_many_tests_that_waited_a_little_make_the_whole_time_no_verdict(world: World) -> None:
+def test_many_tests_that_waited_a_little_make_the_whole_time_no_result(world: World) -> None:
     for _ in range(10):
         world.run(ran=4.0, waited=0.9)
         world.threads.clear()

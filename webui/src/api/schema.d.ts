@@ -589,7 +589,7 @@ export interface paths {
          * Get the gate's result for a checkpoint
          * @description Evaluates the gate's assertions on the newest eval run of the checkpoint.
          */
-        get: operations["judge_checkpoint_gate"];
+        get: operations["evaluate_checkpoint_gate"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4945,14 +4945,10 @@ export interface components {
             next_cursor: string | null;
             has_more: boolean;
         };
-        GateRunRequest: {
-            /** @description id, alias, run@20 or run@latest */
-            checkpoint: string;
-        };
-        GateVerdict: {
+        GateResult: {
             alias: string;
             checkpoint: string;
-            verdict: components["schemas"]["GateVerdictVerdictEnum"];
+            status: components["schemas"]["GateResultStatusEnum"];
             /** @description the newest eval run of this checkpoint with the gate's spec */
             run: string | null;
             checks: components["schemas"]["Check"][];
@@ -4961,7 +4957,11 @@ export interface components {
             command: string;
         };
         /** @enum {string} */
-        GateVerdictVerdictEnum: "passed" | "failed" | "missing" | "pending";
+        GateResultStatusEnum: "passed" | "failed" | "missing" | "pending";
+        GateRunRequest: {
+            /** @description id, alias, run@20 or run@latest */
+            checkpoint: string;
+        };
         /** @enum {string} */
         Goal: "max" | "min";
         Health: {
@@ -5968,6 +5968,8 @@ export interface components {
             /** @description which collection the row comes from, or empty */
             source: string;
         };
+        /** @enum {string} */
+        ResultEnum: "green" | "amber" | "red";
         Retention: {
             /** @description keep so many newest ones of each run */
             keep_last?: number | null;
@@ -6039,7 +6041,7 @@ export interface components {
             reward_key: string;
             dataset: components["schemas"]["DatasetRef"];
             /** @description empty until the test ends */
-            verdict: components["schemas"]["RewardTestVerdictEnum"] | components["schemas"]["BlankEnum"];
+            result: components["schemas"]["ResultEnum"] | components["schemas"]["BlankEnum"];
             /** @description all probes, on the default rows and bounds: required where a project accepts only tested rewards */
             complete: boolean;
             report: {
@@ -6072,8 +6074,6 @@ export interface components {
             /** @description more completions to score */
             stored?: components["schemas"]["StoredSampleRequest"][];
         } & (unknown | unknown);
-        /** @enum {string} */
-        RewardTestVerdictEnum: "green" | "amber" | "red";
         /** @enum {string} */
         Role: "viewer" | "editor" | "operator" | "admin";
         RoleRequest: {
@@ -6764,7 +6764,7 @@ export interface components {
                 [key: string]: number;
             };
             /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
-            verdict: string;
+            reward_result: string;
             /** @description see the sampling rule */
             sample_reasons: string[];
             /** @description of the dataset */
@@ -7052,7 +7052,7 @@ export interface components {
                 [key: string]: number;
             };
             /** @description the reward function's own word: exact, wrong_answer, time_limit ... */
-            verdict: string;
+            reward_result: string;
             /** @description see the sampling rule */
             sample_reasons: string[];
             /** @description of the dataset */
@@ -8877,9 +8877,9 @@ export type FunctionVersion = components['schemas']['FunctionVersion'];
 export type Gate = components['schemas']['Gate'];
 export type GateChangeRequest = components['schemas']['GateChangeRequest'];
 export type GatePage = components['schemas']['GatePage'];
+export type GateResult = components['schemas']['GateResult'];
+export type GateResultStatusEnum = components['schemas']['GateResultStatusEnum'];
 export type GateRunRequest = components['schemas']['GateRunRequest'];
-export type GateVerdict = components['schemas']['GateVerdict'];
-export type GateVerdictVerdictEnum = components['schemas']['GateVerdictVerdictEnum'];
 export type Goal = components['schemas']['Goal'];
 export type Health = components['schemas']['Health'];
 export type HeartbeatReply = components['schemas']['HeartbeatReply'];
@@ -9001,6 +9001,7 @@ export type QuotaChangeRequest = components['schemas']['QuotaChangeRequest'];
 export type QuotaPage = components['schemas']['QuotaPage'];
 export type RelationEnum = components['schemas']['RelationEnum'];
 export type Rendered = components['schemas']['Rendered'];
+export type ResultEnum = components['schemas']['ResultEnum'];
 export type Retention = components['schemas']['Retention'];
 export type RetentionDecision = components['schemas']['RetentionDecision'];
 export type RetentionPlan = components['schemas']['RetentionPlan'];
@@ -9008,7 +9009,6 @@ export type RetentionRequest = components['schemas']['RetentionRequest'];
 export type RewardTest = components['schemas']['RewardTest'];
 export type RewardTestPage = components['schemas']['RewardTestPage'];
 export type RewardTestRequestRequest = components['schemas']['RewardTestRequestRequest'];
-export type RewardTestVerdictEnum = components['schemas']['RewardTestVerdictEnum'];
 export type Role = components['schemas']['Role'];
 export type RoleRequest = components['schemas']['RoleRequest'];
 export type Run = components['schemas']['Run'];
@@ -12685,7 +12685,7 @@ export interface operations {
             };
         };
     };
-    judge_checkpoint_gate: {
+    evaluate_checkpoint_gate: {
         parameters: {
             query: {
                 /** @description id, alias, run@20 or run@latest */
@@ -12709,14 +12709,14 @@ export interface operations {
                      * @example {
                      *       "alias": "prod",
                      *       "checkpoint": "ckpt_01jy0000000000000000000020",
-                     *       "verdict": "missing",
+                     *       "status": "missing",
                      *       "run": null,
                      *       "checks": [],
                      *       "why": "no eval run has scored ckpt_01jy0000000000000000000020 with the spec of the gate of 'prod'",
                      *       "command": "oolong checkpoint gate run prod ckpt_01jy0000000000000000000020"
                      *     }
                      */
-                    "application/json": components["schemas"]["GateVerdict"];
+                    "application/json": components["schemas"]["GateResult"];
                 };
             };
             401: components["responses"]["NotAuthenticated"];
@@ -21749,9 +21749,9 @@ export interface operations {
                 cursor?: string;
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
+                result?: "amber" | "green" | "red";
                 /** @description only tests of this reward: name@3, exact_match */
                 reward?: string;
-                verdict?: "amber" | "green" | "red";
             };
             header?: never;
             path?: never;
@@ -21780,7 +21780,7 @@ export interface operations {
                      *             "id": "dsv_01jy0000000000000000000005",
                      *             "ref": "sums@1"
                      *           },
-                     *           "verdict": "",
+                     *           "result": "",
                      *           "complete": true,
                      *           "report": null,
                      *           "created_by": "alice",
@@ -21856,7 +21856,7 @@ export interface operations {
                      *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
-                     *       "verdict": "",
+                     *       "result": "",
                      *       "complete": true,
                      *       "report": null,
                      *       "created_by": "alice",
@@ -21918,7 +21918,7 @@ export interface operations {
                      *         "id": "dsv_01jy0000000000000000000005",
                      *         "ref": "sums@1"
                      *       },
-                     *       "verdict": "",
+                     *       "result": "",
                      *       "complete": true,
                      *       "report": null,
                      *       "created_by": "alice",
@@ -28301,7 +28301,7 @@ export interface operations {
                      *           "version_texts": [],
                      *           "finish_reason": "stop",
                      *           "reward_parts": {},
-                     *           "verdict": "",
+                     *           "reward_result": "",
                      *           "sample_reasons": [],
                      *           "row": null,
                      *           "member": null,
@@ -28369,7 +28369,7 @@ export interface operations {
                      *       "version_texts": [],
                      *       "finish_reason": "stop",
                      *       "reward_parts": {},
-                     *       "verdict": "",
+                     *       "reward_result": "",
                      *       "sample_reasons": [],
                      *       "row": null,
                      *       "member": null,

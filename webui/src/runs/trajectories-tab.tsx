@@ -66,7 +66,7 @@ function GroupCard({ group }: { group: Trajectory[] }) {
 /** The reward parts and the result label that a reward function returned with its score. */
 function RewardParts({ trajectory }: { trajectory: Trajectory }) {
   const parts = Object.entries(trajectory.reward_parts).map(([name, value]) => `${name} ${number(value)}`);
-  const texts = [...parts, ...(trajectory.verdict === "" ? [] : [words(trajectory.verdict).toLowerCase()])];
+  const texts = [...parts, ...(trajectory.reward_result === "" ? [] : [words(trajectory.reward_result).toLowerCase()])];
   return texts.length === 0 ? null : <span className={`${classes.parts} tabular`} data-testid="reward-parts">{texts.join(" · ")}</span>;
 }
 

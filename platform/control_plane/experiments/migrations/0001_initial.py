@@ -111,7 +111,7 @@ class Migration(migrations.Migration):
                 ('reward_key', models.CharField(max_length=64)),
                 ('samples_sha256', models.CharField(blank=True, default='', max_length=64)),
                 ('samples_bytes', models.PositiveIntegerField(default=0)),
-                ('verdict', models.CharField(blank=True, default='', max_length=8)),
+                ('result', models.CharField(blank=True, default='', max_length=8)),
                 ('report', models.JSONField(null=True)),
                 ('created_at', models.DateTimeField()),
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL)),

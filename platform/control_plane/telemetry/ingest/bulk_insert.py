@@ -216,7 +216,7 @@ def _sample(job: Job, line: contract.TrajectoryLine) -> TrajectorySample:
         version_texts=line.version_texts,
         finish_reason=line.finish_reason,
         reward_parts=line.reward_parts,
-        verdict=line.verdict,
+        reward_result=line.reward_result,
         sample_reasons=line.sample_reasons,
         row=line.row if line.row >= 0 else None,
         member=line.member,

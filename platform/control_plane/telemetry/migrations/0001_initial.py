@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
                 ('version_texts', models.JSONField()),
                 ('finish_reason', models.CharField(max_length=40)),
                 ('reward_parts', models.JSONField(default=dict)),
-                ('verdict', models.TextField(default='')),
+                ('reward_result', models.TextField(default='')),
                 ('sample_reasons', models.JSONField(default=list)),
                 ('row', models.BigIntegerField(null=True)),
                 ('member', models.IntegerField(null=True)),

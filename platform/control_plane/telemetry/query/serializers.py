@@ -158,7 +158,7 @@ class TrajectorySerializer(ResponseSerializer):
     reward_parts = serializers.DictField(
         child=serializers.FloatField(), help_text="of a composite reward: each part's own score"
     )
-    verdict = serializers.CharField(
+    reward_result = serializers.CharField(
         allow_blank=True, help_text="the reward function's own word: exact, wrong_answer, time_limit ..."
     )
     sample_reasons = serializers.ListField(child=serializers.CharField(), help_text="see the sampling rule")

@@ -83,9 +83,9 @@ class AsyncCheckpoints(AsyncResource):
     async def delete_gate(self, alias: str) -> None:
         await self._send(delete("checkpoint-gates/{}", alias))
 
-    async def gate_verdict(self, alias: str, reference: str) -> models.GateVerdict:
+    async def gate_result(self, alias: str, reference: str) -> models.GateResult:
         """What the alias's gate says of a checkpoint by the newest eval run of it."""
-        request = get("checkpoint-gates/{}/result", models.GateVerdict, alias, checkpoint=reference)
+        request = get("checkpoint-gates/{}/result", models.GateResult, alias, checkpoint=reference)
         return await self._send(request)
 
     async def run_gate(self, alias: str, reference: str) -> models.Run:

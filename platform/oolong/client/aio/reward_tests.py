@@ -12,9 +12,9 @@ from oolong.client.request_spec import drop_none, get, page, post
 
 class AsyncRewardTests(AsyncResource):
     def list(
-        self, *, reward: str | None = None, verdict: str | None = None
+        self, *, reward: str | None = None, result: str | None = None
     ) -> AsyncIterator[models.RewardTest]:
-        return self._pages(page("reward-tests", models.RewardTest, reward=reward, verdict=verdict))
+        return self._pages(page("reward-tests", models.RewardTest, reward=reward, result=result))
 
     async def get(self, test_id: str) -> models.RewardTest:
         return await self._send(get("reward-tests/{}", models.RewardTest, test_id))

@@ -104,5 +104,5 @@ class ReplyScore(ApiModel):
 
     score: float
     parts: dict[str, float] = {}
-    verdict: str = ""
+    result: str = ""
     seconds: float = 0.0

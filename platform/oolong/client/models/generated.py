@@ -331,10 +331,10 @@ class GateCheck(ApiModel):
     holds: bool
 
 
-class GateVerdict(ApiModel):
+class GateResult(ApiModel):
     alias: str
     checkpoint: str
-    verdict: str
+    status: str
     run: str | None = None
     checks: list[GateCheck]
     why: str
@@ -793,7 +793,7 @@ class RewardTest(ApiModel):
     reward: str
     reward_key: str
     dataset: DatasetReference
-    verdict: str
+    result: str
     complete: bool
     report: dict[str, Any] | None = None
     created_by: str
@@ -1069,7 +1069,7 @@ class Trajectory(ApiModel):
     version_texts: list[str]
     finish_reason: str
     reward_parts: dict[str, float]
-    verdict: str
+    reward_result: str
     sample_reasons: list[str]
     row: int | None = None
     member: int | None = None

@@ -228,8 +228,8 @@ def test_two_who_seal_at_once_make_one_chain() -> None:
         thread.start()
     for thread in both:
         thread.join()
-    verdicts = list(audit_log.verify())
-    assert [(verdict.entries, verdict.broken) for verdict in verdicts] == [(40, "")]
+    reports = list(audit_log.verify())
+    assert [(report.entries, report.broken) for report in reports] == [(40, "")]
 
 
 def test_project_events_are_the_logs_entries_of_the_project(alice: Any, person: Any) -> None:

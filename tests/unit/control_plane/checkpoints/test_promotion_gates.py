@@ -89,7 +89,7 @@ def test_a_failed_gate_says_which_assertion_and_what_was_measured(
     refused = promote(bob, mark)
     assert (refused.status_code, refused.json()["code"]) == (409, "gate_failed")
     assert "eval/accuracy >= 0.8 does not hold (0.79)" in refused.json()["detail"]
-    assert [check["holds"] for check in refused.json()["verdict"]["checks"]] == [False, True]
+    assert [check["holds"] for check in refused.json()["result"]["checks"]] == [False, True]
 
 
 def test_the_newest_run_decides_and_one_that_goes_on_decides_nothing(

@@ -18,7 +18,7 @@ def candidate(step: int, *, run: str = "run_a", days: float = 0, **changes: Any)
 
 
 def freed(candidates: list[Candidate], **rules: Any) -> set[str]:
-    return {verdict.id for verdict in evaluate(candidates, Policy(**rules), now=NOW) if verdict.freed}
+    return {decision.id for decision in evaluate(candidates, Policy(**rules), now=NOW) if decision.freed}
 
 
 STEPS = [candidate(step) for step in (10, 20, 30, 40)]
@@ -64,6 +64,6 @@ def test_a_young_one_stays_until_its_time() -> None:
 
 def test_what_somebody_needs_stays_whatever_the_rules_say_and_tells_why() -> None:
     needed = candidate(1, days=99, needed=("alias prod", "run x starts from it"))
-    verdicts = evaluate([needed, candidate(2)], Policy(keep_last=1), now=NOW)
-    assert verdicts[0].keep_reasons == ("alias prod", "run x starts from it")
-    assert verdicts[1].keep_reasons == ("last 1 of its run",)
+    decisions = evaluate([needed, candidate(2)], Policy(keep_last=1), now=NOW)
+    assert decisions[0].keep_reasons == ("alias prod", "run x starts from it")
+    assert decisions[1].keep_reasons == ("last 1 of its run",)

@@ -23,7 +23,7 @@ REPORT = {
     "zero_variance_frac": None,
     "determinism": {"checked": 2, "differing": 0},
     "latency_seconds": {"p50": 0.001, "p95": 0.002, "max": 0.002},
-    "verdict": "green",
+    "result": "green",
     "reasons": [],
     "range": {"min": 0.0, "max": 1.0, "model_mean": None},
     "probes": {"empty": {"mean": 0.0, "max": 0.0, "success_frac": 0.0}},
@@ -34,18 +34,18 @@ def create(who: Any, **change: Any) -> Any:
     return who.post("/reward-tests", {**BODY, **change})
 
 
-def say(test: Any, verdict: str) -> None:
+def say(test: Any, result: str) -> None:
     """What telemetry does with the summary of the test's controller."""
     run = Run.objects.get(pk=test["run"])
     telemetry_hooks.record_summary(
-        run, Attempt(run=run, number=1), "reward_test", {**REPORT, "verdict": verdict}
+        run, Attempt(run=run, number=1), "reward_test", {**REPORT, "result": result}
     )
 
 
 def test_canned_probes_take_no_slot_and_the_report_is_kept(alice: Any, node: Any, tick: Any) -> None:
     machine = node(slots=1)
     test = create(alice).json()
-    assert (test["verdict"], test["report"], test["dataset"]["ref"]) == ("", None, "sums@1")
+    assert (test["result"], test["report"], test["dataset"]["ref"]) == ("", None, "sums@1")
     tick()
     (attempt,) = machine.beat().attempts
     assert [job.name for job in attempt.jobs] == ["controller", "reward"]
@@ -60,13 +60,13 @@ def test_canned_probes_take_no_slot_and_the_report_is_kept(alice: Any, node: Any
         machine.beat()
         tick()
     seen = alice.get(f"/reward-tests/{test['id']}").json()
-    assert (seen["status"], seen["verdict"], seen["report"]["probes"]["empty"]["max"]) == (
+    assert (seen["status"], seen["result"], seen["report"]["probes"]["empty"]["max"]) == (
         "SUCCEEDED",
         "amber",
         0.0,
     )
-    assert [item["id"] for item in alice.get("/reward-tests?verdict=amber").json()["data"]] == [test["id"]]
-    assert alice.get("/reward-tests?verdict=green").json()["data"] == []
+    assert [item["id"] for item in alice.get("/reward-tests?result=amber").json()["data"]] == [test["id"]]
+    assert alice.get("/reward-tests?result=green").json()["data"] == []
 
 
 def test_samples_of_the_model_take_one_slot(alice: Any, node: Any, tick: Any) -> None:
@@ -92,7 +92,7 @@ def test_given_completions_reach_the_node_and_no_other(alice: Any, node: Any, ti
         assert file.read().count(b"\n") == 2
 
 
-def test_a_test_that_left_no_report_has_failed_and_has_no_verdict(alice: Any, node: Any, tick: Any) -> None:
+def test_a_test_that_left_no_report_has_failed_and_has_no_result(alice: Any, node: Any, tick: Any) -> None:
     machine = node(slots=1)
     test = create(alice).json()
     tick()
@@ -103,7 +103,7 @@ def test_a_test_that_left_no_report_has_failed_and_has_no_verdict(alice: Any, no
         machine.beat()
         tick()
     seen = alice.get(f"/reward-tests/{test['id']}").json()
-    assert (seen["status"], seen["verdict"]) == ("FAILED", "")
+    assert (seen["status"], seen["result"]) == ("FAILED", "")
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def stored_checkpoint(who: Any, clock: Any) -> Checkpoint:
 
 
 def test_the_newest_test_decides(strict: Any, clock: Any) -> None:
-    for verdict in ("green", "amber"):
+    for result in ("green", "amber"):
         clock.forward(1)
-        say(create(strict).json(), verdict)
+        say(create(strict).json(), result)
     assert "was amber" in refusal(strict)["message"]
 
 

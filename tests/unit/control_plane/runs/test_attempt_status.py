@@ -109,28 +109,28 @@ def test_a_run_is_done_when_trainer_and_controller_completed() -> None:
     ],
 )
 def test_a_job_that_died_names_its_cause(name: str, cause: EndReason) -> None:
-    verdict = derive("rl", rl(**{name: {**EXITED, "exit_code": -9}}))
-    assert isinstance(verdict, Failed)
-    assert verdict.cause == cause
-    assert "killed by signal 9" in verdict.message
+    status = derive("rl", rl(**{name: {**EXITED, "exit_code": -9}}))
+    assert isinstance(status, Failed)
+    assert status.cause == cause
+    assert "killed by signal 9" in status.message
 
 
 def test_a_job_that_says_why_it_ended_is_believed() -> None:
-    verdict = derive("rl", rl(trainer={**EXITED, "reason": EndReason.NONFINITE_LOSS, "message": "step 7"}))
-    assert verdict == Failed("trainer", EndReason.NONFINITE_LOSS, "trainer: step 7")
+    status = derive("rl", rl(trainer={**EXITED, "reason": EndReason.NONFINITE_LOSS, "message": "step 7"}))
+    assert status == Failed("trainer", EndReason.NONFINITE_LOSS, "trainer: step 7")
 
 
 def test_the_job_that_explains_outranks_those_that_died_with_it() -> None:
     jobs = rl(trainer={**EXITED, "exit_code": 1}, rollout_0={**EXITED, "reason": EndReason.MODEL_INVALID})
-    verdict = derive("rl", jobs)
-    assert isinstance(verdict, Failed)
-    assert verdict.cause == EndReason.MODEL_INVALID
+    status = derive("rl", jobs)
+    assert isinstance(status, Failed)
+    assert status.cause == EndReason.MODEL_INVALID
 
 
 def test_a_job_ended_by_its_node_without_being_asked_is_no_fault_of_the_user() -> None:
-    verdict = derive("rl", rl(trainer={**EXITED, "reason": EndReason.STOPPED_BY_USER}))
-    assert isinstance(verdict, Failed)
-    assert OUTCOMES[verdict.cause].retry == Retry.FREE
+    status = derive("rl", rl(trainer={**EXITED, "reason": EndReason.STOPPED_BY_USER}))
+    assert isinstance(status, Failed)
+    assert OUTCOMES[status.cause].retry == Retry.FREE
 
 
 def test_only_the_users_own_faults_count_against_max_attempts() -> None:

@@ -17,7 +17,7 @@ CLOCKS = Timeouts(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
 
 
 @pytest.mark.parametrize(
-    ("silence", "verdict"),
+    ("silence", "liveness"),
     [
         (timedelta(seconds=45), Liveness.READY),
         (timedelta(seconds=46), Liveness.UNRESPONSIVE),
@@ -25,8 +25,8 @@ CLOCKS = Timeouts(lease=timedelta(seconds=45), orphan=timedelta(minutes=75))
         (CLOCKS.orphan + ORPHAN_MARGIN + timedelta(seconds=1), Liveness.LOST),
     ],
 )
-def test_silence_is_judged_by_two_clocks(silence: timedelta, verdict: Liveness) -> None:
-    assert classify(NOW - silence, now=NOW, suspended_until=None, timeouts=CLOCKS) == verdict
+def test_silence_is_classified_by_two_clocks(silence: timedelta, liveness: Liveness) -> None:
+    assert classify(NOW - silence, now=NOW, suspended_until=None, timeouts=CLOCKS) == liveness
 
 
 def test_nobody_is_judged_while_judgement_is_suspended() -> None:

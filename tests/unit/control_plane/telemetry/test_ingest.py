@@ -196,7 +196,7 @@ def test_histograms_documents_and_trajectories_are_kept(world: World) -> None:
     sample = contract.TrajectoryLine(
         at=7.0, step=3, group_id="0-1-0", prompt="p\x00", answer="a", completion="c", reward=0.5,
         policy_versions=[1, 2, 2, 3], version_texts=["x", "y"], finish_reason="stop",
-        reward_parts={"exact_match": 1.0, "length": -0.5}, verdict="exact",
+        reward_parts={"exact_match": 1.0, "length": -0.5}, reward_result="exact",
     )  # fmt: skip
     body = encode(
         contract.Histogram(at=1.0, name="staleness/consumed", x=3, counts={"0": 5, "4": 1}),
@@ -215,7 +215,7 @@ def test_histograms_documents_and_trajectories_are_kept(world: World) -> None:
         [1, 2, 2, 3],
         ["x", "y"],
     )
-    assert (stored.reward_parts, stored.verdict) == ({"exact_match": 1.0, "length": -0.5}, "exact")
+    assert (stored.reward_parts, stored.reward_result) == ({"exact_match": 1.0, "length": -0.5}, "exact")
     assert [type for type, _ in frames(f"run:{world.run.pk}")] == [
         "histogram", "state", "state", "trajectory", "state",
     ]  # fmt: skip

@@ -380,7 +380,7 @@ def test_a_run_whose_every_engine_is_stale_is_stuck_until_one_is_not(controller:
     assert controller.timers.all_stale_seconds(now=12.0) == 0.0
 
 
-def test_an_outdated_verdict_does_not_make_an_engine_stale(controller: Controller) -> None:
+def test_an_outdated_report_does_not_make_an_engine_stale(controller: Controller) -> None:
     controller.workers.acknowledge(AckRequest(worker_id=ALICE, version=3, ok=True), now=0.0)
     assert not controller.trainer.mark_stale(
         StaleEngineRequest(worker_id=ALICE, version=2, max_difference=1.0), now=0.0

@@ -245,16 +245,16 @@ def hang_forever(event: asyncio.Event) -> Any:
     return score
 
 
-async def test_the_parts_of_a_reward_and_its_verdict_stay_with_the_trajectory(
+async def test_the_parts_of_a_reward_and_its_result_stay_with_the_trajectory(
     new_harness: Make, engine: FakeEngine, versions: Versions
 ) -> None:
-    scored = Score(value=0.5, parts={"exact_match": 1.0, "length": -0.5}, verdict="exact")
+    scored = Score(value=0.5, parts={"exact_match": 1.0, "length": -0.5}, result="exact")
     async with new_harness(reward=lambda completion: scored, staleness={"max": 1}) as run:
         run.start_worker(engine.port, engine.api_key)
         await run.trainer.announce(versions(0), "none")
         groups = await run.trainer.take(0)
         trajectories = [t for group in groups for t in group.trajectories]
-        assert {(t.reward, t.score, t.verdict, *t.reward_parts.items()) for t in trajectories} == {
+        assert {(t.reward, t.score, t.reward_result, *t.reward_parts.items()) for t in trajectories} == {
             (0.5, 0.5, "exact", ("exact_match", 1.0), ("length", -0.5))
         }
 

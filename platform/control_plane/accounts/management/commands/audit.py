@@ -23,10 +23,10 @@ class Command(BaseCommand):
         while audit_log.append_to_chain():
             pass
         broken = []
-        for verdict in audit_log.verify():
-            name = verdict.project or "the installation"
-            self.stdout.write(f"{name}: {verdict.entries} entries hold, head {verdict.head}")
-            if verdict.broken:
-                broken.append(f"{name}: {verdict.broken}")
+        for report in audit_log.verify():
+            name = report.project or "the installation"
+            self.stdout.write(f"{name}: {report.entries} entries hold, head {report.head}")
+            if report.broken:
+                broken.append(f"{name}: {report.broken}")
         if broken:
             raise CommandError("the audit log was changed\n" + "\n".join(broken))

@@ -57,16 +57,19 @@ class ChildPool:
     async def score(self, completion: Completion) -> Score:
         """Raises ScoringError, VerifierFailed, TimedOut."""
         child = await self._free.get()
+        asking = asyncio.create_task(
+            asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
+        )
         try:
-            reply = await asyncio.to_thread(_ask, child.connection, completion, self._timeout_seconds)
+            reply = await asyncio.shield(asking)
         except (TimedOut, EOFError, OSError) as error:
-            await self._replace(child)
+            await self._replace(child, asking)
             if isinstance(error, TimedOut):
                 raise
             raise VerifierFailed("the reward process crashed while scoring") from error
         except BaseException:
             # Cancelled: the next call must not receive this call's reply.
-            await asyncio.shield(self._replace(child))
+            await asyncio.shield(self._replace(child, asking))
             raise
         self._free.put_nowait(child)
         if isinstance(reply, Exception):
@@ -92,10 +95,13 @@ class ChildPool:
             raise RuntimeError(f"a reward process did not start within {START_SECONDS:g} s")
         self._free.put_nowait(child)
 
-    async def _replace(self, child: _Child) -> None:
+    async def _replace(self, child: _Child, asking: asyncio.Task[Score | Exception]) -> None:
         self.killed += 1
         child.process.kill()
         await asyncio.to_thread(child.process.join)
+        # Its thread still reads this connection. Closed under it, the descriptor could be the next child's already,
+        # and the thread would take that child's message.
+        await asyncio.gather(asking, return_exceptions=True)
         child.connection.close()
         self._children.remove(child)
         log.warning("replacing a killed reward process (%d so far)", self.killed)

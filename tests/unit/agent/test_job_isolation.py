@@ -149,7 +149,7 @@ def test_a_probe_that_times_out_is_repeated(
         if len(probes) <= timeouts:
             raise subprocess.TimeoutExpired(words, node.PROBE_SECONDS)
 
-    monkeypatch.setattr(node, "_judge_probe", stalled)
+    monkeypatch.setattr(node, "_check_probe", stalled)
     settings = AgentSettings(
         server="http://127.0.0.1", data_directory=data.root, node_python=sys.executable, name="node"
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,32 @@ async def test_the_answer_to_a_call_that_was_given_up_is_not_taken_for_the_next_
     await asyncio.wait([given_up])
     assert given_up.cancelled() and pool.killed == 1
     assert (await pool.score(of("fine"))).value == 0.5
+
+
+async def test_the_connection_of_a_killed_child_stays_open_while_its_thread_reads(
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed descriptor is free for the next child's pipe, whose message the thread would take."""
+    asked, replaced, closed = threading.Event(), threading.Event(), []
+    start_child = pool._start_child
+
+    async def start_next() -> None:
+        replaced.set()
+        await start_child()
+
+    def read_late(connection: Connection, completion: Completion, timeout_seconds: float) -> None:
+        asked.set()
+        replaced.wait(0.3)
+        closed.append(connection.closed)
+        raise EOFError
+
+    monkeypatch.setattr("gpu_agents.rewards.pool._ask", read_late)
+    monkeypatch.setattr(pool, "_start_child", start_next)
+    given_up = asyncio.create_task(pool.score(of("hang")))
+    await asyncio.to_thread(asked.wait)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    assert given_up.cancelled() and replaced.is_set() and closed == [False]
 
 
 async def test_a_text_that_unfolds_beyond_the_memory_of_a_child_is_an_error_of_that_text(

@@ -149,6 +149,8 @@ SPECTACULAR_SETTINGS = {
         "RunKind": "control_plane.core.api.schema.RUN_KINDS",
         "ModelKind": "control_plane.core.api.schema.MODEL_KINDS",
         "CheckpointKind": "control_plane.core.api.schema.CHECKPOINT_KINDS",
+        "LoginMethod": "control_plane.accounts.identity.services.LOGIN_METHODS",
+        "WebhookEventType": "control_plane.webhooks.event_types.TYPE_NAMES",
         "SourceKind": "control_plane.core.api.schema.SOURCE_KINDS",
     },
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, F, Q, QuerySet, Value
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.accounts.models import (
@@ -41,7 +41,11 @@ class Member:
     @property
     def role(self) -> str:
         """The one that counts."""
-        return max((role for role in (self.project_role, self.team_role) if role), key=RANK.__getitem__)
+        return higher_role(self.project_role, self.team_role)
+
+
+def higher_role(*roles: str | None) -> str:
+    return max((role for role in roles if role), key=RANK.__getitem__)
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,13 @@ def projects(caller: Caller) -> QuerySet[Project]:
     """The caller's projects; with a token, those of its project's team only."""
     found = projects_of(caller.user)
     return found if caller.token is None else found.filter(team=caller.project.team_id)
+
+
+def listed_projects(caller: Caller) -> QuerySet[Project]:
+    """The same, each with the caller's `project_role` and `team_role`."""
+    own = Membership.objects.filter(user=caller.user, project=OuterRef("pk")).values("role")
+    team = TeamMembership.objects.filter(user=caller.user, team=OuterRef("team")).values("role")
+    return projects(caller).annotate(project_role=Subquery(own), team_role=Subquery(team))
 
 
 def project(caller: Caller) -> Project:

@@ -15,6 +15,7 @@ urlpatterns = [
     path("project", api.ProjectView.as_view()),
     path("project/events", api.ProjectEventsView.as_view()),
     path("audit", audit_api.AuditView.as_view()),
+    path("audit/chain", audit_api.AuditChainView.as_view()),
     path("audit/export", audit_api.AuditExportView.as_view()),
     path("stream-tickets", ticket_api.StreamTicketsView.as_view()),
     path("secrets", secret_api.SecretsView.as_view()),

@@ -197,6 +197,7 @@ _PARSERS: dict[str, Callable[[Search, str], None]] = {
     ),
     "dataset": _dataset,
     "parent": _simple(lambda value: Q(parent_id=value)),
+    "secret": _simple(lambda value: Q(spec__contains={"secrets": [{"name": value}]})),
     "sweep": _simple(lambda value: Q(trial__sweep_id=value)),
     "metric": _metric,
     "created_after": _timestamp("gte", "created_after"),
@@ -216,6 +217,7 @@ PARAMETERS = [
     OpenApiParameter("model", str, description="base model by id or name, or checkpoint by id"),
     OpenApiParameter("dataset", str, description="id of a version, name, or name@3"),
     OpenApiParameter("parent", str, description="runs made from this one"),
+    OpenApiParameter("secret", str, description="runs whose spec names this project secret"),
     OpenApiParameter("sweep", str, description="runs of this sweep"),
     OpenApiParameter(
         "metric", str, many=True, description="bound of the newest value: reward/mean>=0.5; repeatable"

@@ -14,6 +14,7 @@ from control_plane.core.api.request_parsing import StrictSerializer, name_field,
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.infra import clock
 from control_plane.webhooks import selectors, services
+from control_plane.webhooks.event_types import TYPE_NAMES
 
 _NAME = (r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", "letters, digits, spaces and . _ -, a letter or digit first")
 
@@ -62,7 +63,7 @@ class CreatedWebhookSerializer(WebhookSerializer):
 
 class WebhookEventSerializer(ResponseSerializer):
     id = serializers.CharField(help_text="the header webhook-id: the same at every try")
-    type = serializers.CharField()
+    type = serializers.ChoiceField(choices=TYPE_NAMES)
     at = serializers.DateTimeField()
     data = serializers.DictField()
 

@@ -26,6 +26,7 @@ EVENT_TYPES: dict[str, str] = {
     "webhook.disabled": "another webhook of the project was turned off, because it failed for too long",
     "webhook.test": "somebody asked for a test; it is sent to that webhook alone",
 }
+TYPE_NAMES = list(EVENT_TYPES)
 TEST_ONLY = frozenset({"webhook.test"})
 
 

@@ -402,6 +402,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/chain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Verify the end of the audit chain
+         * @description The head of the project's chain, and whether its newest 5,000 entries are what was sealed. To verify whole chains, run `manage.py audit verify`.
+         *
+         *     Costs 1 unit of the rate limit.
+         */
+        get: operations["get_audit_chain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit/export": {
         parameters: {
             query?: never;
@@ -4312,6 +4334,18 @@ export interface components {
             /** @description of the token that was used; empty for a browser session */
             token_id: string;
         };
+        AuditChain: {
+            /** @description of the newest entry in the chain; 0: none */
+            number: number;
+            /** @description of that entry; note it elsewhere, and a cut at the end shows */
+            sha256: string;
+            /** @description entries that join the chain within moments */
+            unsealed: number;
+            /** @description newest entries of the chain that were verified for this answer */
+            checked: number;
+            /** @description the first of them that does not hold, and why; empty: they hold */
+            broken: string;
+        };
         AuditEntry: {
             id: string;
             /** Format: date-time */
@@ -4568,6 +4602,8 @@ export interface components {
              * @description to the minute
              */
             last_used_at: string | null;
+            /** @description of the user or service account */
+            owner_id: string;
             /** @description name of the user or service account */
             owner: string;
             /**
@@ -4969,6 +5005,12 @@ export interface components {
             db: string;
             /** @description ok, or what is wrong; a lost broker only delays */
             broker: string;
+            /** @description ok, or what is wrong with the storage of files */
+            store: string;
+            /** @description ok, or since when no worker has placed jobs */
+            scheduler: string;
+            /** @description ok, or since when no process has sent webhooks */
+            webhooks: string;
         };
         /** HeartbeatReply */
         HeartbeatReply: {
@@ -5232,6 +5274,20 @@ export interface components {
         };
         /** @enum {string} */
         LintFindingSeverityEnum: "error" | "warning";
+        ListedProject: {
+            id: string;
+            name: string;
+            team: components["schemas"]["Named"];
+            /** @description an rl run is taken only with a green test of its reward on its dataset version */
+            tested_rewards: boolean;
+            /** @description yours in it: the higher of project and team */
+            role: components["schemas"]["Role"];
+        };
+        ListedProjectPage: {
+            data: components["schemas"]["ListedProject"][];
+            next_cursor: string | null;
+            has_more: boolean;
+        };
         Live: {
             max_staleness: number | null;
             max_concurrent_groups: number | null;
@@ -5269,6 +5325,8 @@ export interface components {
         LogFiles: {
             data: components["schemas"]["LogFile"][];
         };
+        /** @enum {string} */
+        LoginMethod: "password" | "login link" | "identity provider";
         LoginRequest: {
             username: string;
             password: string;
@@ -5316,6 +5374,13 @@ export interface components {
             scopes: string[];
             /** @description the token of this request; null: a session */
             token: components["schemas"]["MeToken"] | null;
+            /** @description how the browser session began; null: a token, or a session older than this field */
+            login: components["schemas"]["MeLogin"] | null;
+        };
+        MeLogin: {
+            how: components["schemas"]["LoginMethod"];
+            /** Format: date-time */
+            at: string;
         };
         MeToken: {
             id: string;
@@ -5890,11 +5955,6 @@ export interface components {
         };
         ProjectEventPage: {
             data: components["schemas"]["ProjectEvent"][];
-            next_cursor: string | null;
-            has_more: boolean;
-        };
-        ProjectPage: {
-            data: components["schemas"]["Project"][];
             next_cursor: string | null;
             has_more: boolean;
         };
@@ -6703,6 +6763,8 @@ export interface components {
              * @description to the minute
              */
             last_used_at: string | null;
+            /** @description of the user or service account */
+            owner_id: string;
             /** @description name of the user or service account */
             owner: string;
             /**
@@ -7002,13 +7064,15 @@ export interface components {
         WebhookEvent: {
             /** @description the header webhook-id: the same at every try */
             id: string;
-            type: string;
+            type: components["schemas"]["WebhookEventType"];
             /** Format: date-time */
             at: string;
             data: {
                 [key: string]: unknown;
             };
         };
+        /** @enum {string} */
+        WebhookEventType: "run.queued" | "run.starting" | "run.running" | "run.recovering" | "run.pausing" | "run.paused" | "run.stopping" | "run.finalizing" | "run.succeeded" | "run.stopped" | "run.failed" | "alert.fired" | "alert.resolved" | "checkpoint.stored" | "checkpoint.promoted" | "node.unresponsive" | "node.lost" | "sweep.finished" | "webhook.disabled" | "webhook.test";
         WebhookFormRequest: {
             name: string;
             /** @description https on the open internet, or in an allowed network */
@@ -8810,6 +8874,7 @@ export type AppointRequest = components['schemas']['AppointRequest'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptPage = components['schemas']['AttemptPage'];
 export type AuditActor = components['schemas']['AuditActor'];
+export type AuditChain = components['schemas']['AuditChain'];
 export type AuditEntry = components['schemas']['AuditEntry'];
 export type AuditEntryPage = components['schemas']['AuditEntryPage'];
 export type AuditTarget = components['schemas']['AuditTarget'];
@@ -8916,15 +8981,19 @@ export type Link = components['schemas']['Link'];
 export type LinkRequestRequest = components['schemas']['LinkRequestRequest'];
 export type LintFinding = components['schemas']['LintFinding'];
 export type LintFindingSeverityEnum = components['schemas']['LintFindingSeverityEnum'];
+export type ListedProject = components['schemas']['ListedProject'];
+export type ListedProjectPage = components['schemas']['ListedProjectPage'];
 export type Live = components['schemas']['Live'];
 export type Log = components['schemas']['Log'];
 export type LogFile = components['schemas']['LogFile'];
 export type LogFiles = components['schemas']['LogFiles'];
+export type LoginMethod = components['schemas']['LoginMethod'];
 export type LoginRequest = components['schemas']['LoginRequest'];
 export type Logs = components['schemas']['Logs'];
 export type Mapping = components['schemas']['Mapping'];
 export type MappingRequest = components['schemas']['MappingRequest'];
 export type Me = components['schemas']['Me'];
+export type MeLogin = components['schemas']['MeLogin'];
 export type MeToken = components['schemas']['MeToken'];
 export type MeUser = components['schemas']['MeUser'];
 export type Measurement = components['schemas']['Measurement'];
@@ -8989,7 +9058,6 @@ export type Project = components['schemas']['Project'];
 export type ProjectChangeRequest = components['schemas']['ProjectChangeRequest'];
 export type ProjectEvent = components['schemas']['ProjectEvent'];
 export type ProjectEventPage = components['schemas']['ProjectEventPage'];
-export type ProjectPage = components['schemas']['ProjectPage'];
 export type ProjectQuota = components['schemas']['ProjectQuota'];
 export type ProjectQuotaChangeRequest = components['schemas']['ProjectQuotaChangeRequest'];
 export type ProjectQuotaPage = components['schemas']['ProjectQuotaPage'];
@@ -9094,6 +9162,7 @@ export type VersionCreateRequest = components['schemas']['VersionCreateRequest']
 export type WaitExplanation = components['schemas']['WaitExplanation'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookEvent = components['schemas']['WebhookEvent'];
+export type WebhookEventType = components['schemas']['WebhookEventType'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
 export type WebhookPatchRequest = components['schemas']['WebhookPatchRequest'];
@@ -11804,6 +11873,48 @@ export interface operations {
             };
         };
     };
+    get_audit_chain: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "number": 0,
+                     *       "sha256": "0000000000000000000000000000000000000000000000000000000000000000",
+                     *       "unsealed": 65,
+                     *       "checked": 0,
+                     *       "broken": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditChain"];
+                };
+            };
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     export_audit_entries: {
         parameters: {
             query?: {
@@ -13889,8 +14000,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "717c1e787a93dae388765c7e441c3c3297a00ced391a03f64b58ede29075cfed",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=717c1e787a93dae388765c7e441c3c3297a00ced391a03f64b58ede29075cfed"
+                     *       "sha256": "a9918b061cbc260ad60c581e102feb4ab7e13ad12cecb70410af0ec212ed6cec",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=a9918b061cbc260ad60c581e102feb4ab7e13ad12cecb70410af0ec212ed6cec"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -16725,7 +16836,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "db": "ok",
-                     *       "broker": "unreachable: Error 111 connecting to 127.0.0.1:6379. Connection refused."
+                     *       "broker": "does not answer (ConnectionError)",
+                     *       "store": "ok",
+                     *       "scheduler": "has not run yet",
+                     *       "webhooks": "has not run yet"
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
@@ -17099,7 +17213,8 @@ export interface operations {
                      *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
-                     *       }
+                     *       },
+                     *       "login": null
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -21647,7 +21762,8 @@ export interface operations {
                      *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
-                     *           "tested_rewards": false
+                     *           "tested_rewards": false,
+                     *           "role": "admin"
                      *         },
                      *         {
                      *           "id": "prj_01jy0000000000000000000003",
@@ -21656,14 +21772,15 @@ export interface operations {
                      *             "id": "team_01jy0000000000000000000002",
                      *             "name": "red"
                      *           },
-                     *           "tested_rewards": false
+                     *           "tested_rewards": false,
+                     *           "role": "admin"
                      *         }
                      *       ],
                      *       "next_cursor": null,
                      *       "has_more": false
                      *     }
                      */
-                    "application/json": components["schemas"]["ProjectPage"];
+                    "application/json": components["schemas"]["ListedProjectPage"];
                 };
             };
             401: components["responses"]["NotAuthenticated"];
@@ -22323,6 +22440,8 @@ export interface operations {
                 name?: string;
                 /** @description runs made from this one */
                 parent?: string;
+                /** @description runs whose spec names this project secret */
+                secret?: string;
                 /** @description created, name, status, train_step, reward, staleness, started, ended, duration; prefix - sorts descending. Newest first when left out */
                 sort?: string;
                 /** @description one or more, comma-separated */
@@ -29769,6 +29888,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
+                     *       "owner_id": "usr_01jy0000000000000000000029",
                      *       "owner": "ci",
                      *       "previous_until": null,
                      *       "token": "ool_…"
@@ -29871,7 +29991,8 @@ export interface operations {
                      *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
-                     *       }
+                     *       },
+                     *       "login": null
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -30079,7 +30200,8 @@ export interface operations {
                      *         "id": "tok_01jy0000000000000000000026",
                      *         "name": "test",
                      *         "expires_at": null
-                     *       }
+                     *       },
+                     *       "login": null
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];
@@ -31287,6 +31409,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31300,6 +31423,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31313,6 +31437,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31326,6 +31451,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31339,6 +31465,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31352,6 +31479,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31365,6 +31493,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31378,6 +31507,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31391,6 +31521,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31404,6 +31535,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31417,6 +31549,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31430,6 +31563,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31443,6 +31577,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31456,6 +31591,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31469,6 +31605,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31482,6 +31619,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31495,6 +31633,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31508,6 +31647,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31521,6 +31661,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31534,6 +31675,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31547,6 +31689,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31560,6 +31703,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31573,6 +31717,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31586,6 +31731,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31599,6 +31745,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31612,6 +31759,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31625,6 +31773,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31638,6 +31787,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31651,6 +31801,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": null,
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         },
@@ -31664,6 +31815,7 @@ export interface operations {
                      *           "created_at": "2026-01-01T12:00:00Z",
                      *           "expires_at": null,
                      *           "last_used_at": "2026-01-01T12:00:00Z",
+                     *           "owner_id": "usr_01jy0000000000000000000035",
                      *           "owner": "alice",
                      *           "previous_until": null
                      *         }
@@ -31736,6 +31888,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": "2026-01-01T12:00:00Z",
                      *       "last_used_at": null,
+                     *       "owner_id": "usr_01jy0000000000000000000035",
                      *       "owner": "alice",
                      *       "previous_until": null,
                      *       "token": "ool_…"
@@ -31848,6 +32001,7 @@ export interface operations {
                      *       "created_at": "2026-01-01T12:00:00Z",
                      *       "expires_at": null,
                      *       "last_used_at": "2026-01-01T12:00:00Z",
+                     *       "owner_id": "usr_01jy0000000000000000000035",
                      *       "owner": "alice",
                      *       "previous_until": "2026-01-01T12:00:00Z",
                      *       "token": "ool_…"

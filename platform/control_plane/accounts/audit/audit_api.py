@@ -100,6 +100,31 @@ class AuditView(ApiView):
         return Response(paginate(filtered(request), read_page(request), AuditEntrySerializer.render))
 
 
+class AuditChainSerializer(ResponseSerializer):
+    number = serializers.IntegerField(help_text="of the newest entry in the chain; 0: none")
+    sha256 = serializers.CharField(help_text="of that entry; note it elsewhere, and a cut at the end shows")
+    unsealed = serializers.IntegerField(help_text="entries that join the chain within moments")
+    checked = serializers.IntegerField(
+        help_text="newest entries of the chain that were verified for this answer"
+    )
+    broken = serializers.CharField(
+        help_text="the first of them that does not hold, and why; empty: they hold"
+    )
+
+
+class AuditChainView(ApiView):
+    scopes = {"GET": "audit:read"}
+
+    @extend_schema(operation_id="get_audit_chain", responses=AuditChainSerializer)
+    def get(self, request: Request) -> Response:
+        """Verify the end of the audit chain.
+
+        The head of the project's chain, and whether its newest 5,000 entries are what was sealed. To verify whole
+        chains, run `manage.py audit verify`.
+        """
+        return Response(AuditChainSerializer.render(audit_log.chain_state(caller_of(request).project.pk)))
+
+
 COLUMNS = (
     "id", "at", "action", "actor_kind", "actor_id", "actor_name", "token_id", "address", "request_id",
     "target_kind", "target_id", "target_name", "message", "data", "number", "sha256",

@@ -131,6 +131,30 @@ class ChainReport:
     broken: str = ""  # what is wrong with the next one; "" when the whole chain holds
 
 
+CHECKED_AT_ONCE = 5000
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """The end of a project's chain."""
+
+    number: int  # of the newest entry in the chain; 0: none
+    sha256: str  # of that entry; note it elsewhere, and a cut at the end shows
+    unsealed: int  # entries that join the chain within moments
+    checked: int  # newest entries that were verified
+    broken: str  # what is wrong with the first of them that does not hold; "" when they hold
+
+
+def chain_state(project: str) -> ChainState:
+    """Verify the newest entries of a project's chain, as many as one request may read."""
+    number, sha256 = head(project)
+    first = max(1, number - CHECKED_AT_ONCE + 1)
+    before = AuditEntry.objects.filter(project=project, number=first - 1).first()
+    report = _verify_chain(project, after=first - 1, previous=before.sha256 if before else GENESIS)
+    waiting = AuditEntry.objects.filter(project=project, number=None).count()
+    return ChainState(number, sha256, waiting, report.entries - first + 1, report.broken)
+
+
 def verify() -> Iterator[ChainReport]:
     """Every chain, link by link."""
     projects = AuditEntry.objects.exclude(number=None).values_list("project", flat=True)
@@ -138,9 +162,9 @@ def verify() -> Iterator[ChainReport]:
         yield _verify_chain(project)
 
 
-def _verify_chain(project: str) -> ChainReport:
-    count, previous = 0, GENESIS
-    chain = AuditEntry.objects.filter(project=project).exclude(number=None).order_by("number")
+def _verify_chain(project: str, *, after: int = 0, previous: str = GENESIS) -> ChainReport:
+    count = after
+    chain = AuditEntry.objects.filter(project=project, number__gt=after).order_by("number")
     for entry in chain.iterator(chunk_size=2000):
         if entry.number != count + 1:
             return ChainReport(project, count, previous, f"entry number {count + 1} is missing")

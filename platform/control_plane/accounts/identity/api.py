@@ -3,7 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.contrib.sessions.backends.base import SessionBase
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
 from django.utils.decorators import method_decorator
@@ -17,7 +18,7 @@ from rest_framework.response import Response
 from control_plane.accounts import selectors
 from control_plane.accounts.identity import services
 from control_plane.accounts.identity.authentication import SESSION_PROJECT, session_caller
-from control_plane.accounts.identity.caller import caller_of
+from control_plane.accounts.identity.caller import Caller, caller_of
 from control_plane.core.api.base_view import ApiView
 from control_plane.core.api.errors import Problem, or_not_found
 from control_plane.core.api.etags import conditional
@@ -27,6 +28,8 @@ from control_plane.core.api.request_parsing import StrictSerializer, name_field
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import secret_field
 from control_plane.core.infra import clock
+from control_plane.core.infra.health import readiness
+from control_plane.core.infra.periodic_tasks import TICKS, ticks_health
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._ -]*$"
 NAME_WORDS = "letters, digits, spaces and . _ -, a letter or a digit first"
@@ -48,6 +51,11 @@ class MeTokenSerializer(ResponseSerializer):
     expires_at = serializers.DateTimeField(allow_null=True, help_text="null: never")
 
 
+class MeLoginSerializer(ResponseSerializer):
+    how = serializers.ChoiceField(choices=services.LOGIN_METHODS)
+    at = serializers.DateTimeField()
+
+
 class MeSerializer(ResponseSerializer):
     user = MeUserSerializer()
     team = NamedSerializer(source="project.team")
@@ -55,6 +63,15 @@ class MeSerializer(ResponseSerializer):
     role = serializers.CharField()
     scopes = serializers.ListField(child=serializers.CharField(), source="sorted_scopes")
     token = MeTokenSerializer(allow_null=True, help_text="the token of this request; null: a session")
+    login = MeLoginSerializer(
+        allow_null=True,
+        help_text="how the browser session began; null: a token, or a session older than this field",
+    )
+
+    @classmethod
+    def render_for(cls, caller: Caller, session: SessionBase | None) -> dict[str, Any]:
+        login = session.get(services.SESSION_LOGIN) if session is not None and caller.token is None else None
+        return cls.render({**vars(caller), "sorted_scopes": caller.sorted_scopes, "login": login})
 
 
 class LoginSerializer(StrictSerializer):
@@ -92,6 +109,9 @@ class ProjectEventSerializer(ResponseSerializer):
 class HealthSerializer(ResponseSerializer):
     db = serializers.CharField(help_text="ok, or what is wrong")
     broker = serializers.CharField(help_text="ok, or what is wrong; a lost broker only delays")
+    store = serializers.CharField(help_text="ok, or what is wrong with the storage of files")
+    scheduler = serializers.CharField(help_text="ok, or since when no worker has placed jobs")
+    webhooks = serializers.CharField(help_text="ok, or since when no process has sent webhooks")
 
 
 class MeView(ApiView):
@@ -103,7 +123,7 @@ class MeView(ApiView):
 
         The user, project, role and scopes of the credential of this request.
         """
-        return Response(MeSerializer.render(caller_of(request)))
+        return Response(MeSerializer.render_for(caller_of(request), request._request.session))
 
 
 class ProjectView(ApiView):
@@ -175,7 +195,7 @@ class SessionView(ApiView):
         caller = session_caller(user, request._request.session)
         if caller is None:
             raise Problem(403, "no_project", f"the user {user.username!r} is in no project")
-        return Response(MeSerializer.render(caller))
+        return Response(MeSerializer.render_for(caller, request._request.session))
 
     @extend_schema(operation_id="log_out", responses={204: None})
     @method_decorator(csrf_protect)
@@ -213,7 +233,7 @@ class SessionProjectView(ApiView):
         named = form.validated_data["project"]
         caller = or_not_found(selectors.caller_of_user(caller_of(request).user, named), "project", named)
         request._request.session[SESSION_PROJECT] = named
-        return Response(MeSerializer.render(caller))
+        return Response(MeSerializer.render_for(caller, request._request.session))
 
 
 class OidcButtonSerializer(ResponseSerializer):
@@ -266,25 +286,14 @@ class HealthView(ApiView):
 
         Free of charge and open to everybody; use `/readyz` for routing.
         """
+        found = readiness.found()
+        state = {"db": found["database"], "broker": found["broker"], "store": found["store"]}
         try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT 1")
+            ticks = ticks_health(now=clock.now())
         except DatabaseError as error:
-            return Response({"db": f"unreachable: {error}", "broker": _broker_state()}, status=503)
-        return Response({"db": "ok", "broker": _broker_state()})
-
-
-def _broker_state() -> str:
-    import redis
-
-    try:
-        with redis.Redis.from_url(
-            settings.ENVIRONMENT.redis_url, socket_timeout=1, socket_connect_timeout=1
-        ) as client:
-            client.ping()
-    except redis.RedisError as error:
-        return f"unreachable: {error}"
-    return "ok"
+            state["db"] = f"does not answer ({type(error).__name__})"
+            ticks = dict.fromkeys(TICKS, "unknown: the database does not answer")
+        return Response({**state, **ticks}, status=200 if state["db"] == "ok" else 503)
 
 
 def login_link_view(request: HttpRequest, token: str) -> HttpResponse:

@@ -183,7 +183,7 @@ def _sign_in(request: HttpRequest, claims: dict[str, Any], next_url: str) -> Htt
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     # What the provider says by then is heard by then: an end that no use of the session puts off.
     request.session.set_expiry(now + timedelta(hours=oidc.session_hours))
-    services.note_login(user, "identity provider", now=now)
+    services.note_login(request, user, "identity provider", now=now)
     return HttpResponseRedirect(next_url)
 
 

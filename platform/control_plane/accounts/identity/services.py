@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args
 
 from django.contrib.auth import authenticate, login, logout
 from django.db import IntegrityError, transaction
@@ -29,9 +29,13 @@ from control_plane.accounts.models import (
 from control_plane.accounts.tokens.scopes import SCOPES, expand, known, unknown
 from control_plane.accounts.tokens.token_hashing import TOKEN_PREFIX, digest, new_secret
 from control_plane.core.api.errors import FieldError, Problem, conflict, unprocessable
+from control_plane.core.infra.clock import rfc3339
 from control_plane.core.security.forwarded import network_of
 from control_plane.core.security.request_context import note_caller
 
+LoginMethod = Literal["password", "login link", "identity provider"]
+LOGIN_METHODS = list(get_args(LoginMethod))
+SESSION_LOGIN = "login"  # key in a session: how and when it began
 LOGIN_LINK_LIFE = timedelta(minutes=15)
 TOKEN_LIFE = timedelta(days=90)  # of a token whose maker names no end
 THROTTLE_WINDOW = timedelta(minutes=5)
@@ -200,7 +204,7 @@ def use_login_link(request: HttpRequest, text: str, *, now: datetime) -> bool:
     if not taken:
         return False
     login(request, link.user, backend="django.contrib.auth.backends.ModelBackend")
-    note_login(link.user, "login link", now=now)
+    note_login(request, link.user, "login link", now=now)
     return True
 
 
@@ -228,7 +232,7 @@ def log_in(request: HttpRequest, *, username: str, password: str, address: str, 
     attempt.delete()
     login(request, user)
     LoginAddress.objects.update_or_create(user=user, address=address, defaults={"at": now})
-    note_login(user, "password", now=now)
+    note_login(request, user, "password", now=now)
     return user
 
 
@@ -259,8 +263,9 @@ def log_out(request: HttpRequest) -> None:
             publish_access_change([user.pk])
 
 
-def note_login(user: User, how: str, *, now: datetime) -> None:
-    """Write down that a session began, in the project that it is of."""
+def note_login(request: HttpRequest, user: User, how: LoginMethod, *, now: datetime) -> None:
+    """Record that a session began: in the session, and in the audit log of the project that it is of."""
+    request.session[SESSION_LOGIN] = {"how": how, "at": rfc3339(now)}
     caller = selectors.caller_of_user(user)
     note_caller(
         kind="user", identity=user.pk, name=user.username, project_id=caller.project.pk if caller else ""

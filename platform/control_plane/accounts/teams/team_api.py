@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,8 +23,15 @@ from control_plane.core.api.etags import conditional
 from control_plane.core.api.idempotency import idempotent
 from control_plane.core.api.pagination import paginate, read_page
 from control_plane.core.api.request_parsing import StrictSerializer, name_field
-from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
+from control_plane.core.api.schema import PAGE_PARAMETERS, ROLES, page_of
 from control_plane.core.infra import clock
+
+
+class ListedProjectSerializer(ProjectSerializer):
+    role = serializers.ChoiceField(choices=ROLES, help_text="yours in it: the higher of project and team")
+
+    def resolve_role(self, row: Any) -> str:
+        return selectors.higher_role(row.project_role, row.team_role)
 
 
 class NameSerializer(StrictSerializer):
@@ -95,15 +105,15 @@ class ProjectsView(ApiView):
     scopes = {"GET": "project:read", "POST": "team:admin"}
 
     @extend_schema(
-        operation_id="list_projects", parameters=PAGE_PARAMETERS, responses=page_of(ProjectSerializer)
+        operation_id="list_projects", parameters=PAGE_PARAMETERS, responses=page_of(ListedProjectSerializer)
     )
     def get(self, request: Request) -> Response:
         """List projects.
 
         Projects in which the caller has a role; with a token, those of its team.
         """
-        found = selectors.projects(caller_of(request))
-        return Response(paginate(found, read_page(request), ProjectSerializer.render))
+        found = selectors.listed_projects(caller_of(request))
+        return Response(paginate(found, read_page(request), ListedProjectSerializer.render))
 
     @extend_schema(operation_id="create_project", request=NameSerializer, responses={201: ProjectSerializer})
     @idempotent

@@ -61,6 +61,7 @@ class TokenSerializer(ResponseSerializer):
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="to the minute")
+    owner_id = serializers.CharField(source="user_id", help_text="of the user or service account")
     owner = serializers.CharField(source="user.display_name", help_text="name of the user or service account")
     previous_until = serializers.DateTimeField(
         allow_null=True, help_text="until then the secret before the last rotation goes on"

@@ -1,11 +1,13 @@
-"""What the workers' ticks did, for Prometheus."""
+"""What the workers' ticks did, for Prometheus and for the health of the installation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from control_plane.core.infra.clock import rfc3339
 from control_plane.core.models import Tick
 
 
@@ -27,3 +29,20 @@ def collect() -> Iterable[Metric]:
         last.add_metric([tick.name], tick.last_seconds)
         at.add_metric([tick.name], tick.last_at.timestamp())
     return [runs, failures, spent, last, at]
+
+
+# What a worker does in the background, by the name of its tick. While all is idle, each runs every 30 seconds.
+TICKS = {"scheduler": "place-jobs", "webhooks": "deliver-webhooks"}
+OVERDUE = timedelta(seconds=90)
+
+
+def ticks_health(*, now: datetime) -> dict[str, str]:
+    """For each of TICKS: ok, or since when it has not run."""
+    last = dict(Tick.objects.filter(name__in=TICKS.values()).values_list("name", "last_at"))
+    return {part: _tick_health(last.get(tick), now=now) for part, tick in TICKS.items()}
+
+
+def _tick_health(last: datetime | None, *, now: datetime) -> str:
+    if last is None:
+        return "has not run yet"
+    return "ok" if now - last <= OVERDUE else f"has not run since {rfc3339(last)}"

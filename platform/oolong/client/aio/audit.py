@@ -26,6 +26,10 @@ class AsyncAudit(AsyncResource):
         filters = {"actor": actor, "action": action, "target": target, "since": since, "until": until}
         return self._pages(page("audit", models.AuditEntry, **filters))
 
+    async def chain(self) -> models.AuditChain:
+        """The head of the project's chain, and whether its newest entries are what was sealed."""
+        return await self._send(get("audit/chain", models.AuditChain))
+
     async def export(
         self,
         *,

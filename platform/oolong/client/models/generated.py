@@ -44,6 +44,14 @@ class AuditActor(ApiModel):
     token_id: str
 
 
+class AuditChain(ApiModel):
+    number: int
+    sha256: str
+    unsealed: int
+    checked: int
+    broken: str
+
+
 class AuditEntry(ApiModel):
     id: str
     at: datetime
@@ -344,6 +352,9 @@ class GateResult(ApiModel):
 class Health(ApiModel):
     db: str
     broker: str
+    store: str
+    scheduler: str
+    webhooks: str
 
 
 class Histogram(ApiModel):
@@ -447,6 +458,14 @@ class LineageNode(ApiModel):
     name: str
 
 
+class ListedProject(ApiModel):
+    id: str
+    name: str
+    team: Named
+    tested_rewards: bool
+    role: str
+
+
 class Live(ApiModel):
     max_staleness: int | None = None
     max_concurrent_groups: int | None = None
@@ -493,6 +512,12 @@ class Me(ApiModel):
     role: str
     scopes: list[str]
     token: MeToken | None = None
+    login: MeLogin | None = None
+
+
+class MeLogin(ApiModel):
+    how: str
+    at: datetime
 
 
 class MeToken(ApiModel):
@@ -1029,6 +1054,7 @@ class Token(ApiModel):
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+    owner_id: str
     owner: str
     previous_until: datetime | None = None
 

@@ -67,6 +67,7 @@ ROUTES = {
     "DELETE /service-accounts/{service_account_id}": "members:admin",
     "POST /service-accounts/{service_account_id}/tokens": "members:admin",
     "GET /audit": "audit:read",
+    "GET /audit/chain": "audit:read",
     "GET /audit/export": "audit:read",
     "POST /stream-tickets": KNOWN,
     "GET /secrets": "secrets:read",

@@ -25,6 +25,7 @@ from control_plane.accounts.models import (
     TeamMembership,
     User,
 )
+from control_plane.core.infra.clock import rfc3339
 from control_plane.core.security.forwarded import network_of
 from control_plane.fleet.models import JoinToken, Pool
 
@@ -82,7 +83,10 @@ def test_a_login_link_works_once_and_only_for_a_while(db: None, clock: Any) -> N
     browser = Client()
     reply = browser.get(link)
     assert (reply.status_code, reply.headers["Location"]) == (302, "/")
-    assert browser.get("/api/v1/me").json()["user"]["username"] == "admin"
+    me = browser.get("/api/v1/me").json()
+    assert (me["user"]["username"], me["login"]) == (
+        "admin", {"how": "login link", "at": rfc3339(clock.now)},
+    )  # fmt: skip
     assert Client().get(link).status_code == 410
     late = run_command("login_link")
     clock.forward(15 * 60 + 1)
@@ -111,6 +115,8 @@ def test_a_session_needs_the_password_and_every_change_a_csrf_token(alice: Any) 
     assert log_in(browser, csrf, "alice", "wrong").status_code == 401
     logged_in = log_in(browser, csrf, "alice", "correct horse")
     assert logged_in.json()["user"]["username"] == "alice"
+    assert logged_in.json()["login"]["how"] == "password"
+    assert alice.get("/me").json()["login"] is None, "a token has no login"
     csrf = browser.get("/api/v1/session/csrf").json()["csrf_token"]
     body = {"spec": alice.spec()}
     assert browser.post("/api/v1/runs", body, content_type="application/json").status_code == 403

@@ -163,6 +163,24 @@ def test_verify_names_an_entry_that_was_taken_out(alice: Any) -> None:
         call_command("audit", "verify", stdout=io.StringIO())
 
 
+def test_the_state_of_a_chain_has_its_head_and_what_does_not_hold(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice.run(name="one")
+    audit_log.append_to_chain()
+    alice.run(name="two")
+    number, head = audit_log.head(alice.project.pk)
+    state = alice.get("/audit/chain").json()
+    assert state == {"number": number, "sha256": head, "unsealed": 1, "checked": number, "broken": ""}
+    audit_log.append_to_chain()
+    victim = AuditEntry.objects.get(target_name="one", action="run.create")
+    tamper("UPDATE accounts_auditentry SET actor_name = 'bob' WHERE id = %s", victim.pk)
+    assert f"entry number {victim.number} " in alice.get("/audit/chain").json()["broken"]
+    monkeypatch.setattr(audit_log, "CHECKED_AT_ONCE", 1)
+    only_the_newest = alice.get("/audit/chain").json()
+    assert (only_the_newest["checked"], only_the_newest["broken"]) == (1, "")
+
+
 def test_an_exported_chain_can_be_checked_with_nothing_but_its_lines(alice: Any) -> None:
     alice.run(name="=cmd()")
     audit_log.append_to_chain()

@@ -130,6 +130,17 @@ def test_a_role_in_the_team_is_a_floor_in_all_its_projects(head: Any, person: An
     assert (seen["project"]["name"], seen["role"]) == ("second", "operator")
 
 
+def test_a_list_of_projects_has_the_higher_of_both_roles(head: Any, person: Any) -> None:
+    head.post("/projects", {"name": "second"})
+    bob = person("bob", role="viewer", team="red")
+    head.post("/team/members", {"username": "bob", "role": "editor"})
+    listed = browser(bob.user).get("/api/v1/projects").json()["data"]
+    assert {item["name"]: item["role"] for item in listed} == {"default": "editor", "second": "editor"}
+    head.call("PATCH", f"/members/{bob.user.pk}", {"role": "operator"})
+    listed = browser(bob.user).get("/api/v1/projects").json()["data"]
+    assert {item["name"]: item["role"] for item in listed} == {"default": "operator", "second": "editor"}
+
+
 def test_members_are_added_changed_and_removed_by_admins_alone(head: Any, person: Any) -> None:
     bob, dave = person("bob", role=Role.OPERATOR), person("dave", project="elsewhere")
     assert code(bob.post("/members", {"username": "dave", "role": "viewer"})) == (403, "missing_scope")
@@ -295,7 +306,7 @@ def test_a_service_account_has_a_role_tokens_and_no_way_to_log_in(alice: Any) ->
     assert code(alice.post("/service-accounts", {"name": "ci", "role": "viewer"})) == (409, "name_taken")
     path = f"/service-accounts/{made['id']}"
     token = alice.post(f"{path}/tokens", {"name": "pipeline", "scopes": ["*"]}).json()
-    assert token["owner"] == "ci"
+    assert (token["owner"], token["owner_id"]) == ("ci", made["id"])
     ci = as_token(token["token"])
     assert ci("GET", "/me").json()["role"] == "editor"
     assert ci("POST", "/datasets", {"name": "of-ci"}).status_code == 201

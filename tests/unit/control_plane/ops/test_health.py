@@ -174,6 +174,22 @@ def test_a_tick_is_counted_for_all_workers(db: None, clock: Any) -> None:
     assert tick.last_at == clock.now
 
 
+def test_health_says_since_when_a_tick_has_not_run(
+    client: Client, db: None, clock: Any, all_well: None
+) -> None:
+    from control_plane.core.infra.periodic_tasks import TICKS
+    from control_plane.core.models import Tick
+
+    assert client.get("/api/v1/health").json()["webhooks"] == "has not run yet"
+    for name in TICKS.values():
+        Tick.objects.create(name=name, last_at=clock.now)
+    clock.forward(90)
+    found = client.get("/api/v1/health").json()
+    assert (found["scheduler"], found["webhooks"], found["store"]) == ("ok", "ok", "ok")
+    clock.forward(1)
+    assert client.get("/api/v1/health").json()["scheduler"].startswith("has not run since 20")
+
+
 def test_a_tick_that_runs_elsewhere_is_left_out_here(db: None) -> None:
     from control_plane.core.infra.database import connect_parameters
     from control_plane.core.infra.locks import single_instance, tick_key

@@ -63,6 +63,13 @@ def test_the_node_that_starts_the_named_job_is_given_its_variable_and_no_other_j
     assert ProjectSecret.objects.get(name="HUB").last_used_at is None
 
 
+def test_runs_are_found_by_the_secret_that_they_name(kept: Any, node: Any, start: Any) -> None:
+    run = start(node(), secrets=NAMED, algorithm=WITH_LOSS)
+    kept.run(name="without")
+    assert [found["id"] for found in kept.get("/runs?secret=WANDB").json()["data"]] == [run["id"]]
+    assert kept.get("/runs?secret=HUB").json()["data"] == []
+
+
 def test_no_value_is_in_anything_that_can_be_read(kept: Any, node: Any, start: Any) -> None:
     machine = node()
     run = start(machine, secrets=NAMED, algorithm=WITH_LOSS)

@@ -382,6 +382,7 @@ class _SyntheticRun:
             "staleness/p95": float(min(highest, 3)),
             "staleness/version_span_mean": 1.6 + self._noise(0.1),
             "staleness/version_span_max": float(3 + self.random.randrange(2)),
+            "perf/trained_tokens": 9200.0,
             "perf/trained_tokens_per_second": 9200 / (wait + train),
             "idle/trainer_frac": wait / (wait + train),
             "time/step_seconds": wait + train,

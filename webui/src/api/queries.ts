@@ -66,6 +66,28 @@ export const runJobs = (id: string) =>
 export const runMetrics = (id: string, query: { axis: "step" | "time"; max_points: number }, signal: AbortSignal) =>
   get("/api/v1/runs/{run_id}/metrics", { path: { run_id: id }, query }, signal);
 
+/** Some metrics of a run at the resolution of an overview. */
+export const namedMetrics = (id: string, query: { axis: "step" | "time"; names: string; max_points: number }, signal: AbortSignal) =>
+  get("/api/v1/runs/{run_id}/metrics", { path: { run_id: id }, query }, signal);
+
+/** The names of the metrics that a run has reported. A new one of a live run appears within half a minute. */
+export const metricNames = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "metric-names"],
+    queryFn: async ({ signal }) => (await get("/api/v1/runs/{run_id}/metric-names", { path: { run_id: id } }, signal)).data.map(({ name }) => name),
+    refetchInterval: 30_000,
+  });
+
+const DETAIL_POINTS = 4_000; // more than a chart has pixels
+
+/** A part of a metric, in single points where the part has few enough. Attempts are joined on the step axis. */
+export const metricDetail = (id: string, part: { axis: "step" | "time"; names: string; from_x: number | undefined; to_x: number | undefined }) =>
+  queryOptions({
+    queryKey: ["run", id, "metrics", part],
+    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/metrics", { path: { run_id: id }, query: { ...part, join: part.axis === "step" ? "attempts" : undefined, max_points: DETAIL_POINTS } }, signal),
+    staleTime: Infinity,
+  });
+
 export const metricDefinitions = queryOptions({
   queryKey: ["metrics/definitions"],
   queryFn: ({ signal }) => get("/api/v1/metrics/definitions", {}, signal),

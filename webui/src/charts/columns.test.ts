@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 
-import { bandPairs, plotColumns } from "./columns.ts";
+import { alignColumns, bandPairs, plotColumns } from "./columns.ts";
 import { smooth } from "./series.ts";
 
 const single = { points: { x: [1, 2], y: [0, 4], at: [1, 2] } };
@@ -18,4 +18,11 @@ test("the band of a line in buckets is drawn first and never smoothed", () => {
   assert.deepEqual(columns.map(({ line, role }) => [line, role]), [[0, "raw"], [0, "smoothed"], [1, "low"], [1, "high"], [1, "raw"], [1, "smoothed"]]);
   assert.deepEqual([columns[2]!.values, columns[3]!.values], [[-1, 3], [1, 5]]);
   assert.deepEqual(bandPairs(columns), [{ series: [4, 3] }]);
+});
+
+test("lines with other x values are aligned over all of them", () => {
+  const lines = [{ points: { x: [1, 3], y: [10, 30], at: [1, 3] } }, { points: { x: [2, 3, 4], y: [2, 3, 4], at: [2, 3, 4] } }];
+  const columns = lines.map(({ points }, line) => ({ line, role: "raw" as const, values: points.y }));
+  assert.deepEqual(alignColumns(lines, columns).map((column) => Array.from(column)), [[1, 2, 3, 4], [10, undefined, 30, undefined], [undefined, 2, 3, 4]]);
+  assert.deepEqual(alignColumns([], []), [[]]);
 });

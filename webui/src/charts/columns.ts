@@ -20,3 +20,35 @@ export function plotColumns(lines: { points: Points; exact?: boolean }[], smooth
 export function bandPairs(columns: Pick<Column, "role">[]): { series: [number, number] }[] {
   return columns.flatMap(({ role }, index) => (role === "high" ? [{ series: [index + 1, index] as [number, number] }] : []));
 }
+
+/**
+ * All columns over the ascending x values that any line has; undefined where a line has no point. Each line's x ascends,
+ * so that one pass for each column is enough, whatever the number of lines.
+ */
+export function alignColumns(lines: { points: Points }[], columns: Column[]): [number[], ...(number | undefined)[][]] {
+  const all = new Float64Array(lines.reduce((sum, { points }) => sum + points.x.length, 0));
+  let filled = 0;
+  for (const { points } of lines) {
+    all.set(points.x, filled);
+    filled += points.x.length;
+  }
+  all.sort();
+  const xs: number[] = [];
+  for (const x of all) if (x !== xs.at(-1)) xs.push(x);
+  const places = lines.map(({ points }) => {
+    if (points.x.length === xs.length) return null; // the same x values
+    let next = -1;
+    return points.x.map((x) => {
+      do next += 1; while (xs[next] !== x);
+      return next;
+    });
+  });
+  const aligned = columns.map(({ line, values }) => {
+    const at = places[line]!;
+    if (at === null) return values;
+    const column = new Array<number | undefined>(xs.length);
+    at.forEach((place, index) => { column[place] = values[index]; });
+    return column;
+  });
+  return [xs, ...aligned];
+}

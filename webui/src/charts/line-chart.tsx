@@ -1,13 +1,17 @@
 import "uplot/dist/uPlot.min.css";
 
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 
-import { clock, number } from "../common/format.ts";
-import classes from "./line-chart.module.css";
+import { number } from "../common/format.ts";
+import { AXES, INTEGER_STEPS, type AxisId } from "./axes.ts";
+import { alignColumns, bandPairs, plotColumns, type Column, type Role } from "./columns.ts";
 import { cssColor } from "./css-color.ts";
-import { bandPairs, plotColumns, type Column, type Role } from "./columns.ts";
+import classes from "./line-chart.module.css";
+import { LineSample } from "./line-sample.tsx";
+import { ReadoutCard } from "./readout-card.tsx";
 import { axisLabels, boundSegments, extremes, axisPadding, legendValue, type Points } from "./series.ts";
+import type { Range } from "./zoom.ts";
 
 export type Line = { key: string; label: string; points: Points; /** index into the palette, 1 to 6 */ color: number; dashed?: boolean; /** never smoothed, for whole numbers such as versions and maxima */ exact?: boolean };
 
@@ -16,8 +20,13 @@ export type Bound = { value: number; label: string; /** for a bound that changed
 type Props = {
   name: string;
   lines: Line[];
-  axis: "step" | "time";
+  axis: AxisId;
   smoothing: number;
+  zoom: Range | null;
+  /** a drag across the chart, or null for a double click */
+  onZoom: (zoom: Range | null) => void;
+  /** values at the crosshair: above the chart, or as a card beside the pointer where many lines share a legend elsewhere */
+  readout?: "legend" | "card";
   bound?: Bound;
   format?: (value: number) => string;
   logarithmic?: boolean;
@@ -38,11 +47,6 @@ function useSchemeName(): string {
     return () => observer.disconnect();
   }, []);
   return scheme;
-}
-
-function aligned(lines: Line[], columns: Column[]): uPlot.AlignedData {
-  if (columns.length === 0) return [[]];
-  return uPlot.join(columns.map(({ line, values }) => [lines[line]!.points.x, values]));
 }
 
 function boundPlugin(bound: Bound): uPlot.Plugin {
@@ -82,10 +86,10 @@ function boundPlugin(bound: Bound): uPlot.Plugin {
 
 type Appearance = Pick<Props, "axis" | "smoothing" | "bound" | "format" | "logarithmic" | "floor" | "ceiling" | "height" | "whole">;
 
-/** Tick distances for values that are whole numbers. */
-const INTEGER_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
+type Handlers = { onCursor: (index: number | null) => void; onZoom: (zoom: Range | null) => void };
 
-function options(lines: Line[], columns: Column[], appearance: Appearance, width: number, onCursor: (index: number | null) => void): uPlot.Options {
+function options(lines: Line[], columns: Column[], appearance: Appearance, width: number, { onCursor, onZoom }: Handlers): uPlot.Options {
+  const axis = AXES[appearance.axis];
   const ink = cssColor("--ink-faint");
   const grid = { stroke: cssColor("--grid"), width: 1 };
   const font = "12px Inter Variable, sans-serif";
@@ -117,9 +121,11 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
     legend: { show: false },
     padding: [8, 10, 0, 0],
     cursor: {
-      sync: { key: "run", setSeries: false },
+      // Only the crosshair goes to the other charts. They take the zoom from the page, as this one does.
+      sync: { key: "page", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
       points: { size: (_plot, index) => (columns[index - 1]?.role === "low" || columns[index - 1]?.role === "high" ? 0 : 6), width: 1.5 },
-      drag: { x: true, y: false, setScale: true },
+      drag: { x: true, y: false, setScale: false },
+      bind: { dblclick: () => () => { onZoom(null); return null; } },
       focus: { prox: -1 },
     },
     scales: {
@@ -141,8 +147,8 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
       {
         stroke: ink, grid, font, ticks: { show: false }, size: 24, gap: 4,
         space: 46,
-        incrs: appearance.axis === "step" ? INTEGER_STEPS : [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
-        values: (_plot, splits) => splits.map((value) => (appearance.axis === "time" ? clock(value) : String(value))),
+        ...(axis.distances === undefined ? {} : { incrs: axis.distances }),
+        values: (_plot, splits) => splits.map(axis.tick),
       },
       {
         stroke: ink, grid, font, ticks: { show: false }, gap: 4, space: 30,
@@ -152,49 +158,56 @@ function options(lines: Line[], columns: Column[], appearance: Appearance, width
       },
     ],
     plugins: appearance.bound === undefined ? [] : [boundPlugin(appearance.bound)],
-    hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
+    hooks: {
+      setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)],
+      setSelect: [(plot) => {
+        const { left, width: selected } = plot.select;
+        if (selected === 0) return;
+        plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        onZoom({ min: plot.posToVal(left, "x"), max: plot.posToVal(left + selected, "x") });
+      }],
+    },
   };
 }
 
-type Range = { min: number; max: number };
-
-/** The part of the x axis that is zoomed into. Null if all points are shown. */
-function zoomOf({ data, scales }: uPlot): Range | null {
-  const [x, { min, max }] = [data[0], scales["x"]!];
-  if (x.length === 0 || min == null || max == null) return null;
-  return min > x[0]! || max < x.at(-1)! ? { min, max } : null;
+/** Show a part of the x axis, or all points. */
+function showRange(plot: uPlot, zoom: Range | null): void {
+  const x = plot.data[0];
+  const whole = { min: x[0]!, max: x.at(-1)! };
+  // uPlot widens a range of one point itself.
+  if (zoom !== null || x.length > 0) plot.setScale("x", zoom ?? whole);
 }
 
-/** Line chart over train steps or time. Drag to zoom, double-click to reset; all charts share one crosshair. */
-export function LineChart({ name, lines, axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }: Props) {
+/** Line chart over an x axis. All charts of a page share one crosshair and one zoom. */
+export function LineChart({ name, lines, axis, smoothing, zoom, onZoom, readout = "legend", bound, format, logarithmic, floor, ceiling, height, whole }: Props) {
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   const scheme = useSchemeName();
   const columns = useMemo(() => plotColumns(lines, smoothing), [lines, smoothing]);
-  const data = useMemo(() => aligned(lines, columns), [lines, columns]);
+  const data = useMemo(() => alignColumns(lines, columns) as uPlot.AlignedData, [lines, columns]);
   const shape = JSON.stringify([
     lines.map((line) => [line.key, line.label, line.color, line.dashed, line.points.buckets !== undefined]), axis, smoothing > 0, bound, logarithmic, floor, ceiling, height, whole, scheme,
   ]);
-  const newest = useRef({ lines, columns, data });
-  newest.current = { lines, columns, data };
-  const zoom = useRef<Range | null>(null);
+  const newest = useRef({ lines, columns, data, zoom });
+  newest.current = { lines, columns, data, zoom };
+  const onCursor = useEffectEvent((index: number | null) => {
+    // Of charts with a card only the one below the pointer shows it.
+    if (readout === "legend" || container.current?.matches(":hover")) setCursor(index);
+    else setCursor(null);
+  });
+  const zoomTo = useEffectEvent(onZoom);
 
   useEffect(() => {
     const element = container.current;
     if (element === null) return;
     const created = new uPlot(
-      options(newest.current.lines, newest.current.columns, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, setCursor),
+      options(newest.current.lines, newest.current.columns, { axis, smoothing, bound, format, logarithmic, floor, ceiling, height, whole }, element.clientWidth, { onCursor: (index) => onCursor(index), onZoom: (range) => zoomTo(range) }),
       newest.current.data,
       element,
     );
     plot.current = created;
-    const showZoom = () => {
-      zoom.current = zoomOf(created);
-      element.dataset["zoom"] = zoom.current === null ? "" : `${zoom.current.min} ${zoom.current.max}`;
-    };
-    (created.hooks.setScale ??= []).push((_plot, key) => { if (key === "x") showZoom(); });
-    if (zoom.current !== null) created.setScale("x", zoom.current);
+    if (newest.current.zoom !== null) showRange(created, newest.current.zoom);
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height: created.height }));
     observer.observe(element);
     return () => {
@@ -202,16 +215,19 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
       created.destroy();
       plot.current = null;
     };
-    // `shape` covers everything that requires a new chart. New points alone only update the data, in the effect below.
+    // `shape` covers everything that requires a new chart. New points and another zoom update the one that is there.
   }, [shape]);
 
   useEffect(() => {
     const drawn = plot.current;
     if (drawn === null || drawn.data === data) return;
-    const kept = zoom.current;
-    drawn.setData(data, kept === null);
-    if (kept !== null) drawn.setScale("x", kept); // new points of a live run leave the part that is looked at
+    drawn.setData(data, newest.current.zoom === null);
+    if (newest.current.zoom !== null) showRange(drawn, newest.current.zoom); // new points of a live run leave the part that is looked at
   }, [data]);
+
+  useEffect(() => {
+    if (plot.current !== null) showRange(plot.current, zoom);
+  }, [zoom]);
 
   const hovered = cursor === null ? null : data[0]?.[cursor];
   const count = lines.reduce((sum, line) => sum + line.points.x.length, 0);
@@ -222,7 +238,7 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
   const show = format ?? ((value: number) => number(value));
   return (
     <div className={classes.chart} data-chart={name} data-points={count}>
-      <ul className={classes.legend}>
+      {readout === "legend" && <ul className={classes.legend}>
         {lines.map((line, index) => (
           <LegendEntry
             key={line.key} line={line} format={show} showsRange={lines.length <= 2}
@@ -230,11 +246,27 @@ export function LineChart({ name, lines, axis, smoothing, bound, format, logarit
             low={valuesAt(index, "low") ?? null} high={valuesAt(index, "high") ?? null}
           />
         ))}
-        {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{axis === "time" ? clock(hovered) : `step ${Math.round(hovered * 10) / 10}`}</li>}
-      </ul>
-      <div ref={container} className={classes.plot} role="img" aria-label={`${name}: ${count} points`} />
+        {hovered !== undefined && hovered !== null && <li className="tabular" data-cursor={hovered}>{AXES[axis].place(hovered)}</li>}
+      </ul>}
+      <div ref={container} className={classes.plot} data-zoom={zoom === null ? "" : `${zoom.min} ${zoom.max}`} role="img" aria-label={`${name}: ${count} points`}>
+        {readout === "card" && plot.current !== null && hovered !== undefined && hovered !== null && (
+          <ReadoutCard lines={lines} x={hovered} within={withinPixels(plot.current, SNAP_PIXELS)} place={AXES[axis].place(hovered)} left={leftOf(plot.current, hovered)} format={show} />
+        )}
+      </div>
     </div>
   );
+}
+
+const SNAP_PIXELS = 12; // a line without a point so near to the crosshair has no value there
+
+function withinPixels(plot: uPlot, pixels: number): number {
+  return Math.abs(plot.posToVal(pixels, "x") - plot.posToVal(0, "x"));
+}
+
+/** Where the crosshair stands in the chart, and whether it is in its right half. */
+function leftOf(plot: uPlot, x: number): { pixels: number; isRight: boolean } {
+  const pixels = plot.valToPos(x, "x");
+  return { pixels: pixels + plot.bbox.left / devicePixelRatio, isRight: pixels > plot.bbox.width / devicePixelRatio / 2 };
 }
 
 type LegendEntryProps = {
@@ -249,9 +281,7 @@ function LegendEntry({ line, format, showsRange, value, low, high }: LegendEntry
   const range = low !== null && high !== null ? { min: low, max: high } : showsRange ? whole : null;
   return (
     <li title={whole === null ? undefined : `${line.label}: ${format(whole.min)} to ${format(whole.max)}`} data-line={line.key} data-last={last ?? ""} data-points={line.points.x.length} data-min={whole?.min} data-max={whole?.max}>
-      <svg width="14" height="8" aria-hidden>
-        <line x1="0" y1="4" x2="14" y2="4" stroke={`var(--series-${line.color})`} strokeWidth="2.4" strokeDasharray={line.dashed ? "4 3" : undefined} />
-      </svg>
+      <LineSample color={line.color} dashed={line.dashed ?? false} />
       <span>{line.label}</span>
       <b className="tabular">{value === null ? "–" : format(value)}</b>
       {range !== null && <small className="tabular">{format(range.min)} … {format(range.max)}</small>}

@@ -58,7 +58,7 @@ export function slice(points: Points, start: number, end: number): Points {
   return { ...part, buckets: { low: buckets.low.slice(start, end), high: buckets.high.slice(start, end), count: buckets.count.slice(start, end) } };
 }
 
-function emptyLike({ buckets }: Points): Points {
+export function emptyLike({ buckets }: Points): Points {
   return { x: [], y: [], at: [], ...(buckets === undefined ? {} : { buckets: { low: [], high: [], count: [] } }) };
 }
 
@@ -66,7 +66,7 @@ function emptyLike({ buckets }: Points): Points {
  * Append a point of `points` at another x. Where the line already has reached that x, its last value stays or, with
  * `newest`, is replaced; the extremes of a bucket that gives way stay in the band.
  */
-function append(result: Points, points: Points, index: number, x: number, keep: "first" | "newest"): void {
+export function append(result: Points, points: Points, index: number, x: number, keep: "first" | "newest"): void {
   const last = result.x.length - 1;
   const { buckets } = points;
   if (last < 0 || x > result.x[last]!) {
@@ -105,10 +105,15 @@ export function joinAttempts(attempts: Points[]): Points {
 
 /** The same values over their time of measurement, in seconds since `origin` (unix seconds). */
 export function overTime(points: Points, origin: number): Points {
+  return overAmount(points, (at) => at - origin);
+}
+
+/** The same values over an amount that grows with time, such as the GPU-hours used at `at` (unix seconds). */
+export function overAmount(points: Points, amountAt: (at: number) => number): Points {
   const order = points.at.map((_, index) => index).sort((a, b) => points.at[a]! - points.at[b]!);
   const result = emptyLike(points);
-  // Of two points within the clock's resolution the first stays.
-  for (const index of order) append(result, points, index, points.at[index]! - origin, "first");
+  // Of two points at one amount, such as within the clock's resolution, the first stays.
+  for (const index of order) append(result, points, index, amountAt(points.at[index]!), "first");
   return result;
 }
 

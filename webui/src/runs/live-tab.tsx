@@ -1,11 +1,11 @@
-import "@mantine/core/styles/Slider.css";
-import { SegmentedControl, Slider } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useSearchParams } from "react-router";
 
 import * as queries from "../api/queries.ts";
 import type { RunDetail } from "../api/schema.d.ts";
+import type { AxisId } from "../charts/axes.ts";
+import { ChartTools } from "../charts/chart-tools.tsx";
+import { useChartView } from "../charts/use-chart-view.ts";
 import { at, counts, numberAt, object } from "../common/json.ts";
 import { showsBoot } from "./boot.ts";
 import { BootChecklist } from "./boot-checklist.tsx";
@@ -13,32 +13,30 @@ import { hasEnded } from "./ended.ts";
 import { LedgerPanel } from "./ledger-panel.tsx";
 import { useMetricsVersion } from "./live.ts";
 import type { MetricsStore } from "./metrics-store.ts";
-import { unixSeconds } from "./metrics-store.ts";
 import { PipelineStrip } from "./pipeline-strip.tsx";
-import { RunChart, type Axis, type RunChartProps } from "./run-chart.tsx";
+import { RunChart, type RunChartProps } from "./run-chart.tsx";
 import classes from "./run-chart.module.css";
 import { otherCharts, RL_CHARTS, SFT_CHARTS, sourceCharts, type ChartPlan } from "./run-charts.ts";
 import { StalenessPanel } from "./staleness-panel.tsx";
 import { SyncPanel } from "./sync-panel.tsx";
+import { useRunClock } from "./use-run-clock.ts";
 
-const DEFAULT_SMOOTHING = 0.5;
+const AXES: readonly AxisId[] = ["step", "time", "version", "tokens", "gpu-hours"];
+const SFT_AXES: readonly AxisId[] = ["step", "time", "gpu-hours"];
 
 /** The live view of a run: pipeline, charts, staleness, ledger and weight sync. */
 export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
-  const [search, setSearch] = useSearchParams();
-  const axis: Axis = search.get("axis") === "time" ? "time" : "step";
-  const smoothing = Number(search.get("smooth") ?? DEFAULT_SMOOTHING);
-  const set = (name: string, value: string) =>
-    setSearch((old) => { old.set(name, value); return old; }, { replace: true });
   const isRl = run.kind === "rl";
+  const axes = isRl ? AXES : SFT_AXES;
+  const [view, onView] = useChartView(axes);
+  const clock = useRunClock(run, view.axis === "gpu-hours");
   const pipeline = useQuery({ ...queries.runState(run.id, "pipeline"), enabled: isRl }).data?.value ?? null;
   const histograms = useQuery({ ...queries.runHistograms(run.id, "staleness/consumed_trajectories"), enabled: isRl }).data?.data ?? [];
   const controller = object(run.summary["controller"]);
   const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
-  const origin = unixSeconds(run.started_at ?? run.created_at);
   const planned = isRl ? [...RL_CHARTS, ...sourceCharts(counts(at(run.spec, "dataset", "weights")).map(([name]) => name))] : SFT_CHARTS;
   const chart = (plan: ChartPlan) => (
-    <DescribedChart key={plan.id} plan={plan} metrics={metrics} axis={axis} smoothing={smoothing} origin={origin} maxStaleness={bound} />
+    <DescribedChart key={plan.id} plan={plan} runId={run.id} metrics={metrics} clock={clock} view={view} onView={onView} maxStaleness={bound} />
   );
   // Before the first point there is nothing to draw. A later attempt keeps the charts of the attempts before it.
   if (showsBoot(run) && run.train_step === 0 && metrics.lines("time/step_seconds").length === 0) return <BootChecklist run={run} />;
@@ -46,18 +44,7 @@ export function LiveTab({ run, metrics }: { run: RunDetail; metrics: MetricsStor
     <>
       {showsBoot(run) && <BootChecklist run={run} />}
       {isRl && <PipelineStrip pipeline={pipeline} groupsPerStep={numberAt(run.spec, "trainer", "groups_per_step")} ended={hasEnded(run.status)} />}
-      <div className={classes.tools}>
-        <label>
-          X axis
-          <SegmentedControl value={axis} onChange={(value) => set("axis", value)} data={[{ value: "step", label: isRl ? "Train step" : "Step" }, { value: "time", label: "Time" }]} />
-        </label>
-        <label>
-          Smoothing
-          <Slider w={130} size="sm" min={0} max={0.95} step={0.05} value={smoothing} onChange={(value) => set("smooth", String(value))} label={(value) => value.toFixed(2)} thumbLabel="Smoothing" />
-          <span className="tabular">{smoothing.toFixed(2)}</span>
-        </label>
-        <span>Drag across a chart to zoom, double-click to reset</span>
-      </div>
+      <ChartTools view={view} onChange={onView} axes={axes} labels={isRl ? {} : { step: "Step" }} />
       <div className={classes.grid}>
         {planned.slice(0, 2).map(chart)}
         {isRl && <StalenessPanel histograms={histograms} bound={bound} bounds={boundsOf(metrics)} unit="trajectories" />}

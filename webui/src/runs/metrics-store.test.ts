@@ -62,3 +62,12 @@ test("a series in buckets keeps the server's extremes, and counts finite points 
   assert.deepEqual([line!.points.x, line!.points.y], [[10, 30, 31], [1, 3, 9]]);
   assert.deepEqual(line!.points.buckets, { low: [-5, 2, 9], high: [7, 4, 9], count: [10, 6, 1] });
 });
+
+test("metrics that are fetched later keep the newer points of the stream", () => {
+  const { metrics } = store();
+  metrics.add({ axis: "step", x: 2, attempt: 1, values: { "reward/mean": 0.2 } }, 1_002);
+  metrics.add({ axis: "step", x: 3, attempt: 1, values: { "reward/mean": 0.3, "loss/policy": 1 } }, 1_003);
+  metrics.merge([series(1, [1, 2], [0.1, 0.2])]);
+  assert.deepEqual(metrics.lines("reward/mean")[0]?.points, { x: [1, 2, 3], y: [0.1, 0.2, 0.3], at: [1_001, 1_002, 1_003] });
+  assert.deepEqual(metrics.names(), ["loss/policy", "reward/mean"]);
+});

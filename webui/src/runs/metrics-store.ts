@@ -39,11 +39,21 @@ export class MetricsStore {
 
   getVersion = (): number => this.version;
 
+  /** Forget all series and take these. */
   replace(incoming: IncomingSeries[]): void {
     this.series.clear();
+    this.merge(incoming);
+  }
+
+  /** Take fetched series beside those of other metrics. Newer points, from the stream, stay. */
+  merge(incoming: IncomingSeries[]): void {
     for (const entry of incoming) {
       const { name, unit, axis, source, attempt } = entry;
-      this.series.set(keyOf(entry), { name, unit, axis, source, attempt, points: pointsOf(entry) });
+      const points = pointsOf(entry);
+      const streamed = this.series.get(keyOf(entry))?.points;
+      const end = points.x.at(-1) ?? -Infinity;
+      streamed?.x.forEach((x, index) => { if (x > end) insert(points, x, streamed.y[index]!, streamed.at[index]!); });
+      this.series.set(keyOf(entry), { name, unit, axis, source, attempt, points });
     }
     this.joined.clear();
     this.scheduleNotification();

@@ -23,7 +23,7 @@ export type ChartPlan = {
 const fraction = { format: (value: number) => percent(value, 0), floor: 0, ceiling: 1 };
 
 /** Evaluations are sparse and a learning rate is a schedule: a moving average would show values that never existed. */
-const neverSmoothed = (metric: string) => metric.startsWith("eval/") || metric.endsWith("learning_rate");
+export const neverSmoothed = (metric: string) => metric.startsWith("eval/") || metric.endsWith("learning_rate");
 
 /** The main charts, most important first. */
 export const RL_CHARTS: ChartPlan[] = [

@@ -9,7 +9,7 @@ from control_plane.assets.models import BaseModel
 from control_plane.core.api.errors import FieldError, Problem, unprocessable
 from control_plane.fleet import selectors as fleet
 from control_plane.fleet.access import team_may_use
-from control_plane.runs.spec_resolution import Resolved
+from control_plane.runs.spec_resolution import Resolved, root_model
 from control_plane.telemetry.planning.measurements import Measurements, measure_comparable_runs
 from oolong.contracts.run_spec import RunSpec
 from oolong.contracts.run_spec.memory import kv_bytes_per_token
@@ -67,8 +67,9 @@ def forecast_run(caller: Caller, resolved: Resolved, wanted: Wanted) -> RunForec
     if spec.kind != "rl":
         raise _invalid("/spec/kind", "not_rl", f"kind={spec.kind!r}: a forecast needs a run of kind rl")
     devices = wanted.devices or spec.slots_needed
-    measured = measure_comparable_runs(caller, spec, resolved.base_model)
-    times, source = _service_times(caller, spec, resolved.base_model, measured, wanted)
+    model = root_model(resolved)
+    measured = measure_comparable_runs(caller, spec, model)
+    times, source = _service_times(caller, spec, model, measured, wanted)
     lengths, origin = _lengths(spec, measured, wanted)
     try:
         plan = search.plan(times, lengths, _layout(spec, lengths), devices=devices)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from django.db.models import Q
+
 from control_plane.accounts.identity.caller import Caller
 from control_plane.assets.models import BaseModel
 from control_plane.runs import selectors
@@ -45,10 +47,15 @@ class Measurements:
 
 
 def measure_comparable_runs(caller: Caller, spec: RunSpec, model: BaseModel | None) -> Measurements:
+    """Runs of the model, or of a checkpoint that a run of it wrote."""
+    if model is None:
+        return Measurements([], None)
+    trained_from_it = selectors.runs(caller).filter(base_model=model).values("pk")
     runs = list(
         selectors.runs(caller)
         .filter(
-            kind="rl", base_model=model, base_model__isnull=False, train_step__gte=MIN_TRAIN_STEPS,
+            Q(base_model=model) | Q(initial_checkpoint__run_id__in=trained_from_it),
+            kind="rl", train_step__gte=MIN_TRAIN_STEPS,
             status__in=(RunStatus.SUCCEEDED, RunStatus.STOPPED, RunStatus.RUNNING),
             spec__placement__pool=spec.placement.pool, spec__trainer__dtype=spec.trainer.dtype,
         )

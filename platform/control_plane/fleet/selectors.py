@@ -197,3 +197,9 @@ def _nodes_with_slots() -> Any:
 def _natural(name: str) -> tuple[str, int]:
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or 0)
+
+
+def gpu_models(pool: str) -> list[str]:
+    """Device names of the GPUs of a pool, most frequent first."""
+    slots = Slot.objects.filter(node__pool=pool, device="cuda").exclude(model="")
+    return [row["model"] for row in slots.values("model").annotate(n=Count("pk")).order_by("-n", "model")]

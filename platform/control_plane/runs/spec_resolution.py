@@ -378,13 +378,18 @@ def _resolved_document(spec: RunSpec, resolved: Resolved) -> dict[str, Any]:
     return document
 
 
-def _parameter_count(resolved: Resolved) -> int | None:
-    """Parameters of the base model, also of the one at the start of a chain of checkpoints."""
+def root_model(resolved: Resolved) -> BaseModel | None:
+    """The base model, also the one at the start of a chain of checkpoints."""
     model, checkpoint = resolved.base_model, resolved.initial_checkpoint
     while model is None and checkpoint is not None:
         made_by = Run.objects.select_related("base_model", "initial_checkpoint").filter(pk=checkpoint.run_id)
         run = made_by.first()
         model, checkpoint = (run.base_model, run.initial_checkpoint) if run is not None else (None, None)
+    return model
+
+
+def _parameter_count(resolved: Resolved) -> int | None:
+    model = root_model(resolved)
     return model.parameters if model is not None else None
 
 

@@ -2,6 +2,7 @@ from django.urls import path
 
 from control_plane.telemetry.ingest import api as ingest
 from control_plane.telemetry.logs import log_api
+from control_plane.telemetry.planning import api as planning
 from control_plane.telemetry.query import api
 from control_plane.telemetry.stream import sse
 
@@ -10,6 +11,7 @@ urlpatterns = [
     path("agent/telemetry", ingest.TelemetryBatchView.as_view()),
     path("metrics/definitions", api.MetricDefinitionsView.as_view()),
     path("runs/sparklines", api.SparklinesView.as_view()),
+    path("runs/forecast", planning.ForecastView.as_view()),
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),
     path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),

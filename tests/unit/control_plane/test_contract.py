@@ -422,6 +422,7 @@ KEY_NOT_NEEDED = {
     "POST /stream-tickets",  # a second one ends unused within a minute
     "POST /runs/validate",
     "POST /runs/plan",
+    "POST /runs/forecast",
     "POST /checkpoint-retention/plan",
     "POST /upload-sessions/{}/complete",
 }

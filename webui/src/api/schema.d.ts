@@ -3014,6 +3014,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forecast a run
+         * @description Simulates the run on a number of slots: speed, idle time and staleness, the fastest split, and what max staleness, batch size and each assumption change. Nothing is created.
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["forecast_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/plan": {
         parameters: {
             query?: never;
@@ -4543,6 +4565,20 @@ export interface components {
             /** @description previewed rows without a value */
             missing: number;
         };
+        CompletionLengths: {
+            /**
+             * Format: double
+             * @description tokens
+             */
+            mean: number;
+            /**
+             * Format: double
+             * @description standard deviation of their logarithm
+             */
+            spread: number;
+            limit: number;
+            prompt: number;
+        };
         Conflict: {
             /** @description where it is: 'line 7', 'row 7' of a Parquet file */
             row: string;
@@ -4887,6 +4923,94 @@ export interface components {
         };
         /** @enum {string} */
         FinishReasonEnum: "stop" | "length";
+        Forecast: {
+            devices: number;
+            source: components["schemas"]["ForecastSource"];
+            times: components["schemas"]["ServiceTimes"];
+            lengths: components["schemas"]["CompletionLengths"];
+            /** @description the layout of the spec; null where it cannot train */
+            given: components["schemas"]["ForecastRow"] | null;
+            /** @description the fastest split of the devices */
+            best: components["schemas"]["ForecastRow"];
+            /** @description by engines, around the best */
+            splits: components["schemas"]["ForecastRow"][];
+            /** @description the best split by max staleness */
+            staleness: components["schemas"]["ForecastRow"][];
+            /** @description the best split by batch size */
+            batches: components["schemas"]["ForecastRow"][];
+            /** @description the best split if an assumption were wrong */
+            sensitivity: components["schemas"]["ForecastRow"][];
+            /** @description the smallest max staleness that is as fast as any tried */
+            sufficient_staleness: number;
+            /**
+             * Format: double
+             * @description of all train steps on the best split
+             */
+            run_seconds: number;
+            /**
+             * Format: double
+             * @description devices times that
+             */
+            gpu_hours: number;
+            advice: string[];
+        };
+        ForecastRequestRequest: {
+            /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
+            spec: components["schemas"]["RunSpecPatch"];
+            /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
+            template?: string;
+            /** @description slots to divide between engines and trainer; as many as the spec asks for when left out */
+            devices?: number;
+            /** @description a GPU whose data sheet gives the service times, such as H100; left out: what runs of this model measured, else the GPU of the pool */
+            gpu?: string;
+            /** @description mean completion length; left out: as measured, else half of rollout.max_new_tokens */
+            mean_tokens?: number;
+            /**
+             * Format: double
+             * @description standard deviation of the logarithm of the lengths; left out: as measured, else 0.75
+             */
+            spread?: number;
+        } | unknown | {
+            spec?: components["schemas"]["RunSpec"];
+        };
+        ForecastRow: {
+            /** @description the assumption that differs; empty for a layout */
+            change: string;
+            engines: number;
+            trainer_ranks: number;
+            max_staleness: number;
+            groups_per_step: number;
+            /** Format: double */
+            step_seconds: number;
+            /** Format: double */
+            trained_tokens_per_second: number;
+            /** Format: double */
+            trainer_idle_frac: number;
+            /** Format: double */
+            rollout_idle_frac: number;
+            /** Format: double */
+            publish_frac: number;
+            /**
+             * Format: double
+             * @description engines load weights and prefill what that interrupted
+             */
+            paused_frac: number;
+            /** Format: double */
+            staleness_mean: number;
+            /** Format: double */
+            staleness_p95: number;
+            staleness_max: number;
+        };
+        ForecastSource: {
+            kind: components["schemas"]["ForecastSourceKindEnum"];
+            /** @description of the data sheet */
+            gpu: string | null;
+            /** @description earlier runs that were measured */
+            from_runs: number;
+            lengths: components["schemas"]["LengthsEnum"];
+        };
+        /** @enum {string} */
+        ForecastSourceKindEnum: "measured" | "data_sheet";
         FoundLine: {
             job: string;
             name: string;
@@ -5226,6 +5350,8 @@ export interface components {
             share_over: number | null;
             histogram: components["schemas"]["LengthBin"][];
         };
+        /** @enum {string} */
+        LengthsEnum: "given" | "measured" | "assumed";
         /** @enum {string} */
         LevelEnum: "project" | "team";
         Lineage: {
@@ -6413,6 +6539,46 @@ export interface components {
             data: components["schemas"]["ServiceAccount"][];
             next_cursor: string | null;
             has_more: boolean;
+        };
+        /** @description Seconds. */
+        ServiceTimes: {
+            /**
+             * Format: double
+             * @description of a decode step, whatever the batch
+             */
+            decode_step: number;
+            /**
+             * Format: double
+             * @description more for each sequence of the batch
+             */
+            decode_sequence: number;
+            /**
+             * Format: double
+             * @description more for each token in the KV cache
+             */
+            decode_context: number;
+            /** Format: double */
+            prefill_token: number;
+            /**
+             * Format: double
+             * @description of one trainer rank: proximal and training passes
+             */
+            train_token: number;
+            /**
+             * Format: double
+             * @description of a train step, whatever its size
+             */
+            train_step: number;
+            /**
+             * Format: double
+             * @description the trainer waits while weights are published
+             */
+            publish: number;
+            /**
+             * Format: double
+             * @description an engine pauses while it loads them
+             */
+            load: number;
         };
         SessionBeginRequest: {
             filename: string;
@@ -8901,6 +9067,7 @@ export type ClientPackage = components['schemas']['ClientPackage'];
 export type CloneRequest = components['schemas']['CloneRequest'];
 export type CodeEnum = components['schemas']['CodeEnum'];
 export type Column = components['schemas']['Column'];
+export type CompletionLengths = components['schemas']['CompletionLengths'];
 export type Conflict = components['schemas']['Conflict'];
 export type CreatePoolRequest = components['schemas']['CreatePoolRequest'];
 export type CreateRunRequest = components['schemas']['CreateRunRequest'];
@@ -8933,6 +9100,11 @@ export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
 export type FieldError = components['schemas']['FieldError'];
 export type FinishReasonEnum = components['schemas']['FinishReasonEnum'];
+export type Forecast = components['schemas']['Forecast'];
+export type ForecastRequestRequest = components['schemas']['ForecastRequestRequest'];
+export type ForecastRow = components['schemas']['ForecastRow'];
+export type ForecastSource = components['schemas']['ForecastSource'];
+export type ForecastSourceKindEnum = components['schemas']['ForecastSourceKindEnum'];
 export type FoundLine = components['schemas']['FoundLine'];
 export type FoundLines = components['schemas']['FoundLines'];
 export type Function = components['schemas']['Function'];
@@ -8973,6 +9145,7 @@ export type Leaks = components['schemas']['Leaks'];
 export type LeavingRun = components['schemas']['LeavingRun'];
 export type LengthBin = components['schemas']['LengthBin'];
 export type Lengths = components['schemas']['Lengths'];
+export type LengthsEnum = components['schemas']['LengthsEnum'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Lineage = components['schemas']['Lineage'];
 export type LineageEdge = components['schemas']['LineageEdge'];
@@ -9102,6 +9275,7 @@ export type SeriesPart = components['schemas']['SeriesPart'];
 export type ServiceAccount = components['schemas']['ServiceAccount'];
 export type ServiceAccountCreateRequest = components['schemas']['ServiceAccountCreateRequest'];
 export type ServiceAccountPage = components['schemas']['ServiceAccountPage'];
+export type ServiceTimes = components['schemas']['ServiceTimes'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
@@ -14000,8 +14174,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "a9918b061cbc260ad60c581e102feb4ab7e13ad12cecb70410af0ec212ed6cec",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=a9918b061cbc260ad60c581e102feb4ab7e13ad12cecb70410af0ec212ed6cec"
+                     *       "sha256": "6557f9ed0aac8e0f587c51bb0a1ef28143ffc002ae3e30dee03cfa4e9189b771",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=6557f9ed0aac8e0f587c51bb0a1ef28143ffc002ae3e30dee03cfa4e9189b771"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -18685,10 +18859,15 @@ export interface operations {
                      *           "origin": "",
                      *           "path": "/models/tiny",
                      *           "family": "",
-                     *           "parameters": null,
+                     *           "parameters": 494000000,
                      *           "sha256": "",
                      *           "bytes": 0,
-                     *           "config": {},
+                     *           "config": {
+                     *             "hidden_size": 896,
+                     *             "num_hidden_layers": 24,
+                     *             "num_attention_heads": 14,
+                     *             "num_key_value_heads": 2
+                     *           },
                      *           "manifest_sha256": "",
                      *           "files": [],
                      *           "tensors": null,
@@ -18870,10 +19049,15 @@ export interface operations {
                      *       "origin": "",
                      *       "path": "/models/tiny",
                      *       "family": "",
-                     *       "parameters": null,
+                     *       "parameters": 494000000,
                      *       "sha256": "",
                      *       "bytes": 0,
-                     *       "config": {},
+                     *       "config": {
+                     *         "hidden_size": 896,
+                     *         "num_hidden_layers": 24,
+                     *         "num_attention_heads": 14,
+                     *         "num_key_value_heads": 2
+                     *       },
                      *       "manifest_sha256": "",
                      *       "files": [],
                      *       "tensors": null,
@@ -18971,10 +19155,15 @@ export interface operations {
                      *       "origin": "",
                      *       "path": "/models/tiny",
                      *       "family": "",
-                     *       "parameters": null,
+                     *       "parameters": 494000000,
                      *       "sha256": "",
                      *       "bytes": 0,
-                     *       "config": {},
+                     *       "config": {
+                     *         "hidden_size": 896,
+                     *         "num_hidden_layers": 24,
+                     *         "num_attention_heads": 14,
+                     *         "num_key_value_heads": 2
+                     *       },
                      *       "manifest_sha256": "",
                      *       "files": [],
                      *       "tensors": null,
@@ -28561,6 +28750,441 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forecast_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       },
+                 *       "devices": 4,
+                 *       "gpu": "H100",
+                 *       "mean_tokens": 256
+                 *     }
+                 */
+                "application/json": components["schemas"]["ForecastRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "devices": 4,
+                     *       "source": {
+                     *         "kind": "data_sheet",
+                     *         "gpu": "H100",
+                     *         "from_runs": 0,
+                     *         "lengths": "given"
+                     *       },
+                     *       "times": {
+                     *         "decode_step": 0.004421321961620469,
+                     *         "decode_sequence": 0.0000019979777553083925,
+                     *         "decode_context": 5.240085287846482e-9,
+                     *         "prefill_token": 0.0000024974721941354905,
+                     *         "train_token": 0.000009989888776541962,
+                     *         "train_step": 2,
+                     *         "publish": 1.1856,
+                     *         "load": 0.3458
+                     *       },
+                     *       "lengths": {
+                     *         "mean": 256,
+                     *         "spread": 0.75,
+                     *         "limit": 4096,
+                     *         "prompt": 256
+                     *       },
+                     *       "given": {
+                     *         "change": "",
+                     *         "engines": 1,
+                     *         "trainer_ranks": 1,
+                     *         "max_staleness": 4,
+                     *         "groups_per_step": 32,
+                     *         "step_seconds": 5.667077797224184,
+                     *         "trained_tokens_per_second": 11446.39306553601,
+                     *         "trainer_idle_frac": 0.20800143907339574,
+                     *         "rollout_idle_frac": 0,
+                     *         "publish_frac": 0.20920835083307388,
+                     *         "paused_frac": 0.0736588175923194,
+                     *         "staleness_mean": 1.403125,
+                     *         "staleness_p95": 2,
+                     *         "staleness_max": 3
+                     *       },
+                     *       "best": {
+                     *         "change": "",
+                     *         "engines": 2,
+                     *         "trainer_ranks": 2,
+                     *         "max_staleness": 4,
+                     *         "groups_per_step": 32,
+                     *         "step_seconds": 3.840122527805865,
+                     *         "trained_tokens_per_second": 17057.007823504366,
+                     *         "trainer_idle_frac": 0,
+                     *         "rollout_idle_frac": 0,
+                     *         "publish_frac": 0.3087401486320329,
+                     *         "paused_frac": 0.09620437203883248,
+                     *         "staleness_mean": 3.85,
+                     *         "staleness_p95": 4,
+                     *         "staleness_max": 5
+                     *       },
+                     *       "splits": [
+                     *         {
+                     *           "change": "",
+                     *           "engines": 1,
+                     *           "trainer_ranks": 3,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 5.674683603297938,
+                     *           "trained_tokens_per_second": 11431.051409157175,
+                     *           "trainer_idle_frac": 0.3621073162123398,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.20892794786144014,
+                     *           "paused_frac": 0.07338981463447111,
+                     *           "staleness_mean": 1.23125,
+                     *           "staleness_p95": 2,
+                     *           "staleness_max": 3
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.840122527805865,
+                     *           "trained_tokens_per_second": 17057.007823504366,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3087401486320329,
+                     *           "paused_frac": 0.09620437203883248,
+                     *           "staleness_mean": 3.85,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 3,
+                     *           "trainer_ranks": 1,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 4.494645055611728,
+                     *           "trained_tokens_per_second": 14573.119610016729,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0.010219310636957368,
+                     *           "publish_frac": 0.26378056227593233,
+                     *           "paused_frac": 0.07828255324119408,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         }
+                     *       ],
+                     *       "staleness": [
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 0,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 12.228347405030373,
+                     *           "trained_tokens_per_second": 5356.488316078987,
+                     *           "trainer_idle_frac": 0.6859655356024521,
+                     *           "rollout_idle_frac": 0.4124936568104214,
+                     *           "publish_frac": 0.09695504721367997,
+                     *           "paused_frac": 0.028278555437323296,
+                     *           "staleness_mean": 0,
+                     *           "staleness_p95": 0,
+                     *           "staleness_max": 0
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 1,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 6.79713481240274,
+                     *           "trained_tokens_per_second": 9636.5603754806,
+                     *           "trainer_idle_frac": 0.4350380515038801,
+                     *           "rollout_idle_frac": 0.12186814339384106,
+                     *           "publish_frac": 0.17442643595013518,
+                     *           "paused_frac": 0.0517839872061296,
+                     *           "staleness_mean": 1,
+                     *           "staleness_p95": 1,
+                     *           "staleness_max": 1
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 2,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.836793896865521,
+                     *           "trained_tokens_per_second": 16898.119039692698,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3090079977891384,
+                     *           "paused_frac": 0.0956776232706282,
+                     *           "staleness_mean": 1.99375,
+                     *           "staleness_p95": 2,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.840122527805865,
+                     *           "trained_tokens_per_second": 17057.007823504366,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3087401486320329,
+                     *           "paused_frac": 0.09620437203883248,
+                     *           "staleness_mean": 3.85,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 8,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.840122527805865,
+                     *           "trained_tokens_per_second": 17057.007823504366,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3087401486320329,
+                     *           "paused_frac": 0.10878895400303176,
+                     *           "staleness_mean": 4.33125,
+                     *           "staleness_p95": 5,
+                     *           "staleness_max": 6
+                     *         }
+                     *       ],
+                     *       "batches": [
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 16,
+                     *           "step_seconds": 3.515518074823054,
+                     *           "trained_tokens_per_second": 9467.281718264298,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0.009199666681455856,
+                     *           "publish_frac": 0.3372475904734682,
+                     *           "paused_frac": 0.10094360581446468,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.840122527805865,
+                     *           "trained_tokens_per_second": 17057.007823504366,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3087401486320329,
+                     *           "paused_frac": 0.09620437203883248,
+                     *           "staleness_mean": 3.85,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 64,
+                     *           "step_seconds": 5.661445237912334,
+                     *           "trained_tokens_per_second": 22951.348028567125,
+                     *           "trainer_idle_frac": 0.20703473280452073,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.20941649175735777,
+                     *           "paused_frac": 0.07348656380846295,
+                     *           "staleness_mean": 1.4234375,
+                     *           "staleness_p95": 2,
+                     *           "staleness_max": 3
+                     *         }
+                     *       ],
+                     *       "sensitivity": [
+                     *         {
+                     *           "change": "decoding half as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.840122527805866,
+                     *           "trained_tokens_per_second": 17057.007823504362,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0.08926712930114693,
+                     *           "publish_frac": 0.3087401486320328,
+                     *           "paused_frac": 0.09047575034983052,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "decoding twice as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 5.538628338359973,
+                     *           "trained_tokens_per_second": 11752.801600562876,
+                     *           "trainer_idle_frac": 0.3070321117531285,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.21406021989030324,
+                     *           "paused_frac": 0.07520272090612809,
+                     *           "staleness_mean": 1.878125,
+                     *           "staleness_p95": 3,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "training half as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.0178641584526167,
+                     *           "trained_tokens_per_second": 21558.723847053345,
+                     *           "trainer_idle_frac": 0.16770172761286403,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3928606251806598,
+                     *           "paused_frac": 0.13822512939605183,
+                     *           "staleness_mean": 2.078125,
+                     *           "staleness_p95": 3,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "training twice as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 6.494645055611725,
+                     *           "trained_tokens_per_second": 10085.385642961903,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0.044397486810175885,
+                     *           "publish_frac": 0.1825503918763933,
+                     *           "paused_frac": 0.0538313118582646,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "weight transfer half as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.246253609706771,
+                     *           "trained_tokens_per_second": 20111.49092134464,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.18261050160327646,
+                     *           "paused_frac": 0.07203101855466396,
+                     *           "staleness_mean": 3.3875,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 5
+                     *         },
+                     *         {
+                     *           "change": "weight transfer twice as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 5.025722527805867,
+                     *           "trained_tokens_per_second": 13033.150882803804,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.47181275664958394,
+                     *           "paused_frac": 0.1398555548883666,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "completions half as long",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.676536101112236,
+                     *           "trained_tokens_per_second": 8908.004463791936,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0.07186321934432725,
+                     *           "publish_frac": 0.32247745361220026,
+                     *           "paused_frac": 0.09436666990710336,
+                     *           "staleness_mean": 4,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 4
+                     *         },
+                     *         {
+                     *           "change": "lengths 1.5 times as spread",
+                     *           "engines": 2,
+                     *           "trainer_ranks": 2,
+                     *           "max_staleness": 4,
+                     *           "groups_per_step": 32,
+                     *           "step_seconds": 3.837941735085946,
+                     *           "trained_tokens_per_second": 16952.94105306238,
+                     *           "trainer_idle_frac": 0,
+                     *           "rollout_idle_frac": 0,
+                     *           "publish_frac": 0.3089155807555402,
+                     *           "paused_frac": 0.10328580599235793,
+                     *           "staleness_mean": 3.915625,
+                     *           "staleness_p95": 4,
+                     *           "staleness_max": 7
+                     *         }
+                     *       ],
+                     *       "sufficient_staleness": 2,
+                     *       "run_seconds": 768.024505561173,
+                     *       "gpu_hours": 0.8533605617346367,
+                     *       "advice": [
+                     *         "A max staleness of 2 is as fast as 4, and its data is fresher."
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Forecast"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */

@@ -45,6 +45,21 @@ class AsyncRuns(AsyncResource):
         body = {"spec": dict(spec), **drop_none({"template": template})}
         return await self._send(post("runs/plan", models.Plan, body=body))
 
+    async def forecast(
+        self,
+        spec: Mapping[str, Any],
+        *,
+        template: str | None = None,
+        devices: int | None = None,
+        gpu: str | None = None,
+        mean_tokens: int | None = None,
+    ) -> models.Forecast:
+        """Speed, idle time and staleness that a simulation expects, and the fastest split of `devices` slots. Service
+        times are measured ones, or those of the data sheet of `gpu`."""
+        options = {"template": template, "devices": devices, "gpu": gpu, "mean_tokens": mean_tokens}
+        body = {"spec": dict(spec), **drop_none(options)}
+        return await self._send(post("runs/forecast", models.Forecast, body=body))
+
     async def explain_wait(self, run_id: str) -> models.WaitExplanation:
         """Why a queued run waits. Raises Conflict for a run that is not QUEUED."""
         return await self._send(get("runs/{}/wait", models.WaitExplanation, run_id))

@@ -145,6 +145,13 @@ class Column(ApiModel):
     missing: int
 
 
+class CompletionLengths(ApiModel):
+    mean: float
+    spread: float
+    limit: int
+    prompt: int
+
+
 class Conflict(ApiModel):
     row: str
     earlier: str
@@ -289,6 +296,47 @@ class DryRun(ApiModel):
     groups: int | None = None
     tokens: PlannedTokens
     time: PlannedTime
+
+
+class Forecast(ApiModel):
+    devices: int
+    source: ForecastSource
+    times: ServiceTimes
+    lengths: CompletionLengths
+    given: ForecastRow | None = None
+    best: ForecastRow
+    splits: list[ForecastRow]
+    staleness: list[ForecastRow]
+    batches: list[ForecastRow]
+    sensitivity: list[ForecastRow]
+    sufficient_staleness: int
+    run_seconds: float
+    gpu_hours: float
+    advice: list[str]
+
+
+class ForecastRow(ApiModel):
+    change: str
+    engines: int
+    trainer_ranks: int
+    max_staleness: int
+    groups_per_step: int
+    step_seconds: float
+    trained_tokens_per_second: float
+    trainer_idle_frac: float
+    rollout_idle_frac: float
+    publish_frac: float
+    paused_frac: float
+    staleness_mean: float
+    staleness_p95: float
+    staleness_max: int
+
+
+class ForecastSource(ApiModel):
+    kind: str
+    gpu: str | None = None
+    from_runs: int
+    lengths: str
 
 
 class FoundLine(ApiModel):
@@ -940,6 +988,17 @@ class ServiceAccount(ApiModel):
     role: str
     tokens: int
     created_at: datetime
+
+
+class ServiceTimes(ApiModel):
+    decode_step: float
+    decode_sequence: float
+    decode_context: float
+    prefill_token: float
+    train_token: float
+    train_step: float
+    publish: float
+    load: float
 
 
 class Slot(ApiModel):

@@ -173,7 +173,14 @@ def _catalog(alice: str) -> dict[str, str]:
     version = api(alice, "POST", f"/datasets/{dataset['id']}/versions", body, status=201)
     api(alice, "PUT", f"/datasets/{dataset['id']}/aliases/gold", {"version": "1"}, status=200)
     model = api(alice, "POST", "/models", {"name": "tiny", "path": "/models/tiny"}, status=201)
-    BaseModel.objects.update(state="READY", number=1)  # as if the check below had ended well
+    # As if the check below had ended well.
+    config = {
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "hidden_size": 896,
+    }
+    BaseModel.objects.update(state="READY", number=1, parameters=494_000_000, config=config)
     function = {"name": "one", "kind": "reward", "source": REWARD}
     function = api(alice, "POST", "/functions", function, status=201)
     session = {"filename": "f", "purpose": "dataset", "bytes": 1}

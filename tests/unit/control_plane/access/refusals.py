@@ -14,7 +14,8 @@ from django.db import connection
 ELSEWHERE = {
     "POST /runs": "runs/test_specs.py, test_drafts.py, test_dedupe.py, test_templates.py",
     "POST /runs/validate": "runs/test_specs.py, test_templates.py",
-    "POST /runs/plan": "runs/test_plan.py, test_templates.py",
+    "POST /runs/plan": "runs/test_plan_jobs.py, test_templates.py",
+    "POST /runs/forecast": "telemetry/test_forecast.py",
     "PUT /session/project": "test_teams.py: a token is of one project, and that is told first",
 }
 SECRET = {"password", "secret", "value"}  # never repeated

@@ -205,6 +205,7 @@ ROUTES = {
     "POST /runs": "runs:write",
     "POST /runs/validate": "runs:read",
     "POST /runs/plan": "runs:read",
+    "POST /runs/forecast": "runs:read",
     "GET /runs/{run_id}": "runs:read",
     "PATCH /runs/{run_id}": "runs:write",
     "DELETE /runs/{run_id}": "runs:write",

@@ -1,0 +1,1 @@
+"""Forecasts of a run before it starts: a simulation of gate, engines, buffer and trainer with known service times."""

@@ -34,6 +34,9 @@ PAGES = {
     "/team?tab=webhooks": "Team",
     "/team?tab=audit": "Team",
     "/account": "Account",
+    "/admin": "Admin",
+    "/admin?tab=teams": "Admin",
+    "/admin?tab=health": "Admin",
 }
 TABS = ["timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
 

@@ -27,6 +27,7 @@ export const router = createBrowserRouter([
           { path: "pool", lazy: async () => ({ Component: (await import("../pool/pool-page.tsx")).PoolPage }) },
           { path: "team", lazy: async () => ({ Component: (await import("../team/team-page.tsx")).TeamPage }) },
           { path: "account", lazy: async () => ({ Component: (await import("../account/account-page.tsx")).AccountPage }) },
+          { path: "admin", lazy: async () => ({ Component: (await import("../admin/admin-page.tsx")).AdminPage }) },
           { path: "tokens", element: <Navigate to="/account#tokens" replace /> },
           { path: "*", element: <RouteFailure missing /> },
         ],

@@ -60,6 +60,8 @@ const APPEARANCES: Record<string, Appearance> = {
   accepted: { label: "Accepted", icon: IconCircleCheck, tone: "good" },
   revoked: { label: "Revoked", icon: IconPlayerStop, tone: "neutral" },
   expired: { label: "Expired", icon: IconClock, tone: "neutral" },
+  // services of the installation
+  WORKS: { label: "Works", icon: IconCircleCheck, tone: "good" },
   // webhooks and their deliveries
   ON: { label: "On", icon: IconCircleCheck, tone: "good" },
   OFF: { label: "Off", icon: IconPlayerStop, tone: "neutral" },

@@ -36,7 +36,7 @@ export function AuditTab() {
             : <Empty title="Nothing yet">Every login, token, role, secret, pool and run command of this project adds an entry.</Empty>
         ) : (
           <Table className="tabular" data-testid="audit">
-            <Table.Thead><Table.Tr><Table.Td w={36} /><Table.Th>Time</Table.Th><Table.Th>Who</Table.Th><Table.Th>Action</Table.Th><Table.Th>On</Table.Th><Table.Th className={classes.wide}>From</Table.Th><Table.Th ta="right" className={classes.wide} title="Place in the chain of the project">Number</Table.Th></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Td w={36} /><Table.Th>Time</Table.Th><Table.Th>Who</Table.Th><Table.Th>Action</Table.Th><Table.Th className={classes.wide}>On</Table.Th><Table.Th className={classes.wide}>From</Table.Th><Table.Th ta="right" className={classes.wide} title="Place in the chain of the project">Number</Table.Th></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((entry) => (
                 <Fragment key={entry.id}>
@@ -69,10 +69,10 @@ function Row({ entry, isOpen, onToggle }: { entry: AuditEntry; isOpen: boolean; 
       <Table.Td>
         <Button variant="subtle" color="gray" px={4} aria-expanded={isOpen} aria-label={`Details of ${entry.action}, ${moment(entry.at)}`} onClick={onToggle}>{isOpen ? <IconChevronDown size={14} /> : <IconChevronRight size={14} />}</Button>
       </Table.Td>
-      <Table.Td style={{ whiteSpace: "nowrap" }}>{moment(entry.at)}</Table.Td>
-      <Table.Td style={{ overflowWrap: "anywhere" }}>{actor.name || actor.kind}{actor.kind !== "user" && actor.name !== "" && <div className={classes.soft}>{actor.kind.replaceAll("_", " ")}</div>}{actor.token_id !== "" && <div className={classes.soft}>with a token</div>}</Table.Td>
+      <Table.Td className={classes.stamp}>{moment(entry.at)}</Table.Td>
+      <Table.Td className={classes.who}>{actor.name || actor.kind}{actor.kind !== "user" && actor.name !== "" && <div className={classes.soft}>{actor.kind.replaceAll("_", " ")}</div>}{actor.token_id !== "" && <div className={classes.soft}>with a token</div>}</Table.Td>
       <Table.Td>{entry.action}</Table.Td>
-      <Table.Td style={{ overflowWrap: "anywhere" }}>{target.name || target.id}<div className={classes.soft}>{target.kind.replaceAll("_", " ")}</div></Table.Td>
+      <Table.Td className={`${classes.wide} ${classes.who}`}>{target.name || target.id}<div className={classes.soft}>{target.kind.replaceAll("_", " ")}</div></Table.Td>
       <Table.Td className={classes.wide}>{entry.address}</Table.Td>
       <Table.Td ta="right" className={classes.wide}>{entry.number ?? "soon"}</Table.Td>
     </Table.Tr>
@@ -83,7 +83,7 @@ function Details({ entry }: { entry: AuditEntry }) {
   const ids: [string, string][] = [["Entry", entry.id], ["Request", entry.request_id], ["Actor", entry.actor.id], ["Token", entry.actor.token_id], ["Target", entry.target.id], ["SHA-256", entry.sha256]];
   return (
     <div className={classes.stack}>
-      {entry.message !== "" && <span>{entry.message}</span>}
+      <span>{entry.message !== "" ? entry.message : [entry.action, "on", entry.target.kind.replaceAll("_", " "), entry.target.name].join(" ")}</span>
       <div className={classes.chips} style={{ gap: "4px 16px" }}>{ids.filter(([, id]) => id !== "").map(([label, id]) => <span key={label} className={classes.soft}>{label} <CopyId id={id} label={id.length > 40 ? `${id.slice(0, 16)}…` : id} /></span>)}</div>
       {Object.keys(entry.data).length > 0 && <pre className={`${classes.excerpt} mono`} tabIndex={0} aria-label="What changed">{JSON.stringify(entry.data, null, 1)}</pre>}
     </div>

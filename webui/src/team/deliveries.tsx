@@ -32,7 +32,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       <ProblemNotice error={query.error} retry={() => void query.refetch()} />
       {query.isPending ? <Waiting label="Loading deliveries" /> : query.data === undefined ? null : list.length === 0 ? <Empty title="Nothing sent yet">Send a test from the menu of the webhook to see whether the receiver answers.</Empty> : (
         <Table className="tabular" data-testid="deliveries">
-          <Table.Thead><Table.Tr><Table.Td w={36} /><Table.Th>Event</Table.Th><Table.Th>State</Table.Th><Table.Th ta="right">Tries</Table.Th><Table.Th>Last answer</Table.Th><Table.Th className={classes.wide}>Created</Table.Th><Table.Td w={110} /></Table.Tr></Table.Thead>
+          <Table.Thead><Table.Tr><Table.Td w={36} /><Table.Th>Event</Table.Th><Table.Th>State</Table.Th><Table.Th ta="right" className={classes.wide}>Tries</Table.Th><Table.Th>Last answer</Table.Th><Table.Th className={classes.wide}>Created</Table.Th><Table.Td /></Table.Tr></Table.Thead>
           <Table.Tbody>
             {list.map((delivery) => (
               <Fragment key={delivery.id}>
@@ -44,7 +44,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                   </Table.Td>
                   <Table.Td>{delivery.event.type}</Table.Td>
                   <Table.Td><StatusBadge status={delivery.state} />{delivery.next_at !== null && delivery.tries > 0 && <div className={classes.soft} title={moment(delivery.next_at)}>next try {Date.parse(delivery.next_at) <= now ? "now" : expiryText(delivery.next_at, now)}</div>}</Table.Td>
-                  <Table.Td ta="right">{delivery.tries}</Table.Td>
+                  <Table.Td ta="right" className={classes.wide}>{delivery.tries}</Table.Td>
                   <Table.Td>{lastAnswer(delivery)}{delivery.message !== "" && delivery.state !== "DELIVERED" && <div className={classes.soft} style={{ overflowWrap: "anywhere" }}>{delivery.message}</div>}</Table.Td>
                   <Table.Td className={classes.wide} title={moment(delivery.created_at)}>{ago(delivery.created_at, now)}</Table.Td>
                   <Table.Td ta="right">{delivery.state !== "PENDING" && <Redeliver delivery={delivery} webhook={webhook} />}</Table.Td>

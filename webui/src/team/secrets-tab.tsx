@@ -34,7 +34,7 @@ export function SecretsTab({ me }: TabProps) {
           <Empty title="No secrets yet" action={newButton}>{mayWrite ? "A tracker's key for a loss of yours, or a token for a model hub." : `Admins of the project set them. Your role here is ${me.role}.`}</Empty>
         ) : (
           <Table className="tabular" data-testid="secrets">
-            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Who may use it</Table.Th><Table.Th>Last used</Table.Th><Table.Th className={classes.wide}>Set</Table.Th><Table.Th className={classes.wide} title="Changes with the value, and says nothing about it">Fingerprint</Table.Th><Table.Td w={120} /></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Who may use it</Table.Th><Table.Th>Last used</Table.Th><Table.Th className={classes.wide}>Set</Table.Th><Table.Th className={classes.wide} title="Changes with the value, and says nothing about it">Fingerprint</Table.Th><Table.Td /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((secret) => (
                 <Table.Tr key={secret.name}>

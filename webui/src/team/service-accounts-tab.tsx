@@ -39,7 +39,7 @@ export function ServiceAccountsTab({ me }: TabProps) {
           <Empty title="No service accounts yet" action={newButton}>{mayManage ? "Create one for a pipeline, then give it a token." : `Admins of the project create them. Your role here is ${me.role}.`}</Empty>
         ) : (
           <Table className="tabular" data-testid="service-accounts">
-            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Role</Table.Th><Table.Th ta="right">Live tokens</Table.Th><Table.Th className={classes.wide}>Created</Table.Th><Table.Td w={160} /></Table.Tr></Table.Thead>
+            <Table.Thead><Table.Tr><Table.Th>Name</Table.Th><Table.Th>Role</Table.Th><Table.Th ta="right">Live tokens</Table.Th><Table.Th className={classes.wide}>Created</Table.Th><Table.Td /></Table.Tr></Table.Thead>
             <Table.Tbody>
               {list.map((account) => (
                 <Table.Tr key={account.id}>

@@ -42,7 +42,7 @@ export function TeamPage() {
         {tab !== undefined && may(me, tab.scope) && <Tabs.Panel value={tab.name} pt={12}><Suspense fallback={<Waiting />}><tab.content me={me} /></Suspense></Tabs.Panel>}
       </Tabs>
       {tab === undefined && <Empty title="There is no such tab">The link may be incomplete.</Empty>}
-      {tab !== undefined && !may(me, tab.scope) && <Empty title={`${tab.label} are for admins of the project`}>Your role in {me.project.name} is {me.role}. Ask an admin of the project.</Empty>}
+      {tab !== undefined && !may(me, tab.scope) && <Empty title="This tab is for admins of the project">Your role in {me.project.name} is {me.role}. Ask an admin of the project.</Empty>}
     </>
   );
 }

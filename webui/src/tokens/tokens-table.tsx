@@ -11,7 +11,7 @@ import { RotateToken } from "./rotate-token.tsx";
 import { scopesText } from "./scopes.ts";
 import classes from "./tokens.module.css";
 
-/** Tokens with their end and last use. `mayRotate`: nobody gets the secret of another person. `withOwner`: a column for whose they are. */
+/** Tokens with their end and last use. `mayRotate`: nobody gets the secret of another person. `withOwner`: says whose they are. */
 export function TokensTable({ tokens, mayRotate, withOwner = false }: { tokens: Token[]; mayRotate: (token: Token) => boolean; withOwner?: boolean }) {
   const now = useNow(30_000);
   const { shown, show, close } = useDialog<{ kind: "rotate" | "revoke"; token: Token }>();
@@ -20,22 +20,21 @@ export function TokensTable({ tokens, mayRotate, withOwner = false }: { tokens: 
       <Table className="tabular" data-testid="tokens">
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Name</Table.Th>{withOwner && <Table.Th>Owner</Table.Th>}<Table.Th className={classes.wide}>Prefix</Table.Th><Table.Th className={classes.wide}>Scopes</Table.Th>
+            <Table.Th>{withOwner ? "Name, owner" : "Name"}</Table.Th><Table.Th className={classes.wide}>Prefix</Table.Th><Table.Th className={classes.wide}>Scopes</Table.Th>
             <Table.Th>Expires</Table.Th><Table.Th>Last used</Table.Th><Table.Th className={classes.wide}>Created</Table.Th><Table.Td />
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {tokens.map((token) => (
             <Table.Tr key={token.id}>
-              <Table.Td className={classes.name}>{token.name}{token.previous_until !== null && Date.parse(token.previous_until) > now && <div className={classes.soft} title={moment(token.previous_until)}>old secret ends {expiryText(token.previous_until, now)}</div>}</Table.Td>
-              {withOwner && <Table.Td>{token.owner}</Table.Td>}
+              <Table.Td className={classes.name}>{token.name}{withOwner && <div className={classes.owner}>{token.owner}</div>}{token.previous_until !== null && Date.parse(token.previous_until) > now && <div className={classes.soft} title={moment(token.previous_until)}>old secret ends {expiryText(token.previous_until, now)}</div>}</Table.Td>
               <Table.Td className={`${classes.wide} mono`}>{token.prefix}…</Table.Td>
               <Table.Td className={`${classes.wide} ${classes.limited}`}>{scopesText(token.scopes)}</Table.Td>
               <Table.Td className={`${classes.time} ${endsSoon(token.expires_at, now) ? classes.soon : ""}`} title={token.expires_at === null ? undefined : moment(token.expires_at)}>{expiryText(token.expires_at, now)}</Table.Td>
               <Table.Td className={classes.time} title={token.last_used_at === null ? undefined : moment(token.last_used_at)}>{token.last_used_at === null ? "never" : ago(token.last_used_at, now)}</Table.Td>
               <Table.Td className={`${classes.wide} ${classes.time}`} title={moment(token.created_at)}>{ago(token.created_at, now)}</Table.Td>
               <Table.Td>
-                <Group gap={2} justify="flex-end" wrap="nowrap">
+                <Group gap={2} justify="flex-end" className={classes.actions}>
                   {mayRotate(token) && <Button variant="subtle" px={8} aria-label={`Rotate ${token.name}`} onClick={() => show({ kind: "rotate", token })}>Rotate</Button>}
                   <Button variant="subtle" color="red" px={8} aria-label={`Revoke ${token.name}`} onClick={() => show({ kind: "revoke", token })}>Revoke</Button>
                 </Group>

@@ -21,7 +21,7 @@ def test_the_sample_dataset_is_made_with_one_click(page: Page, log_in: Callable[
     steps = page.get_by_test_id("first-steps")
     expect(steps).to_contain_text("The demo run needs the sample dataset.")
     expect(steps.locator("[data-done=true]")).to_have_count(0)
-    expect(page.get_by_test_id("cli")).to_contain_text("# of team / default, from the page Tokens")
+    expect(page.get_by_test_id("cli")).to_contain_text("# of team / default, from the page Account")
     page.get_by_test_id("sample-dataset").click()
     expect(steps.locator("[data-step='A dataset'][data-done=true]")).to_contain_text("letter-sum")
     expect(page.get_by_test_id("sample-dataset")).to_have_count(0)

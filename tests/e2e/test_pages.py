@@ -27,7 +27,16 @@ PAGES = {
     "/datasets/new": "Upload a dataset",
     "/models": "Base models",
     "/pool": "Pool",
-    "/tokens": "Tokens",
+    "/team": "Team",
+    "/team?tab=invitations": "Team",
+    "/team?tab=service-accounts": "Team",
+    "/team?tab=secrets": "Team",
+    "/team?tab=webhooks": "Team",
+    "/team?tab=audit": "Team",
+    "/account": "Account",
+    "/admin": "Admin",
+    "/admin?tab=teams": "Admin",
+    "/admin?tab=health": "Admin",
 }
 TABS = ["timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"]
 

@@ -9,7 +9,7 @@ import type { StateSnapshot } from "./schema.d.ts";
 type Paged = { next_cursor: string | null; has_more: boolean };
 
 /** A list with cursor pagination. */
-function pages<T extends Paged>(queryKey: readonly unknown[], fetchPage: (cursor: string | undefined, signal: AbortSignal) => Promise<T>) {
+export function pages<T extends Paged>(queryKey: readonly unknown[], fetchPage: (cursor: string | undefined, signal: AbortSignal) => Promise<T>) {
   return infiniteQueryOptions({
     queryKey,
     queryFn: ({ pageParam, signal }) => fetchPage(pageParam, signal),
@@ -174,8 +174,3 @@ export const poolTeams = (name: string) =>
     queryKey: ["pool", name, "teams"],
     queryFn: async ({ signal }) => (await get("/api/v1/pools/{pool_name}/teams", { path: { pool_name: name } }, signal)).data,
   });
-
-export const tokens = queryOptions({
-  queryKey: ["tokens"],
-  queryFn: ({ signal }) => get("/api/v1/tokens", { query: { limit: 200 } }, signal),
-});

@@ -1,7 +1,10 @@
-import { IconBox, IconCpu, IconDatabase, IconHome, IconKey, IconRoute, type Icon } from "@tabler/icons-react";
+import { IconBox, IconCpu, IconDatabase, IconHome, IconRoute, IconShieldCog, IconUser, IconUsers, type Icon } from "@tabler/icons-react";
 
-/** A page of the navigation: `g` and `key` open it, and `help` is its page of the documentation. */
-export type NavigationPage = { to: string; label: string; icon: Icon; key: string; help: string };
+/**
+ * A page of the navigation: `g` and `key` open it, and `help` is its page of the documentation. `scope`: it is absent for
+ * callers without it. `inMenu`: it is in the account menu and not in the navigation.
+ */
+export type NavigationPage = { to: string; label: string; icon: Icon; key: string; help: string; scope?: string; inMenu?: boolean };
 
 export const PAGES: readonly NavigationPage[] = [
   { to: "/", label: "Home", icon: IconHome, key: "h", help: "guide" },
@@ -9,8 +12,15 @@ export const PAGES: readonly NavigationPage[] = [
   { to: "/datasets", label: "Datasets", icon: IconDatabase, key: "d", help: "how-to/dataset" },
   { to: "/models", label: "Models", icon: IconBox, key: "m", help: "how-to/base-model" },
   { to: "/pool", label: "Pool", icon: IconCpu, key: "p", help: "how-to/operate" },
-  { to: "/tokens", label: "Tokens", icon: IconKey, key: "t", help: "how-to/security" },
+  { to: "/team", label: "Team", icon: IconUsers, key: "e", help: "how-to/teams" },
+  { to: "/admin", label: "Admin", icon: IconShieldCog, key: "a", help: "how-to/operate", scope: "pool:admin" },
+  { to: "/account", label: "Account", icon: IconUser, key: "t", help: "how-to/teams", inMenu: true },
 ];
+
+/** The pages that exist for the caller. */
+export function visiblePages(me: { scopes: readonly string[] } | undefined): NavigationPage[] {
+  return PAGES.filter(({ scope }) => scope === undefined || (me?.scopes.includes(scope) ?? false));
+}
 
 export const START = { to: "/runs/new", label: "Start a run", key: "n" };
 

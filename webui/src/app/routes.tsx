@@ -1,4 +1,4 @@
-import { createBrowserRouter } from "react-router";
+import { createBrowserRouter, Navigate } from "react-router";
 
 import { RouteFailure } from "./route-failure.tsx";
 import { Shell } from "./shell.tsx";
@@ -25,7 +25,10 @@ export const router = createBrowserRouter([
           { path: "datasets/:datasetId", lazy: async () => ({ Component: (await import("../datasets/dataset-page.tsx")).DatasetPage }) },
           { path: "models", lazy: async () => ({ Component: (await import("../models/models-page.tsx")).ModelsPage }) },
           { path: "pool", lazy: async () => ({ Component: (await import("../pool/pool-page.tsx")).PoolPage }) },
-          { path: "tokens", lazy: async () => ({ Component: (await import("../tokens/tokens-page.tsx")).TokensPage }) },
+          { path: "team", lazy: async () => ({ Component: (await import("../team/team-page.tsx")).TeamPage }) },
+          { path: "account", lazy: async () => ({ Component: (await import("../account/account-page.tsx")).AccountPage }) },
+          { path: "admin", lazy: async () => ({ Component: (await import("../admin/admin-page.tsx")).AdminPage }) },
+          { path: "tokens", element: <Navigate to="/account#tokens" replace /> },
           { path: "*", element: <RouteFailure missing /> },
         ],
       },

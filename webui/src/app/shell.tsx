@@ -1,11 +1,11 @@
 import { ActionIcon, Kbd, Menu, Tooltip, useMantineColorScheme } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
-import { IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconDeviceDesktop, IconHelp, IconLogout, IconMoon, IconPlus, IconSearch, IconSun } from "@tabler/icons-react";
+import { IconBrightness, IconCheck, IconChevronUp, IconCoffee, IconDeviceDesktop, IconHelp, IconLogout, IconMoon, IconPlus, IconSearch, IconSun, IconUser } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useLayoutEffect, useState } from "react";
-import { Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation, useNavigationType } from "react-router";
+import { Link, Navigate, NavLink, Outlet, useLocation, useNavigate, useNavigation, useNavigationType } from "react-router";
 
-import { forgetCsrfToken, put, remove } from "../api/http.ts";
+import { useSwitchProject } from "../account/use-switch-project.ts";
+import { forgetCsrfToken, remove } from "../api/http.ts";
 import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import type { Me } from "../api/schema.d.ts";
@@ -14,7 +14,7 @@ import { readOnlyReason } from "../common/permission.ts";
 import { useDialog } from "../common/use-dialog.ts";
 import { useRunsTopic } from "../runs/runs-topic.ts";
 import { ConnectionBadge } from "./connection-badge.tsx";
-import { PAGES, pageOf, START } from "./pages.ts";
+import { pageOf, START, visiblePages } from "./pages.ts";
 import { commandKey } from "./shortcut-keys.ts";
 import { Shortcuts, type GlobalDialog } from "./shortcuts.tsx";
 import classes from "./shell.module.css";
@@ -48,7 +48,7 @@ export function Shell() {
             <IconPlus size={15} stroke={2.2} aria-hidden /> {START.label}
           </NavLink>
         )}
-        {PAGES.map(({ to, label, icon: PageIcon }) => (
+        {visiblePages(me).filter(({ inMenu }) => inMenu !== true).map(({ to, label, icon: PageIcon }) => (
           <NavLink key={to} to={to} className={classes.link} data-active={to === page?.to && location.pathname !== START.to}>
             <PageIcon size={16} stroke={1.8} aria-hidden /> {label}
           </NavLink>
@@ -93,11 +93,7 @@ function AccountMenu({ me }: { me: Me }) {
   const client = useQueryClient();
   const [opened, setOpened] = useState(false);
   const projects = useQuery({ ...queries.projects, enabled: opened }).data?.data ?? [];
-  const choose = useMutation({
-    mutationFn: (project: string) => put("/api/v1/session/project", { body: { project } }),
-    onSuccess: () => window.location.assign("/"), // a new page: nothing of the old project stays in caches or on the stream
-    onError: (error) => notifications.show({ color: "red", message: error.message }),
-  });
+  const { choose, isPending } = useSwitchProject();
   const logOut = useMutation({
     mutationFn: () => remove("/api/v1/session"),
     onSettled: () => {
@@ -120,12 +116,13 @@ function AccountMenu({ me }: { me: Me }) {
         {projects.map((project) => {
           const isCurrent = project.id === me.project.id;
           return (
-            <Menu.Item key={project.id} disabled={choose.isPending} aria-current={isCurrent} leftSection={isCurrent ? <IconCheck size={14} /> : <span className={classes.unchecked} />} onClick={() => { if (!isCurrent) choose.mutate(project.id); }}>
+            <Menu.Item key={project.id} disabled={isPending} aria-current={isCurrent} leftSection={isCurrent ? <IconCheck size={14} /> : <span className={classes.unchecked} />} onClick={() => { if (!isCurrent) choose(project.id); }}>
               {project.team.name} / {project.name}
             </Menu.Item>
           );
         })}
         <Menu.Divider />
+        <Menu.Item component={Link} to="/account" leftSection={<IconUser size={14} />}>Account and tokens</Menu.Item>
         <Menu.Item leftSection={<IconLogout size={14} />} onClick={() => logOut.mutate()}>Log out</Menu.Item>
       </Menu.Dropdown>
     </Menu>

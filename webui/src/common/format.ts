@@ -1,3 +1,5 @@
+import { chosenTimeZone } from "./time-zone.ts";
+
 /** Format numbers and times for display. A dash means that there is no value. */
 
 export const DASH = "–";
@@ -57,14 +59,14 @@ export function clock(seconds: number): string {
     : `${minutes}:${String(rest).padStart(2, "0")}`;
 }
 
-export function timeOfDay(at: string | number | null | undefined): string {
+export function timeOfDay(at: string | number | null | undefined, timeZone = chosenTimeZone()): string {
   if (at === null || at === undefined) return DASH;
-  return new Date(at).toLocaleTimeString("en-GB");
+  return new Date(at).toLocaleTimeString("en-GB", { timeZone });
 }
 
-export function moment(at: string | null | undefined): string {
+export function moment(at: string | null | undefined, timeZone = chosenTimeZone()): string {
   if (!at) return DASH;
-  return new Date(at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+  return new Date(at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone });
 }
 
 export function ago(at: string | null | undefined, now = Date.now()): string {

@@ -2,3 +2,8 @@
 export function readOnlyReason(role: string | null | undefined): string | null {
   return role === "viewer" ? "Your role in this project is viewer. Ask an admin for the editor role." : null;
 }
+
+/** Whether the caller has a scope. False while the caller is unknown. */
+export function may(me: { scopes: readonly string[] } | undefined, scope: string): boolean {
+  return me?.scopes.includes(scope) ?? false;
+}

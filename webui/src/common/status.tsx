@@ -55,6 +55,19 @@ const APPEARANCES: Record<string, Appearance> = {
   // checkpoints
   LOCAL: { label: "On node", icon: IconClock, tone: "info" },
   STORED: { label: "Stored", icon: IconCircleCheck, tone: "good" },
+  // invitations
+  open: { label: "Open", icon: IconClock, tone: "info" },
+  accepted: { label: "Accepted", icon: IconCircleCheck, tone: "good" },
+  revoked: { label: "Revoked", icon: IconPlayerStop, tone: "neutral" },
+  expired: { label: "Expired", icon: IconClock, tone: "neutral" },
+  // services of the installation
+  WORKS: { label: "Works", icon: IconCircleCheck, tone: "good" },
+  // webhooks and their deliveries
+  ON: { label: "On", icon: IconCircleCheck, tone: "good" },
+  OFF: { label: "Off", icon: IconPlayerStop, tone: "neutral" },
+  FAILING: { label: "Failing", icon: IconAlertTriangle, tone: "bad" },
+  PENDING: { label: "Pending", icon: IconClock, tone: "info" },
+  DELIVERED: { label: "Delivered", icon: IconCircleCheck, tone: "good" },
 };
 
 /** A status with its color, icon and label. An unknown status is shown as its own name. */

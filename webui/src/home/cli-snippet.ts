@@ -8,7 +8,7 @@ export function cliSnippet({ origin, team, project, newestRun }: Values): string
     `~/oolong-client/bin/pip install --requirement ${origin}/api/v1/client/requirements.txt`,
     'export PATH="$HOME/oolong-client/bin:$PATH"',
     `export OOLONG_URL=${origin}`,
-    `export OOLONG_TOKEN=…   # of ${team} / ${project}, from the page Tokens`,
+    `export OOLONG_TOKEN=…   # of ${team} / ${project}, from the page Account`,
     "",
     ...(newestRun === undefined
       ? ["# a sample dataset, base model and reward, and a warm start", "oolong quickstart ~/letters", "cd ~/letters", "oolong run create -f run.yaml"]

@@ -2,7 +2,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 
 import * as queries from "../api/queries.ts";
-import { PAGES, START } from "../app/pages.ts";
+import { START, visiblePages } from "../app/pages.ts";
 import { readOnlyReason } from "../common/permission.ts";
 import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, type EntryGroup } from "./entries.ts";
 
@@ -13,13 +13,15 @@ const UPLOAD = { to: "/datasets/new", label: "Upload a dataset" };
 export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: boolean; error: Error | null } {
   const query = typed.trim();
   const [settled] = useDebouncedValue(query, DEBOUNCE_MILLISECONDS);
-  const mayStart = readOnlyReason(useQuery(queries.me).data?.role) === null;
+  const { data: me } = useQuery(queries.me);
+  const mayStart = readOnlyReason(me?.role) === null;
+  const visible = visiblePages(me);
   const runs = useInfiniteQuery({ ...queries.runs(runFilter(settled), MAX_PER_GROUP), placeholderData: keepPreviousData });
   const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
   const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });
   const isEmpty = query === "";
   const groups = [
-    { name: "Pages", entries: pageEntries(mayStart ? [...PAGES, START, UPLOAD] : PAGES, query) },
+    { name: "Pages", entries: pageEntries(mayStart ? [...visible, START, UPLOAD] : visible, query) },
     { name: isEmpty ? "Newest runs" : "Runs", entries: runEntries(runs.data?.pages[0]?.data ?? []) },
     { name: "Datasets", entries: isEmpty ? [] : datasetEntries(datasets.data?.data ?? [], query) },
     { name: "Checkpoints", entries: isEmpty ? [] : checkpointEntries(checkpoints.data?.data ?? [], query) },

@@ -1,6 +1,5 @@
-import "@mantine/core/styles/Code.css";
 import "@mantine/core/styles/NumberInput.css";
-import { Button, Code, CopyButton, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
+import { Button, Group, Menu, Modal, NumberInput, Select, Table, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDots, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -16,6 +15,7 @@ import { PageHeader, Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
 import { useTopic } from "../stream/stream.ts";
+import { AddNode } from "./add-node.tsx";
 import { DrainNode, DrainRow } from "./drain-node.tsx";
 import { isDrained } from "./drain.ts";
 import classes from "./pool-page.module.css";
@@ -276,33 +276,4 @@ function QuotaRow({ pool, quota }: { pool: Pool; quota: Quota }) {
       </Table.Td>
     </Table.Tr>
   );
-}
-
-function AddNode({ pool }: { pool: string }) {
-  const create = useMutation({ mutationFn: () => post("/api/v1/pools/{pool_name}/join-tokens", { path: { pool_name: pool } }) });
-  const command = create.data === undefined ? "" : joinCommand(create.data.token);
-  return (
-    <div style={{ display: "grid", gap: 12 }}>
-      <ProblemNotice error={create.error} />
-      <Text size="sm">A node joins pool {pool} with a token that works once. It receives the data and secrets of the jobs scheduled on it. Its agent only opens outbound connections to this address. On the node, in a checkout of Oolong, run python3 manage.py setup --device cuda first, then this command:</Text>
-      {create.data === undefined ? <Group><Button loading={create.isPending} onClick={() => create.mutate()}>Create join token</Button></Group> : (
-        <>
-          <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>{command}</Code>
-          <Group justify="space-between">
-            <Text size="xs" c="dimmed">Valid until {moment(create.data.expires_at)}</Text>
-            <CopyButton value={command}>{({ copied, copy }) => <Button variant="default" onClick={copy}>{copied ? "Copied" : "Copy"}</Button>}</CopyButton>
-          </Group>
-        </>
-      )}
-    </div>
-  );
-}
-
-/** The command passes the token in a file, because every user of the node can read command lines. */
-function joinCommand(token: string): string {
-  return [
-    `(umask 077; printf %s '${token}' > oolong-enroll)`,
-    `.venv/bin/python -m gpu_agents.agent run --server ${window.location.origin} --data-dir /var/lib/oolong-agent \\`,
-    '  --join-token-file oolong-enroll --device cuda --node-python "$(python3 manage.py node-python --device cuda)"',
-  ].join("\n");
 }

@@ -1,4 +1,4 @@
-import { IconBox, IconCpu, IconDatabase, IconHome, IconKey, IconRoute, type Icon } from "@tabler/icons-react";
+import { IconBox, IconCpu, IconDatabase, IconHome, IconKey, IconRoute, IconStack2, type Icon } from "@tabler/icons-react";
 
 /** A page of the navigation: `g` and `key` open it, and `help` is its page of the documentation. */
 export type NavigationPage = { to: string; label: string; icon: Icon; key: string; help: string };
@@ -8,6 +8,7 @@ export const PAGES: readonly NavigationPage[] = [
   { to: "/runs", label: "Runs", icon: IconRoute, key: "r", help: "guide" },
   { to: "/datasets", label: "Datasets", icon: IconDatabase, key: "d", help: "how-to/dataset" },
   { to: "/models", label: "Models", icon: IconBox, key: "m", help: "how-to/base-model" },
+  { to: "/checkpoints", label: "Checkpoints", icon: IconStack2, key: "c", help: "how-to/gate" },
   { to: "/pool", label: "Pool", icon: IconCpu, key: "p", help: "how-to/operate" },
   { to: "/tokens", label: "Tokens", icon: IconKey, key: "t", help: "how-to/security" },
 ];

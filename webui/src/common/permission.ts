@@ -2,3 +2,8 @@
 export function readOnlyReason(role: string | null | undefined): string | null {
   return role === "viewer" ? "Your role in this project is viewer. Ask an admin for the editor role." : null;
 }
+
+/** Why the caller cannot do what needs this scope. Null when they can. */
+export function missingScopeReason(scopes: readonly string[] | undefined, scope: string): string | null {
+  return scopes?.includes(scope) ? null : `Your role in this project lacks the permission ${scope}. Ask an admin for a role that has it.`;
+}

@@ -46,7 +46,7 @@ export const gateResult = (alias: string, reference: string) =>
   queryOptions({
     queryKey: [...CHECKPOINTS, "gate-result", alias, reference],
     queryFn: ({ signal }) => get("/api/v1/checkpoint-gates/{alias}/result", { path: { alias }, query: { checkpoint: reference } }, signal),
-    refetchInterval: (query) => (query.state.data?.verdict === "pending" ? 5_000 : false),
+    refetchInterval: (query) => (query.state.data?.status === "pending" ? 5_000 : false),
   });
 
 export const retention = queryOptions({

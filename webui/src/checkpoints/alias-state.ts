@@ -1,4 +1,4 @@
-import type { Alias, Gate, GateVerdict } from "../api/schema.d.ts";
+import type { Alias, Gate, GateResult } from "../api/schema.d.ts";
 
 /** One name of the registry: where it points, and the gate in front of it. Either may be absent. */
 export type NamedAlias = { name: string; alias: Alias | null; gate: Gate | null };
@@ -28,25 +28,25 @@ export function evidenceText(alias: Alias): { passed: boolean; text: string } | 
   return { passed: false, text: `${alias.updated_by} overrode its gate: ${refusal}` };
 }
 
-const RESULTS: Record<GateVerdict["verdict"], { label: string; tone: "good" | "bad" | "warn" | "info" }> = {
+const RESULTS: Record<GateResult["status"], { label: string; tone: "good" | "bad" | "warn" | "info" }> = {
   passed: { label: "Gate passed", tone: "good" },
   failed: { label: "Gate failed", tone: "bad" },
   missing: { label: "Not evaluated yet", tone: "warn" },
   pending: { label: "Evaluation runs", tone: "info" },
 };
 
-export function resultLabel(verdict: GateVerdict["verdict"]) {
-  return RESULTS[verdict];
+export function resultLabel(status: GateResult["status"]) {
+  return RESULTS[status];
 }
 
 /** What keeps the alias from moving, and who can do what about it. Null: nothing does. */
-export function refusalText(verdict: GateVerdict["verdict"], scopes: readonly string[]): string | null {
-  if (verdict === "passed") return null;
+export function refusalText(status: GateResult["status"], scopes: readonly string[]): string | null {
+  if (status === "passed") return null;
   const next = {
     missing: "Run the gate's evaluation on this checkpoint first.",
     pending: "Wait until the evaluation has ended.",
     failed: "Choose another checkpoint, or evaluate this one again.",
-  }[verdict];
+  }[status];
   const override = scopes.includes("checkpoints:admin") ? "Your role may override the gate; the audit log records it." : "A role with checkpoints:admin (operator or admin) can override the gate.";
   return `${next} ${override}`;
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Alias, Gate, Retention, RetentionPlan } from "../api/schema.d.ts";
 import { evidenceText, mayMove, mayRemove, namedAliases, refusalText } from "./alias-state.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { LineageEdge, LineageNode } from "../api/schema.d.ts";
 import { edgeLabel, layOut, MAX_IN_COLUMN, nodePath } from "./lineage.ts";

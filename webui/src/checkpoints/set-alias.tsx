@@ -7,7 +7,7 @@ import { useState } from "react";
 import { CHECKPOINTS, checkpointAliases, checkpointGates, gateResult } from "../api/checkpoint-queries.ts";
 import { post, put } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
-import type { GateVerdict } from "../api/schema.d.ts";
+import type { GateResult } from "../api/schema.d.ts";
 import { ProblemNotice } from "../common/notices.tsx";
 import { refusalText } from "./alias-state.ts";
 import { GateChecks } from "./gate-checks.tsx";
@@ -30,7 +30,7 @@ export function SetAlias({ name: given, checkpoint: givenCheckpoint, done }: Pro
   const [isProtected, setProtected] = useState<boolean | null>(null); // null: as it is
   const [settled] = useDebouncedValue(reference.trim(), TYPING_MILLISECONDS);
   const result = useQuery({ ...gateResult(name, settled), enabled: gate !== undefined && settled !== "", retry: false });
-  const refusal = result.data === undefined ? null : refusalText(result.data.verdict, scopes);
+  const refusal = result.data === undefined ? null : refusalText(result.data.status, scopes);
   const client = useQueryClient();
   const move = useMutation({
     mutationFn: () => put("/api/v1/checkpoint-aliases/{alias}", {
@@ -50,14 +50,14 @@ export function SetAlias({ name: given, checkpoint: givenCheckpoint, done }: Pro
       <Stack gap="sm">
         <ProblemNotice error={move.error} />
         {given === "" && <TextInput label="Alias" description="small letters, digits, _ and -, such as prod or best" required data-autofocus value={name} onChange={(event) => { setName(event.currentTarget.value); setForce(false); }} />}
-        <TextInput label="Checkpoint" description="an ID, another alias, or a run's name or ID with a step: letters@20, letters@latest" required data-autofocus={given !== ""} className="mono" value={reference} onChange={(event) => { setReference(event.currentTarget.value); setForce(false); }} />
+        <TextInput label="Checkpoint" description="an ID, another alias, or a run's name or ID with a step: letters@20, letters@latest" required data-autofocus={given !== ""} classNames={{ input: "mono" }} value={reference} onChange={(event) => { setReference(event.currentTarget.value); setForce(false); }} />
         {alias !== undefined && <Text size="xs" c="dimmed">{name} points to {alias.checkpoint.run.name}, step {alias.checkpoint.step} now.</Text>}
         {gate !== undefined && <ProblemNotice error={result.error} />}
         {gate !== undefined && result.data !== undefined && (
           <div data-testid="gate">
             <GateChecks result={result.data} />
             {refusal !== null && <Text size="xs" mt={4}>{refusal}</Text>}
-            {result.data.verdict !== "pending" && refusal !== null && scopes.includes("runs:write") && <RunGate name={name} result={result.data} />}
+            {result.data.status !== "pending" && refusal !== null && scopes.includes("runs:write") && <RunGate name={name} result={result.data} />}
             {refusal !== null && isAdmin && <Checkbox mt={8} color="red" label={`Override the gate of ${name}`} description="The alias shows that it was overridden, and the audit log has an entry." checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />}
           </div>
         )}
@@ -72,7 +72,7 @@ export function SetAlias({ name: given, checkpoint: givenCheckpoint, done }: Pro
 }
 
 /** Starts the gate's eval run. Its result appears here when it has ended. */
-function RunGate({ name, result }: { name: string; result: GateVerdict }) {
+function RunGate({ name, result }: { name: string; result: GateResult }) {
   const client = useQueryClient();
   const run = useMutation({
     mutationFn: () => post("/api/v1/checkpoint-gates/{alias}/runs", { path: { alias: name }, body: { checkpoint: result.checkpoint } }),

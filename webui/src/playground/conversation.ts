@@ -2,7 +2,7 @@ import type { Problem } from "../api/problem.ts";
 
 /** The conversation with one side of a playground. */
 
-export type Score = { score: number; parts: Record<string, number>; verdict: string };
+export type Score = { score: number; parts: Record<string, number>; result: string };
 
 export type Turn = {
   id: number;

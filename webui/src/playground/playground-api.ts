@@ -6,7 +6,7 @@ import { partsOf, splitEvents, type StreamPart } from "./reply-stream.ts";
 /** The endpoints of a side, below its `base_url`. They pass through the tunnel to the job and are not in the OpenAPI document. */
 
 export type SideStatus = { ready: boolean; idle_seconds: number; released_in_seconds: number; scores: boolean };
-export type ReplyScore = { score: number; parts: Record<string, number>; verdict: string; seconds: number };
+export type ReplyScore = { score: number; parts: Record<string, number>; result: string; seconds: number };
 
 export const sideStatus = async (baseUrl: string, signal?: AbortSignal): Promise<SideStatus> => (await (await request("GET", baseUrl, undefined, signal)).json()) as SideStatus;
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Playground } from "../api/schema.d.ts";
 import { begun, changed, chatBody, DEFAULT_SAMPLING, isBusy, messagesOf, withTurn } from "./conversation.ts";

@@ -3,6 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { Link } from "react-router";
 
+import { Problem } from "../api/problem.ts";
 import * as queries from "../api/queries.ts";
 import type { PlaygroundSide } from "../api/schema.d.ts";
 import { duration, number } from "../common/format.ts";
@@ -10,7 +11,6 @@ import { Empty, ProblemNotice } from "../common/notices.tsx";
 import { Panel } from "../common/panel.tsx";
 import { StatusBadge } from "../common/status.tsx";
 import { useNow } from "../common/use-now.ts";
-import { Problem } from "../api/problem.ts";
 import type { Turn } from "./conversation.ts";
 import classes from "./playground.module.css";
 import { keepAlive, type SideStatus } from "./playground-api.ts";
@@ -104,5 +104,5 @@ function ScoreView({ turn: { score, answer } }: { turn: Turn }) {
   if (score === "asking") return <span>scoring</span>;
   if (score instanceof Problem) return <span className={classes.noScore} title={score.message}>no score: {score.message}</span>;
   const parts = Object.entries(score.parts).map(([name, value]) => `${name} ${number(value)}`).join(", ");
-  return <span className={classes.score} title={`Expected answer: ${answer || "none"}${parts === "" ? "" : `\n${parts}`}`} data-testid="score">reward <b>{number(score.score)}</b>{score.verdict !== "" && ` (${score.verdict.replaceAll("_", " ")})`}</span>;
+  return <span className={classes.score} title={`Expected answer: ${answer || "none"}${parts === "" ? "" : `\n${parts}`}`} data-testid="score">reward <b>{number(score.score)}</b>{score.result !== "" && ` (${score.result.replaceAll("_", " ")})`}</span>;
 }

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -84,29 +85,32 @@ class CheckpointsView(ApiView):
         operation_id="list_checkpoints",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("run", str, description="only of this run"),
+            OpenApiParameter("run", str, description="only of this run: its ID or its name"),
             OpenApiParameter("state", str, enum=["LOCAL", "STORED", "DELETED"]),
             OpenApiParameter("kind", str, enum=CHECKPOINT_KINDS),
             OpenApiParameter(
                 "final", bool, description="only those that ended their run, or only the others"
             ),
+            OpenApiParameter("alias", str, description="only the one that this alias names"),
         ],
         responses=page_of(CheckpointSerializer),
     )
     def get(self, request: Request) -> Response:
         """List checkpoints.
 
-        Checkpoints of the project, newest first. Filter by run, kind, state and metric.
+        Checkpoints of the project, newest first. Filter by run, kind, state and alias.
         """
         found = selectors.checkpoints(caller_of(request))
         if run := request.query_params.get("run"):
-            found = found.filter(run_id=run)
+            found = found.filter(Q(run_id=run) | Q(run_name=run))
         if state := choice(request, "state", CheckpointState.values):
             found = found.filter(state=state)
         if kind := choice(request, "kind", CHECKPOINT_KINDS):
             found = found.filter(kind=kind)
         if final := choice(request, "final", ["true", "false"]):
             found = found.filter(final=final == "true")
+        if alias := request.query_params.get("alias"):
+            found = found.filter(aliases__name=alias)
         return Response(paginate(found, read_page(request), CheckpointSerializer.render))
 
 

@@ -1,4 +1,4 @@
-"""Users' end of the tunnel: /api/v1/runs/{run_id}/<endpoint>/<path>, with a project token."""
+"""Users' end of the tunnel: /api/v1/runs/{run_id}/<endpoint>/<path>, with a project token or a browser's session."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
-from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
+from rest_framework.authentication import CSRFCheck
 
 from control_plane.accounts import selectors as accounts
 from control_plane.accounts.identity import services
 from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import CONTENT_TYPE, LOG_IN, Problem, problem_document
 from control_plane.core.infra import clock
+from control_plane.core.security.request_gateway import PROJECT_HEADER
 from control_plane.runs import selectors
 from control_plane.runs.models import Attempt
 from control_plane.telemetry.stream.access_watch import access_watch
-from control_plane.telemetry.stream.credentials import in_database
+from control_plane.telemetry.stream.credentials import Credential, in_database
 from control_plane.tunnel.tunnel_router import NodeUnavailable, TooManyStreams, tunnel_router
 from oolong.contracts.lifecycle import AttemptStatus
 from oolong.contracts.relay.endpoints import ENDPOINTS, Endpoint, allowed, plain_path, ports_of
@@ -31,7 +34,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 3
 
 
-@csrf_exempt  # only bearer tokens are taken here, never a browser's cookie
+@csrf_exempt  # a bearer token needs no CSRF token; `_require_csrf` checks that of a session
 async def relay(request: HttpRequest, run_id: str, endpoint: str, path: str = "") -> HttpResponseBase:
     try:
         return await _relay(request, run_id, endpoint, path)
@@ -41,7 +44,9 @@ async def relay(request: HttpRequest, run_id: str, endpoint: str, path: str = ""
 
 async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> HttpResponseBase:
     endpoint = ENDPOINTS[name]
-    caller = await in_database(_caller)(request)
+    caller = await in_database(_caller)(request, endpoint)
+    if caller.token is None:
+        await in_database(_require_csrf)(request)
     if endpoint.scope not in caller.scopes:
         yours = ", ".join(sorted(caller.scopes)) or "none"
         raise Problem(403, "missing_scope", f"this needs the scope {endpoint.scope}; yours: {yours}")
@@ -82,16 +87,16 @@ async def _relay(request: HttpRequest, run_id: str, name: str, path: str) -> Htt
 def _cancel_on_lost_access(
     pipe: Pipe, request: HttpRequest, caller: Caller, endpoint: Endpoint
 ) -> Callable[[], None]:
-    """Cancel the stream when the caller loses the token or the scope; return a function that stops the watch."""
+    """Cancel the stream when the caller loses access; return a function that stops the watch."""
     checks: set[asyncio.Task[None]] = set()
 
     async def check() -> None:
         try:
-            again = await in_database(_caller)(request)
+            again = await in_database(_caller)(request, endpoint)
         except Problem:
             again = None
         if again is None or endpoint.scope not in again.scopes:
-            pipe.cancel("gone", "the token does not allow this any more")
+            pipe.cancel("gone", "your access to this run has ended")
 
     def wake() -> None:
         task = asyncio.create_task(check())
@@ -191,14 +196,34 @@ async def _send(pipe: Pipe, content: bytes) -> None:
 # --- who and where, in the database -------------------------------------------------------------------------
 
 
-def _caller(request: HttpRequest) -> Caller:
+def _caller(request: HttpRequest, endpoint: Endpoint) -> Caller:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
     now = clock.now()
-    caller = accounts.caller_of_token(token.strip(), now=now) if kind.lower() == "bearer" else None
-    if caller is None or caller.token is None:
+    caller = None
+    if kind.lower() == "bearer":
+        caller = accounts.caller_of_token(token.strip(), now=now)
+    elif endpoint.browser and session and not kind:
+        caller = Credential(session=session, project=request.headers.get(PROJECT_HEADER, "")).caller()
+    if caller is None:
         raise Problem(401, "not_authenticated", LOG_IN)
-    services.touch_last_used(caller.token, now=now)
+    if caller.token is not None:
+        services.touch_last_used(caller.token, now=now)
     return caller
+
+
+def _require_csrf(request: HttpRequest) -> None:
+    """Require the CSRF token in its header, for reads too: a link must not open what a job sends as a page."""
+
+    def view(_: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    check = CSRFCheck(view)
+    check.process_request(request)
+    has_header = settings.CSRF_HEADER_NAME in request.META
+    reason = check.process_view(request, view, (), {}) if has_header else "the header X-CSRFToken is missing"
+    if reason:
+        raise Problem(403, "csrf", f"the CSRF check of the session failed: {reason}")
 
 
 def _attempt(caller: Caller, run_id: str, name: str, endpoint: Endpoint) -> Attempt:

@@ -21,7 +21,7 @@ type RequestOptions = { path?: unknown; query?: unknown; body?: unknown; headers
 let csrfToken: string | null = null;
 
 /** The CSRF token that Django requires on every write with a session cookie. */
-async function csrf(): Promise<string> {
+export async function csrf(): Promise<string> {
   csrfToken ??= (await get("/api/v1/session/csrf")).csrf_token;
   return csrfToken;
 }
@@ -39,7 +39,12 @@ export function urlOf(path: keyof paths, pathParams: unknown = {}, query: unknow
   return `${filled}${present.length > 0 ? `?${search}` : ""}`;
 }
 
-async function send(method: Method, path: keyof paths, { path: pathParams, query, body, headers, signal }: RequestOptions): Promise<unknown> {
+async function send(method: Method, path: keyof paths, options: RequestOptions): Promise<unknown> {
+  const received = await sendForText(method, path, options);
+  return received === "" ? undefined : JSON.parse(received);
+}
+
+async function sendForText(method: Method, path: keyof paths, { path: pathParams, query, body, headers, signal }: RequestOptions): Promise<string> {
   let response: Response;
   try {
     response = await fetch(urlOf(path, pathParams, query), {
@@ -59,11 +64,16 @@ async function send(method: Method, path: keyof paths, { path: pathParams, query
   }
   const received = await response.text();
   if (!response.ok) throw problemFrom(response.status, response.statusText, received);
-  return received === "" ? undefined : JSON.parse(received);
+  return received;
 }
 
 export async function get<P extends PathWith<"get">>(path: P, input: Input<P, "get"> = {}, signal?: AbortSignal): Promise<ResponseOf<P, "get">> {
   return (await send("get", path, { ...input, signal })) as ResponseOf<P, "get">;
+}
+
+/** A response that is not JSON, such as Markdown. */
+export async function getText<P extends PathWith<"get">>(path: P, input: Input<P, "get"> = {}, signal?: AbortSignal): Promise<string> {
+  return sendForText("get", path, { ...input, signal });
 }
 
 type Change<P extends keyof paths, M extends Method> = Input<P, M> & { body?: BodyAt<P, M>; headers?: Record<string, string> };

@@ -717,7 +717,7 @@ export interface paths {
         };
         /**
          * List checkpoints
-         * @description Checkpoints of the project, newest first. Filter by run, kind, state and metric.
+         * @description Checkpoints of the project, newest first. Filter by run, kind, state and alias.
          *
          *     Costs 1 unit of the rate limit.
          */
@@ -13578,6 +13578,8 @@ export interface operations {
     list_checkpoints: {
         parameters: {
             query?: {
+                /** @description only the one that this alias names */
+                alias?: string;
                 /** @description next_cursor of the page before */
                 cursor?: string;
                 /** @description only those that ended their run, or only the others */
@@ -13585,7 +13587,7 @@ export interface operations {
                 kind?: "training" | "weights";
                 /** @description 1 to 200; 50 when left out */
                 limit?: number;
-                /** @description only of this run */
+                /** @description only of this run: its ID or its name */
                 run?: string;
                 state?: "DELETED" | "LOCAL" | "STORED";
             };

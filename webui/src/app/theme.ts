@@ -36,6 +36,6 @@ export const theme = createTheme({
     SegmentedControl: { defaultProps: { size: "xs" } },
     Tooltip: { defaultProps: { withArrow: true, multiline: true, maw: 320, openDelay: 250, fz: "xs" } },
     Table: { defaultProps: { verticalSpacing: 6, horizontalSpacing: "sm", fz: "sm" } },
-    Modal: { defaultProps: { centered: true, size: "md" } },
+    Modal: { defaultProps: { centered: true, size: "md", closeButtonProps: { "aria-label": "Close" } } },
   },
 });

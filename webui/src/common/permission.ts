@@ -7,3 +7,8 @@ export function readOnlyReason(role: string | null | undefined): string | null {
 export function may(me: { scopes: readonly string[] } | undefined, scope: string): boolean {
   return me?.scopes.includes(scope) ?? false;
 }
+
+/** Why the caller cannot do what needs this scope. Null when they can. */
+export function missingScopeReason(scopes: readonly string[] | undefined, scope: string): string | null {
+  return scopes?.includes(scope) ? null : `Your role in this project lacks the permission ${scope}. Ask an admin for a role that has it.`;
+}

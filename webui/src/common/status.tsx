@@ -1,6 +1,6 @@
 import {
   IconAlertTriangle, IconCircleCheck, IconCircleX, IconClock, IconFlag, IconHelpCircle, IconPlayerPause, IconPlayerPlay, IconPlayerStop,
-  IconPlugConnectedX, IconRefresh, IconRocket, IconSquareCheck, type Icon,
+  IconPlugConnectedX, IconRefresh, IconRocket, IconSquareCheck, IconTrash, type Icon,
 } from "@tabler/icons-react";
 
 import classes from "./status.module.css";
@@ -68,6 +68,7 @@ const APPEARANCES: Record<string, Appearance> = {
   FAILING: { label: "Failing", icon: IconAlertTriangle, tone: "bad" },
   PENDING: { label: "Pending", icon: IconClock, tone: "info" },
   DELIVERED: { label: "Delivered", icon: IconCircleCheck, tone: "good" },
+  DELETED: { label: "Deleted", icon: IconTrash, tone: "neutral" },
 };
 
 /** A status with its color, icon and label. An unknown status is shown as its own name. */

@@ -39,7 +39,7 @@ test("a stored checkpoint is found by alias, run and step, and a deleted one is 
   const all = [checkpoint("ckpt_1", { aliases: ["best"] }), checkpoint("ckpt_2", { step: 40 }), checkpoint("ckpt_3", { state: "DELETED" })];
   assert.deepEqual(checkpointEntries(all, "letters").map(({ id }) => id), ["ckpt_1", "ckpt_2"]);
   assert.deepEqual(checkpointEntries(all, "best").map(({ label }) => label), ["best: letters, step 20"]);
-  assert.deepEqual(checkpointEntries(all, "letters 40").map(({ to }) => to), ["/runs/run_1?tab=checkpoints"]);
+  assert.deepEqual(checkpointEntries(all, "letters 40").map(({ to }) => to), ["/checkpoints/ckpt_2"]);
 });
 
 test("arrows go around both ends, and other keys do not move", () => {

@@ -43,7 +43,7 @@ export function checkpointEntries(checkpoints: Checkpoint[], query: string): Ent
     .filter(({ id, run, step, aliases }) => matches(query, `${aliases.join(" ")} ${run.name} step ${step} ${id}`))
     .slice(0, MAX_PER_GROUP)
     .map(({ id, run, step, kind, aliases }) => ({
-      id, label: aliases.length > 0 ? `${aliases.join(", ")}: ${run.name}, step ${step}` : `${run.name}, step ${step}`, detail: kind, to: `/runs/${run.id}?tab=checkpoints`,
+      id, label: aliases.length > 0 ? `${aliases.join(", ")}: ${run.name}, step ${step}` : `${run.name}, step ${step}`, detail: kind, to: `/checkpoints/${id}`,
     }));
 }
 

@@ -1,11 +1,11 @@
 import { Button, Table } from "@mantine/core";
-import { IconDownload, IconPlus } from "@tabler/icons-react";
+import { IconMessageCircle, IconPlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 
-import { urlOf } from "../api/http.ts";
 import * as queries from "../api/queries.ts";
 import type { Run } from "../api/schema.d.ts";
+import { AliasNames, CheckpointMetrics, CheckpointName } from "../checkpoints/checkpoint-cells.tsx";
 import { CopyId } from "../common/copy-id.tsx";
 import { bytes, moment } from "../common/format.ts";
 import { Empty, ProblemNotice, Waiting } from "../common/notices.tsx";
@@ -14,6 +14,7 @@ import { StatusBadge } from "../common/status.tsx";
 
 export function CheckpointsTab({ run }: { run: Run }) {
   const { data, error, isPending, refetch } = useQuery(queries.checkpoints(run.id));
+  const mayRun = useQuery(queries.me).data?.scopes.includes("runs:write") ?? false;
   return (
     <Panel flush>
       <ProblemNotice error={error} retry={() => void refetch()} />
@@ -22,21 +23,22 @@ export function CheckpointsTab({ run }: { run: Run }) {
       ) : (
         <Table className="tabular">
           <Table.Thead>
-            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>ID</Table.Th><Table.Th>SHA-256 of manifest</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Td /></Table.Tr>
+            <Table.Tr><Table.Th>Step</Table.Th><Table.Th>State</Table.Th><Table.Th>Metrics</Table.Th><Table.Th>Aliases</Table.Th><Table.Th>ID</Table.Th><Table.Th ta="right">Size</Table.Th><Table.Th>Committed</Table.Th><Table.Td /></Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {data.data.map((checkpoint) => (
               <Table.Tr key={checkpoint.id}>
-                <Table.Td fw={560}>{checkpoint.step}{checkpoint.final && <small style={{ color: "var(--ink-faint)" }}> final</small>}</Table.Td>
+                <Table.Td><CheckpointName checkpoint={checkpoint} withRun={false} /></Table.Td>
                 <Table.Td><StatusBadge status={checkpoint.state} /></Table.Td>
+                <Table.Td><CheckpointMetrics metrics={checkpoint.metrics} /></Table.Td>
+                <Table.Td><AliasNames names={checkpoint.aliases} /></Table.Td>
                 <Table.Td><CopyId id={checkpoint.id} /></Table.Td>
-                <Table.Td><CopyId id={checkpoint.sha256} label={checkpoint.sha256.slice(0, 12)} /></Table.Td>
                 <Table.Td ta="right">{bytes(checkpoint.bytes)}</Table.Td>
                 <Table.Td c="dimmed">{moment(checkpoint.created_at)}</Table.Td>
                 <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
-                  {checkpoint.state === "STORED" && (
+                  {checkpoint.state === "STORED" && mayRun && (
                     <>
-                      <Button component="a" href={urlOf("/api/v1/checkpoints/{checkpoint_id}/download", { checkpoint_id: checkpoint.id })} download variant="subtle" leftSection={<IconDownload size={14} />}>Download</Button>
+                      <Button component={Link} to={`/playground?checkpoint=${checkpoint.id}`} variant="subtle" leftSection={<IconMessageCircle size={14} />}>Chat</Button>
                       <Button component={Link} to={`/runs/new?checkpoint=${checkpoint.id}&from=${run.id}`} variant="subtle" leftSection={<IconPlus size={14} />}>Start a run from it</Button>
                     </>
                   )}

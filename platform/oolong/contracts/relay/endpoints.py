@@ -22,6 +22,7 @@ class Endpoint:
     response_bytes: int
     head_seconds: float  # from the request to the head of the answer
     idle_seconds: float  # between two parts of the answer
+    browser: bool = False  # a session of the dashboard may use it too, not only a token
     numbered: bool = True  # what lies below it begins with the index of its job: sessions/1-ab12
 
 
@@ -47,6 +48,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
         response_bytes=16 * MIB,
         head_seconds=300.0,
         idle_seconds=120.0,
+        browser=True,
         numbered=False,
     ),
 }

@@ -168,6 +168,19 @@ def test_a_checkpoint_has_a_kind_that_lists_are_filtered_by(alice: Any, stored: 
     assert "| kind of checkpoint | weights |" in alice.get(f"/checkpoints/{weights.pk}/card").content.decode()
 
 
+def test_a_list_is_filtered_by_alias_and_by_the_name_of_a_run(alice: Any, stored: Any) -> None:
+    first, second = stored("run_x", name="letters"), stored("run_y", name="sums")
+    set_alias(alice, "prod", first.pk)
+
+    def ids(query: str) -> list[str]:
+        return [found["id"] for found in alice.get(f"/checkpoints?{query}").json()["data"]]
+
+    assert ids("alias=prod") == [first.pk]
+    assert ids("alias=nothing") == []
+    assert ids("run=sums") == ids("run=run_y") == [second.pk]
+    assert ids("run=sums&alias=prod") == []
+
+
 def test_a_warm_start_leaves_weights_from_which_nothing_goes_on(
     alice: Any, node: Any, start: Any, tick: Any, commit_checkpoint: Any
 ) -> None:

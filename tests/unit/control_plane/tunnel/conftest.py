@@ -62,11 +62,13 @@ class SmallJob:
             await runner.cleanup()
 
 
-def desired(attempt_id: str, *ports: int, token: str = JOB_TOKEN) -> DesiredAttempt:
+def desired(
+    attempt_id: str, *ports: int, token: str = JOB_TOKEN, endpoint: str = "session"
+) -> DesiredAttempt:
     return DesiredAttempt(
         run_id="run", attempt_id=attempt_id, attempt_number=1, epoch=1, spec={},
         dataset=Artifact(sha256="", bytes=0, kind="dataset"), evaluation=None, model=None, model_path="",
-        resume=None, ports={f"session-{i}": port for i, port in enumerate(ports)}, token=token, jobs=[],
+        resume=None, ports={f"{endpoint}-{i}": port for i, port in enumerate(ports)}, token=token, jobs=[],
     )  # fmt: skip
 
 
@@ -84,13 +86,19 @@ class Site:
         return await self._stack.enter_async_context(SmallJob(answer).serve())
 
     async def node(
-        self, *jobs: SmallJob, world: Any = None, attempt_id: str = "", token: str = JOB_TOKEN
+        self,
+        *jobs: SmallJob,
+        world: Any = None,
+        attempt_id: str = "",
+        token: str = JOB_TOKEN,
+        endpoint: str = "session",
     ) -> Callable[[], Awaitable[None]]:
         """An agent's end of the relay with these jobs, in place of the node's end before; returns what ends it."""
         from gpu_agents.agent.relay import RelayClient
 
         world = world or self.world
-        attempts = [desired(attempt_id or world.attempt.pk, *(job.port for job in jobs), token=token)]
+        ports = [job.port for job in jobs]
+        attempts = [desired(attempt_id or world.attempt.pk, *ports, token=token, endpoint=endpoint)]
         await save_ports(world, attempts[0].ports)
         if world.node.pk in self._ends:  # two at once would take the node from each other
             await self._ends[world.node.pk]()

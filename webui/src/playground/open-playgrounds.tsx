@@ -1,0 +1,27 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
+
+import { ago } from "../common/format.ts";
+import { Panel } from "../common/panel.tsx";
+import { StatusBadge } from "../common/status.tsx";
+import classes from "./playground.module.css";
+import { playgrounds } from "./playground-queries.ts";
+
+/** The playgrounds of the project that hold or wait for slots. Absent when there is none. */
+export function OpenPlaygrounds() {
+  const open = (useQuery(playgrounds).data?.data ?? []).filter((one) => one.open);
+  if (open.length === 0) return null;
+  return (
+    <Panel title="Open now" flush>
+      <ul className={classes.open} data-testid="open-playgrounds">
+        {open.map((one) => (
+          <li key={one.id}>
+            <Link to={`/playground?id=${one.id}`}>{one.sides.map(({ model }) => model.name).join(" and ")}</Link>
+            <span>{one.created_by}, {ago(one.created_at)}</span>
+            <StatusBadge status={one.sides[0]?.status ?? "QUEUED"} />
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}

@@ -14,6 +14,8 @@ export const PAGES: readonly NavigationPage[] = [
 
 export const START = { to: "/runs/new", label: "Start a run", key: "n" };
 
+export const COMPARE = { to: "/runs/compare", label: "Compare runs" };
+
 /** The page of the navigation that a path belongs to. */
 export function pageOf(pathname: string): NavigationPage | undefined {
   return PAGES.find(({ to }) => (to === "/" ? pathname === to : pathname.startsWith(to)));

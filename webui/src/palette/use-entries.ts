@@ -1,9 +1,11 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useLocation } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import { PAGES, START } from "../app/pages.ts";
+import { COMPARE, PAGES, START } from "../app/pages.ts";
 import { readOnlyReason } from "../common/permission.ts";
+import { comparePath } from "../compare/compare-view.ts";
 import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, type EntryGroup } from "./entries.ts";
 
 const DEBOUNCE_MILLISECONDS = 150;
@@ -13,13 +15,14 @@ const UPLOAD = { to: "/datasets/new", label: "Upload a dataset" };
 export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: boolean; error: Error | null } {
   const query = typed.trim();
   const [settled] = useDebouncedValue(query, DEBOUNCE_MILLISECONDS);
+  const compare = { ...COMPARE, to: comparePath(runOf(useLocation().pathname)) };
   const mayStart = readOnlyReason(useQuery(queries.me).data?.role) === null;
   const runs = useInfiniteQuery({ ...queries.runs(runFilter(settled), MAX_PER_GROUP), placeholderData: keepPreviousData });
   const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
   const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });
   const isEmpty = query === "";
   const groups = [
-    { name: "Pages", entries: pageEntries(mayStart ? [...PAGES, START, UPLOAD] : PAGES, query) },
+    { name: "Pages", entries: pageEntries(mayStart ? [...PAGES, compare, START, UPLOAD] : [...PAGES, compare], query) },
     { name: isEmpty ? "Newest runs" : "Runs", entries: runEntries(runs.data?.pages[0]?.data ?? []) },
     { name: "Datasets", entries: isEmpty ? [] : datasetEntries(datasets.data?.data ?? [], query) },
     { name: "Checkpoints", entries: isEmpty ? [] : checkpointEntries(checkpoints.data?.data ?? [], query) },
@@ -29,6 +32,12 @@ export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: 
     isSearching: settled !== query || [runs, datasets, checkpoints].some(({ isFetching }) => isFetching),
     error: runs.error ?? datasets.error ?? checkpoints.error,
   };
+}
+
+/** The run of a run's page: comparing starts with it. */
+function runOf(pathname: string): string[] {
+  const [, id] = /^\/runs\/(run_\w+)$/.exec(pathname) ?? [];
+  return id === undefined ? [] : [id];
 }
 
 function runFilter(query: string): { name?: string; text?: string } {

@@ -23,6 +23,7 @@ PAGES = {
     "/": "Home",
     "/runs": "Runs",
     "/runs/new": "Start a run",
+    "/runs/compare": "Compare runs",
     "/datasets": "Datasets",
     "/datasets/new": "Upload a dataset",
     "/models": "Base models",

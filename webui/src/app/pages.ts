@@ -25,6 +25,8 @@ export function visiblePages(me: { scopes: readonly string[] } | undefined): Nav
 
 export const START = { to: "/runs/new", label: "Start a run", key: "n" };
 
+export const COMPARE = { to: "/runs/compare", label: "Compare runs" };
+
 /** The page of the navigation that a path belongs to. */
 export function pageOf(pathname: string): NavigationPage | undefined {
   return PAGES.find(({ to }) => (to === "/" ? pathname === to : pathname.startsWith(to)));

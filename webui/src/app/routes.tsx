@@ -19,6 +19,7 @@ export const router = createBrowserRouter([
           { index: true, lazy: async () => ({ Component: (await import("../home/home-page.tsx")).HomePage }) },
           { path: "runs", lazy: async () => ({ Component: (await import("../runs/runs-page.tsx")).RunsPage }) },
           { path: "runs/new", lazy: async () => ({ Component: (await import("../start/start-page.tsx")).StartPage }) },
+          { path: "runs/compare", lazy: async () => ({ Component: (await import("../compare/compare-page.tsx")).ComparePage }) },
           { path: "runs/:runId", lazy: async () => ({ Component: (await import("../runs/run-page.tsx")).RunPage }) },
           { path: "datasets", lazy: async () => ({ Component: (await import("../datasets/datasets-page.tsx")).DatasetsPage }) },
           { path: "datasets/new", lazy: async () => ({ Component: (await import("../datasets/upload-page.tsx")).UploadPage }) },

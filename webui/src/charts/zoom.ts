@@ -42,7 +42,7 @@ export function reducedSpan(points: Points, placed: Points, zoom: Range): Span |
   };
 }
 
-/** The line with a part of it in finer points. The part is found by its time, because x begins again with each attempt on the time axis. */
+/** The line with a part of it in finer points. The part is found by its time, because x starts again with each attempt on the time axis. */
 export function withDetail(points: Points, detail: Points, { fromAt, toAt }: Span): Points {
   const first = points.at.findIndex((at) => at > fromAt);
   const last = points.at.findLastIndex((at) => at <= toAt);

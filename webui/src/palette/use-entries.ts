@@ -1,9 +1,11 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useLocation } from "react-router";
 
 import * as queries from "../api/queries.ts";
-import { START, visiblePages } from "../app/pages.ts";
+import { COMPARE, START, visiblePages } from "../app/pages.ts";
 import { readOnlyReason } from "../common/permission.ts";
+import { comparePath } from "../compare/compare-view.ts";
 import { checkpointEntries, datasetEntries, MAX_PER_GROUP, pageEntries, runEntries, type EntryGroup } from "./entries.ts";
 
 const DEBOUNCE_MILLISECONDS = 150;
@@ -15,13 +17,14 @@ export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: 
   const [settled] = useDebouncedValue(query, DEBOUNCE_MILLISECONDS);
   const { data: me } = useQuery(queries.me);
   const mayStart = readOnlyReason(me?.role) === null;
-  const visible = visiblePages(me);
+  const compare = { ...COMPARE, to: comparePath(runOf(useLocation().pathname)) };
+  const pages = [...visiblePages(me), compare];
   const runs = useInfiniteQuery({ ...queries.runs(runFilter(settled), MAX_PER_GROUP), placeholderData: keepPreviousData });
   const datasets = useQuery({ ...queries.datasets, enabled: query !== "" });
   const checkpoints = useQuery({ ...queries.allCheckpoints, enabled: query !== "" });
   const isEmpty = query === "";
   const groups = [
-    { name: "Pages", entries: pageEntries(mayStart ? [...visible, START, UPLOAD] : visible, query) },
+    { name: "Pages", entries: pageEntries(mayStart ? [...pages, START, UPLOAD] : pages, query) },
     { name: isEmpty ? "Newest runs" : "Runs", entries: runEntries(runs.data?.pages[0]?.data ?? []) },
     { name: "Datasets", entries: isEmpty ? [] : datasetEntries(datasets.data?.data ?? [], query) },
     { name: "Checkpoints", entries: isEmpty ? [] : checkpointEntries(checkpoints.data?.data ?? [], query) },
@@ -31,6 +34,12 @@ export function useEntries(typed: string): { groups: EntryGroup[]; isSearching: 
     isSearching: settled !== query || [runs, datasets, checkpoints].some(({ isFetching }) => isFetching),
     error: runs.error ?? datasets.error ?? checkpoints.error,
   };
+}
+
+/** The run of a run's page: comparing starts with it. */
+function runOf(pathname: string): string[] {
+  const [, id] = /^\/runs\/(run_\w+)$/.exec(pathname) ?? [];
+  return id === undefined ? [] : [id];
 }
 
 function runFilter(query: string): { name?: string; text?: string } {

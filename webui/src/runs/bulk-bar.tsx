@@ -1,9 +1,11 @@
 import { Button, Menu } from "@mantine/core";
-import { IconColumns3, IconPlayerStop, IconTag, IconX } from "@tabler/icons-react";
+import { IconChartLine, IconColumns3, IconPlayerStop, IconTag, IconX } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";
+import { Link } from "react-router";
 
 import type { Run } from "../api/schema.d.ts";
 import { useDialog } from "../common/use-dialog.ts";
+import { comparePath, MAX_RUNS } from "../compare/compare-view.ts";
 import { COLUMNS, chosenColumns, type ColumnId } from "./run-columns.ts";
 import { stopPlan } from "./run-selection.ts";
 import classes from "./bulk-bar.module.css";
@@ -23,6 +25,9 @@ export function BulkBar({ loaded, runs, readOnly, onClear, columns, onColumn }: 
       {runs.length === 0 ? <span className={classes.count}>{loaded}</span> : (
         <>
           <strong className={classes.count} data-testid="selected">{runs.length} selected</strong>
+          {runs.length <= MAX_RUNS
+            ? <Button variant="default" leftSection={<IconChartLine size={14} />} component={Link} to={comparePath(runs.map((run) => run.id))}>Compare</Button>
+            : <span title={`Select at most ${MAX_RUNS} runs to compare them`}><Button variant="default" leftSection={<IconChartLine size={14} />} disabled>Compare</Button></span>}
           {readOnly === null ? (
             <>
               <span title={nothingToStop ?? undefined}>

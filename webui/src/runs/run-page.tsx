@@ -1,6 +1,6 @@
 import "@mantine/core/styles/Tabs.css";
 import { Button, Group, Progress, Tabs } from "@mantine/core";
-import { IconCopy } from "@tabler/icons-react";
+import { IconChartLine, IconCopy } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
@@ -14,6 +14,7 @@ import { ProblemNotice, Waiting } from "../common/notices.tsx";
 import { readOnlyReason } from "../common/permission.ts";
 import { useNow } from "../common/use-now.ts";
 import { usePageTitle } from "../common/use-page-title.ts";
+import { comparePath } from "../compare/compare-view.ts";
 import { Alerts } from "./alerts.tsx";
 import { isBooting, showsPhase } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
@@ -80,6 +81,7 @@ function Header({ run }: { run: Run }) {
       </div>
       <fieldset disabled={readOnly !== null} title={readOnly ?? undefined} className={classes.controls} data-testid="run-controls">
         <Group gap={8}>
+          <Button variant="default" component={Link} to={comparePath([run.id])} leftSection={<IconChartLine size={14} />}>Compare</Button>
           {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Clone</Button>}
           <ChangeButton run={run} />
           <LifecycleButtons run={run} />

@@ -1,0 +1,86 @@
+import { useQueries } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+
+import * as queries from "../api/queries.ts";
+import type { RunDetail } from "../api/schema.d.ts";
+import type { RunClock } from "../runs/run-axis.ts";
+import { runClock } from "../runs/use-run-clock.ts";
+import { stream } from "../stream/stream.ts";
+import { runStyle, type Slots } from "./compare-view.ts";
+import { LiveMetrics } from "./live-metrics.ts";
+
+const OVERVIEW_POINTS = 1_500; // as many as a chart has pixels; a zoom fetches its part again
+
+export type ComparedRun = { id: string; run: RunDetail; color: number; dashed: boolean; live: LiveMetrics; clock: RunClock; names: readonly string[] };
+
+export type FailedRun = { id: string; error: Error; retry: () => void };
+
+function liveMetrics(id: string): LiveMetrics {
+  return new LiveMetrics({
+    fetch: async (names) => {
+      const signal = new AbortController().signal;
+      const query = { names: names.join(), max_points: OVERVIEW_POINTS };
+      // A point that arrives between the two is in the second answer or comes again as a frame: the smaller seq misses none.
+      const steps = await queries.namedMetrics(id, { ...query, axis: "step" }, signal);
+      const times = await queries.namedMetrics(id, { ...query, axis: "time" }, signal);
+      return { series: [...steps.series, ...times.series], seq: Math.min(steps.seq, times.seq) };
+    },
+    subscribe: (seq, listener) => stream.subscribe(`run:${id}`, seq, listener),
+    later: (milliseconds, then) => {
+      const timer = window.setTimeout(then, milliseconds);
+      return () => window.clearTimeout(timer);
+    },
+  });
+}
+
+/** The runs of a comparison in the order of their slots, with their metrics; those that cannot be read apart. */
+export function useComparedRuns(slots: Slots): { runs: ComparedRun[]; failed: FailedRun[]; isLoading: boolean } {
+  const ids = useMemo(() => slots.filter((id) => id !== null), [slots]);
+  const lives = useLives(ids);
+  const details = useQueries({ queries: ids.map((id) => ({ ...queries.run(id), retry: false })) });
+  const jobs = useQueries({ queries: ids.map((id) => ({ ...queries.runJobs(id), enabled: details.some(({ data }) => data?.id === id) })) });
+  const names = useQueries({ queries: ids.map((id) => ({ ...queries.metricNames(id), enabled: details.some(({ data }) => data?.id === id) })) });
+  const failed = details.flatMap(({ error, data, refetch }, index) => (error !== null && data === undefined ? [{ id: ids[index]!, error, retry: () => void refetch() }] : []));
+  const known = ids.map((id, index) => ({ id, run: details[index]?.data, jobs: jobs[index]?.data?.data, names: names[index]?.data }));
+  const runs = useMemo(
+    () => known.flatMap(({ id, run, jobs: own, names: reported }): ComparedRun[] => {
+      const live = lives.get(id);
+      if (run === undefined || live === undefined) return [];
+      return [{ id, run, ...runStyle(slots.indexOf(id)), live, clock: runClock(run, own ?? []), names: reported ?? [] }];
+    }),
+    [lives, slots, ...details.map(({ data }) => data), ...jobs.map(({ data }) => data), ...names.map(({ data }) => data), ids.length],
+  );
+  return { runs, failed, isLoading: details.some(({ isPending }) => isPending) || names.some(({ isLoading }) => isLoading) };
+}
+
+/** The metrics of each run, kept while the run is compared. */
+function useLives(ids: readonly string[]): ReadonlyMap<string, LiveMetrics> {
+  const [lives, setLives] = useState<ReadonlyMap<string, LiveMetrics>>(new Map());
+  const current = useRef(lives);
+  const key = ids.join();
+  useEffect(() => {
+    const next = new Map(ids.map((id) => [id, current.current.get(id) ?? liveMetrics(id)]));
+    for (const [id, live] of current.current) if (!next.has(id)) live.close();
+    current.current = next;
+    setLives(next);
+  }, [key]);
+  useEffect(() => () => {
+    for (const live of current.current.values()) live.close();
+    current.current = new Map();
+  }, []);
+  return lives;
+}
+
+/** Re-render the caller when a point of any run arrives. */
+export function useLiveVersion(runs: readonly ComparedRun[]): number {
+  const lives = runs.map(({ live }) => live);
+  const key = runs.map(({ id }) => id).join();
+  const subscribe = useMemo(
+    () => (listener: () => void) => {
+      const all = lives.map((live) => live.subscribe(listener));
+      return () => all.forEach((unsubscribe) => unsubscribe());
+    },
+    [key],
+  );
+  return useSyncExternalStore(subscribe, () => lives.reduce((sum, live) => sum + live.getVersion(), 0));
+}

@@ -7142,6 +7142,8 @@ export interface components {
             logprobs: number[] | null;
             /** @description policy version for each token; -1: environment */
             versions: number[] | null;
+            /** @description characters (code points) of the completion that each token begins; null: not known */
+            token_chars: number[] | null;
         };
         RunSpec: {
             /**
@@ -28372,6 +28374,8 @@ export interface operations {
                 because?: "group" | "highest_reward" | "longest" | "lowest_reward" | "widest_span";
                 /** @description next_cursor of the page before */
                 cursor?: string;
+                /** @description how its last turn ended */
+                finish_reason?: "abort" | "length" | "stop";
                 /** @description a group's id */
                 group?: string;
                 /** @description 1 to 200; 50 when left out */
@@ -28388,6 +28392,10 @@ export interface operations {
                 /** @description train step, inclusive */
                 step_from?: number;
                 step_to?: number;
+                /** @description the reward function's own word */
+                verdict?: string;
+                /** @description within its oldest and newest policy version */
+                version?: number;
             };
             header?: never;
             path: {

@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import type { RunListQuery } from "../runs/run-list-view.ts";
+import type { TrajectoryQuery } from "../runs/trajectories/trajectory-filter.ts";
 import { get } from "./http.ts";
 import type { StateSnapshot } from "./schema.d.ts";
 
@@ -107,9 +108,18 @@ export const runState = (id: string, name: string) =>
     queryFn: async ({ signal }): Promise<StateSnapshot | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
-/** With a group: only its trajectories. */
-export const runTrajectories = (id: string, group?: string) =>
-  pages(["run", id, "trajectories", group ?? ""], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { cursor, limit: 32, group } }, signal));
+/** Sampled trajectories. A new one marks the list as stale; the page decides when to load it. */
+export const runTrajectories = (id: string, filter: TrajectoryQuery = {}, limit = 50) => ({
+  ...pages(["run", id, "trajectories", filter, limit], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { ...filter, cursor, limit } }, signal)),
+  staleTime: Infinity,
+});
+
+export const runTrajectory = (id: string, trajectory: string) =>
+  queryOptions({
+    queryKey: ["run", id, "trajectory", trajectory],
+    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/trajectories/{trajectory_id}", { path: { run_id: id, trajectory_id: trajectory } }, signal),
+    staleTime: Infinity,
+  });
 
 export const runTimeline = (id: string, query: { from?: number; to?: number; limit?: number }) =>
   queryOptions({

@@ -32,7 +32,7 @@ import { LifecycleButtons, StopButton } from "./run-actions.tsx";
 import classes from "./run-page.module.css";
 import { RunStatus } from "./run-status.tsx";
 import { SpecTab } from "./spec-tab.tsx";
-import { TrajectoriesTab } from "./trajectories-tab.tsx";
+import { TRAJECTORY_PARAMETERS } from "./trajectories/trajectory-filter.ts";
 
 const BOOT_POLL_MILLISECONDS = 2_000; // boot stages are not part of the stream
 
@@ -185,6 +185,7 @@ function KeyMetric({ label, note, children }: { label: string; note: string; chi
 }
 
 const TimelineTab = lazy(() => import("./timeline/timeline-tab.tsx"));
+const TrajectoriesTab = lazy(async () => ({ default: (await import("./trajectories/trajectories-tab.tsx")).TrajectoriesTab }));
 
 const RL_TABS: readonly string[] = ["timeline", "trajectories"];
 const TABS = ["live", "timeline", "trajectories", "logs", "events", "jobs", "checkpoints", "results", "spec"] as const;
@@ -197,7 +198,7 @@ function RunTabs({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
       value={tab}
       keepMounted={false}
       classNames={{ tab: classes.tab, list: classes.tabs }}
-      onChange={(value) => setSearch((old) => { old.delete("group"); if (value === "live" || value === null) old.delete("tab"); else old.set("tab", value); return old; })}
+      onChange={(value) => setSearch((old) => { for (const name of TRAJECTORY_PARAMETERS) old.delete(name); if (value === "live" || value === null) old.delete("tab"); else old.set("tab", value); return old; })}
     >
       <Tabs.List>
         {TABS.filter((name) => !RL_TABS.includes(name) || run.kind === "rl").map((name) => (
@@ -206,7 +207,7 @@ function RunTabs({ run, metrics }: { run: RunDetail; metrics: MetricsStore }) {
       </Tabs.List>
       <Tabs.Panel value="live" pt={12}><LiveTab run={run} metrics={metrics} /></Tabs.Panel>
       <Tabs.Panel value="timeline" pt={12}><Suspense fallback={<Waiting />}><TimelineTab run={run} /></Suspense></Tabs.Panel>
-      <Tabs.Panel value="trajectories" pt={12}><TrajectoriesTab run={run} /></Tabs.Panel>
+      <Tabs.Panel value="trajectories" pt={12}><Suspense fallback={<Waiting />}><TrajectoriesTab run={run} /></Suspense></Tabs.Panel>
       <Tabs.Panel value="logs" pt={12}><LogsTab run={run} /></Tabs.Panel>
       <Tabs.Panel value="events" pt={12}><EventsTab run={run} /></Tabs.Panel>
       <Tabs.Panel value="jobs" pt={12}><JobsTab run={run} /></Tabs.Panel>

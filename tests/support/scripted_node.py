@@ -491,7 +491,7 @@ class _SyntheticRun:
             completion="".join(token for _, token in tokens), reward=float(right),
             policy_versions=[number for pair in pairs for number in pair],
             finish_reason="stop" if member < GROUP_SIZE - 1 else "length",
-            reward_parts={"correct": float(right), "format": 1.0}, verdict="exact" if right else "wrong_answer",
+            reward_parts={"correct": float(right), "format": 1.0}, reward_result="exact" if right else "wrong_answer",
             row=row, member=member, score=float(right),
             token_ids=[sum(map(ord, token)) for _, token in tokens],
             logprobs=[0.0 if version == ENVIRONMENT else -self.random.expovariate(2.5) ** 2 for version, _ in tokens],

@@ -104,7 +104,7 @@ def trajectories(
         str | None, typer.Option(help="group, highest_reward, lowest_reward, longest or widest_span")
     ] = None,
     finish_reason: Annotated[str | None, typer.Option(help="stop, length or abort")] = None,
-    verdict: Annotated[str | None, typer.Option(help="the reward function's own word")] = None,
+    reward_result: Annotated[str | None, typer.Option(help="as the reward function named it")] = None,
     search: Annotated[str | None, typer.Option(help="text in the prompt or the completion")] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many, newest first")] = 20,
     json: JsonOption = False,
@@ -114,7 +114,7 @@ def trajectories(
         listed = client.runs.trajectories(
             run, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
             version=version, span_min=span_min, row=row, because=because, finish_reason=finish_reason,
-            verdict=verdict, text=search,
+            reward_result=reward_result, text=search,
         )  # fmt: skip
         found = list(islice(listed, limit))
     if json:

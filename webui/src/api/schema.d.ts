@@ -28385,6 +28385,8 @@ export interface operations {
                 reward_max?: number;
                 /** @description inclusive */
                 reward_min?: number;
+                /** @description as the reward function named it */
+                reward_result?: string;
                 /** @description of the dataset */
                 row?: number;
                 /** @description versions from its oldest token to its newest, at least */
@@ -28392,8 +28394,6 @@ export interface operations {
                 /** @description train step, inclusive */
                 step_from?: number;
                 step_to?: number;
-                /** @description the reward function's own word */
-                verdict?: string;
                 /** @description within its oldest and newest policy version */
                 version?: number;
             };

@@ -232,7 +232,9 @@ class TrajectoriesView(ApiView):
             OpenApiParameter(
                 "finish_reason", OpenApiTypes.STR, enum=FINISH_REASONS, description="how its last turn ended"
             ),
-            OpenApiParameter("verdict", OpenApiTypes.STR, description="the reward function's own word"),
+            OpenApiParameter(
+                "reward_result", OpenApiTypes.STR, description="as the reward function named it"
+            ),
             OpenApiParameter(
                 "q", OpenApiTypes.STR, description="text in the prompt or the completion, case ignored"
             ),
@@ -257,7 +259,7 @@ class TrajectoriesView(ApiView):
             group=request.query_params.get("group", ""),
             because=one_of(request, "because", SAMPLE_REASONS),
             finish_reason=one_of(request, "finish_reason", FINISH_REASONS),
-            verdict=short_text(request, "verdict", most=200),
+            reward_result=short_text(request, "reward_result", most=200),
             text=short_text(request, "q", most=500),
         )
         return Response(

@@ -27,7 +27,7 @@ class Filter:
     group: str = ""
     because: str = ""
     finish_reason: str = ""
-    verdict: str = ""
+    reward_result: str = ""
     text: str = ""  # in the prompt or the completion, case ignored
 
 
@@ -37,7 +37,7 @@ def query(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
         "step__gte": wanted.step_from, "step__lte": wanted.step_to, "reward__gte": wanted.reward_min,
         "reward__lte": wanted.reward_max, "row": wanted.row, "attempt__number": wanted.attempt,
         "group_id": wanted.group or None, "low_version__lte": wanted.version, "high_version__gte": wanted.version,
-        "finish_reason": wanted.finish_reason or None, "verdict": wanted.verdict or None,
+        "finish_reason": wanted.finish_reason or None, "reward_result": wanted.reward_result or None,
         "sample_reasons__contains": [wanted.because] if wanted.because else None,
     }  # fmt: skip
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})

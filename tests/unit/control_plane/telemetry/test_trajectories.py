@@ -141,7 +141,7 @@ def test_a_trajectory_without_tokens_is_shown(world: World, ask: Callable[..., A
 
 
 def test_filters_narrow_the_list(world: World, ask: Callable[..., Any]) -> None:
-    ship(world, *(line(n) for n in range(9)), line(9, finish_reason="length", verdict="time_limit"))
+    ship(world, *(line(n) for n in range(9)), line(9, finish_reason="length", reward_result="time_limit"))
 
     def steps(**query: Any) -> list[int]:
         return [found["step"] for found in ask(**query).json()["data"]]
@@ -152,7 +152,7 @@ def test_filters_narrow_the_list(world: World, ask: Callable[..., Any]) -> None:
     assert steps(because="longest", step_to=3) == [2, 0] and steps(q="SAYS 7") == [7]
     assert steps(q="prompt 3") == [3] and steps(attempt=2) == []
     assert steps(version=9) == [9, 8] and steps(version=0) == [0]
-    assert steps(finish_reason="length") == [9] == steps(verdict="time_limit")
+    assert steps(finish_reason="length") == [9] == steps(reward_result="time_limit")
     assert ask(finish_reason="stopped").status_code == 422
 
 

@@ -84,7 +84,7 @@ function Completion({ whole }: { whole: WholeTrajectory }) {
         <Fact label="Reward">{number(whole.reward)}</Fact>
         {whole.score !== null && whole.score !== whole.reward && <Fact label="Score" help="The reward function's own value, before scale and bias">{number(whole.score)}</Fact>}
         {Object.entries(whole.reward_parts).map(([name, value]) => <Fact key={name} label={`Part: ${name}`} help="This part's own score">{number(value)}</Fact>)}
-        {whole.verdict !== "" && <Fact label="Reward's word" help="The label that the reward function returned">{words(whole.verdict)}</Fact>}
+        {whole.reward_result !== "" && <Fact label="Reward result" help="The result that the reward function named">{words(whole.reward_result)}</Fact>}
         <Fact label="Ended by" help="How its last turn ended">{{ stop: "Stop token", length: "Length limit", abort: "Abort" }[whole.finish_reason] ?? words(whole.finish_reason)}</Fact>
         <Fact label="Tokens">{grouped(whole.tokens)}</Fact>
         <Fact label="Versions" help="Oldest and newest policy version that sampled its tokens">{versionsText(whole) || DASH}</Fact>

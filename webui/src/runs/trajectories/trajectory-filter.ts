@@ -15,7 +15,7 @@ export const FILTERS = [
   { name: "step_to", label: "Step to", kind: "whole", help: "Last train step that trained it, inclusive" },
   { name: "version", label: "Policy version", kind: "whole", help: "A version between those of its oldest and its newest token" },
   { name: "span_min", label: "Version span from", kind: "whole", help: "Versions from its oldest token to its newest, at least" },
-  { name: "verdict", label: "Reward's word", kind: "text", help: "The label that the reward function returned, in full" },
+  { name: "reward_result", label: "Reward result", kind: "text", help: "The result that the reward function named, in full" },
   { name: "row", label: "Dataset row", kind: "whole", help: "Row of the dataset, from 0" },
   { name: "attempt", label: "Attempt", kind: "whole", help: "Attempt of the run, from 1" },
   { name: "group", label: "Group", kind: "text", help: "ID of one group" },

@@ -136,6 +136,21 @@ export const runLogFiles = (id: string) =>
     },
   });
 
+/** The end of a log as text. */
+export const runLogTail = (id: string, file: { job: string; incarnation: number; bytes: number }, bytes: number) =>
+  queryOptions({
+    queryKey: ["run", id, "log-tail", file.job, file.incarnation, file.bytes],
+    queryFn: async ({ signal }) => {
+      const query = { job: file.job, incarnation: file.incarnation, offset: Math.max(0, file.bytes - bytes), limit: bytes };
+      const response = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: id }, query }, signal);
+      return "text" in response ? response.text : "";
+    },
+  });
+
+export const logSearch = (id: string, filter: { q: string; level: string; job: string }) =>
+  pages(["run", id, "log-search", filter], (cursor, signal) =>
+    get("/api/v1/runs/{run_id}/logs/search", { path: { run_id: id }, query: { ...filter, level: (filter.level || undefined) as "ERROR" | undefined, cursor, limit: 200 } }, signal));
+
 export const checkpoints = (runId: string) =>
   queryOptions({
     queryKey: ["run", runId, "checkpoints"],

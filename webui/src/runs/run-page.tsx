@@ -13,6 +13,8 @@ import { usePageTitle } from "../common/use-page-title.ts";
 import { Alerts } from "./alerts.tsx";
 import { isBooting } from "./boot.ts";
 import { ChangeButton } from "./change-button.tsx";
+import { isFailure } from "./failure.ts";
+import { FailurePanel } from "./failure-panel.tsx";
 import { KeyMetrics } from "./key-metrics.tsx";
 import { useLiveRun } from "./live.ts";
 import { LifecycleButtons, StopButton } from "./run-actions.tsx";
@@ -35,6 +37,7 @@ export function RunPage() {
     <>
       <Header run={run} />
       <ProblemNotice error={metricsError} />
+      {isFailure(run) && <FailurePanel run={run} isBrief={isCompact} />}
       <Alerts run={run} />
       <StalenessNotice run={run} />
       <KeyMetrics run={run} metrics={metrics} isCompact={isCompact} />
@@ -69,7 +72,7 @@ function Header({ run }: { run: Run }) {
         <Group gap={8}>
           {readOnly === null && <Button variant="default" component={Link} to={clonePath} leftSection={<IconCopy size={14} />}>Clone</Button>}
           <ChangeButton run={run} />
-          <LifecycleButtons run={run} />
+          {!isFailure(run) && <LifecycleButtons run={run} />}
           <StopButton run={run} />
         </Group>
       </fieldset>
@@ -78,18 +81,16 @@ function Header({ run }: { run: Run }) {
   );
 }
 
-/** Why the run ended or waits, the origin of the error, and advice. */
+/** Why the run ended or waits, and advice. A failure has its own panel. */
 function Reason({ run }: { run: Run }) {
   const message = run.status === "QUEUED" ? run.pending_reason : run.reason_message;
-  if (message === "" && (run.reason === "" || run.status === "SUCCEEDED")) return null;
-  const tone = run.status === "FAILED" || run.conditions.includes("NEEDS_ATTENTION") ? "bad" : run.status === "RECOVERING" ? "warn" : "neutral";
+  if (isFailure(run) || (message === "" && (run.reason === "" || run.status === "SUCCEEDED"))) return null;
   return (
-    <div className={classes.reason} data-tone={tone} role={tone === "bad" ? "alert" : "status"}>
+    <div className={classes.reason} data-tone={run.status === "RECOVERING" ? "warn" : "neutral"} role="status">
       <strong>{run.status === "QUEUED" ? `Waiting${run.queue_position === null ? "" : `, position ${run.queue_position} in the queue`}` : words(run.reason)}</strong>
       {message !== "" && <span>{message}</span>}
       {run.advice !== "" && <span>{run.advice}</span>}
       {run.fault !== "" && run.fault !== "none" && <span className={classes.origin}>origin: {run.fault}</span>}
-      {run.status === "FAILED" && <Link to="?tab=logs">View logs</Link>}
     </div>
   );
 }

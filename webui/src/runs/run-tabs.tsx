@@ -19,7 +19,7 @@ const TABS: Tab[] = [
   { name: "live", Content: LiveTab },
   { name: "timeline", rlOnly: true, Content: lazy(() => import("./timeline/timeline-tab.tsx")) },
   { name: "trajectories", rlOnly: true, Content: lazy(async () => ({ default: (await import("./trajectories/trajectories-tab.tsx")).TrajectoriesTab })) },
-  { name: "logs", Content: lazy(async () => ({ default: (await import("./logs-tab.tsx")).LogsTab })) },
+  { name: "logs", Content: lazy(async () => ({ default: (await import("./logs/logs-tab.tsx")).LogsTab })) },
   { name: "events", Content: lazy(async () => ({ default: (await import("./events-tab.tsx")).EventsTab })) },
   { name: "jobs", Content: lazy(async () => ({ default: (await import("./jobs-tab.tsx")).JobsTab })) },
   { name: "checkpoints", Content: lazy(async () => ({ default: (await import("./checkpoints-tab.tsx")).CheckpointsTab })) },

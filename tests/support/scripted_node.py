@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import math
 import random
+import re
 import tarfile
 import threading
 import time
@@ -32,6 +34,7 @@ from oolong.contracts.agent import (
 )
 from oolong.contracts.lifecycle import EndReason, JobState
 from oolong.contracts.telemetry import (
+    ENVIRONMENT,
     AnyLine,
     CheckpointLine,
     Histogram,
@@ -410,7 +413,7 @@ class _SyntheticRun:
             Points(axis="time", x=seconds, values=by_clock),
             Histogram(name="staleness/consumed_trajectories", x=step, counts=lags),
             StateSnapshot(name="pipeline", value=self._pipeline(step)),
-            *(self._trajectory(step, member) for member in range(2)),
+            *self._trajectories(step),
         ]
         if step == 3:
             controller.append(Note(kind="engine_restarted", message="rollout-0: synthetic note"))
@@ -447,22 +450,56 @@ class _SyntheticRun:
             "tokens": {"generated": generated, "lost_to_recovery": 0, **tokens},
         }  # fmt: skip
 
-    def _trajectory(self, step: int, member: int) -> TrajectoryLine:
-        digits = [self.random.randrange(1, 10) for _ in range(5)]
-        sums = [sum(digits[: n + 1]) for n in range(len(digits))]
-        letters = "abcde"
-        prompt = " ".join(f"{letter}{digit}" for letter, digit in zip(letters, digits, strict=True))
-        parts = [
-            f"{letter}{digit}={total} " for letter, digit, total in zip(letters, digits, sums, strict=True)
+    def _trajectories(self, step: int) -> list[TrajectoryLine]:
+        """A whole group, and the extremes of the step from another one, as the controller samples them."""
+        whole = self._group(step, step * self.batch)
+        other = self._group(step, step * self.batch + 1)
+        lowest, widest = min(other, key=lambda line: line.reward), other[step % GROUP_SIZE]
+        reasons: dict[int, list[str]] = {lowest.member: ["lowest_reward"]}
+        reasons.setdefault(widest.member, []).append("widest_span")
+        return [
+            *(msgspec.structs.replace(line, sample_reasons=["group"]) for line in whole),
+            *(msgspec.structs.replace(other[member], sample_reasons=why) for member, why in reasons.items()),
         ]
+
+    def _group(self, step: int, row: int) -> list[TrajectoryLine]:
+        digits = [self.random.randrange(1, 10) for _ in range(5)]
+        return [self._trajectory(step, row, member, digits) for member in range(GROUP_SIZE)]
+
+    def _trajectory(self, step: int, row: int, member: int, digits: list[int]) -> TrajectoryLine:
+        """Every fourth row has two turns with a tool between them."""
+        sums = [sum(digits[: n + 1]) for n in range(len(digits))]
+        words = [f"{letter}{digit}" for letter, digit in zip("abcde", digits, strict=True)]
+        parts = [f"{word}={total} " for word, total in zip(words, sums, strict=True)]
         right = self.random.random() < self.reward
-        box = f"\\boxed{{{sums[-1] + (0 if right else 2)}}}"
-        texts = ["".join(parts[:3]), "".join(parts[3:]) + box]
+        box = f"\\boxed{{{sums[-1] + (0 if right else 2)}}}<|end|>"
+        tool = row % 4 == 0
+        oldest = max(0, step - 4)
+        spans = [
+            (oldest, "".join(parts[:3])),
+            *([(oldest, "<tool>sum</tool>"), (ENVIRONMENT, f"\n{sums[2]} ✓\n")] if tool else []),
+            (oldest + (step + member) % 3, "".join(parts[3:]) + box),
+        ]
+        tokens = [
+            (version, token) for version, text in spans for token in re.findall(r"<[^>]*>|\w|.|\n", text)
+        ]
+        pairs = [
+            (version, len([*same])) for version, same in itertools.groupby(tokens, key=lambda one: one[0])
+        ]
         return TrajectoryLine(
-            step=step, group_id=f"0-{step * self.batch + member}-0", prompt=prompt, answer=str(sums[-1]),
-            completion="".join(texts), reward=1.0 if right else 0.0,
-            policy_versions=[max(0, step - 3), len(texts[0]), max(0, step - 2), len(texts[1])],
-            version_texts=texts, finish_reason="stop",
+            step=step, group_id=f"0-{row}-0", prompt=f"Add up: {' '.join(words)}", answer=str(sums[-1]),
+            completion="".join(token for _, token in tokens), reward=float(right),
+            policy_versions=[number for pair in pairs for number in pair],
+            finish_reason="stop" if member < GROUP_SIZE - 1 else "length",
+            reward_parts={"correct": float(right), "format": 1.0}, reward_result="exact" if right else "wrong_answer",
+            row=row, member=member, score=float(right),
+            token_ids=[sum(map(ord, token)) for _, token in tokens],
+            logprobs=[0.0 if version == ENVIRONMENT else -self.random.expovariate(2.5) ** 2 for version, _ in tokens],
+            token_chars=[len(token) for _, token in tokens],
+            timeline={
+                "generate_seconds": 1.5, "reward_seconds": 0.01, "interruptions": float(len(pairs) - 1),
+                "turns": 2.0 if tool else 1.0, "tool_calls": float(tool),
+            },
         )  # fmt: skip
 
     def end(self) -> dict[str, list[AnyLine]]:

@@ -25,6 +25,7 @@ from gpu_agents.rollout.controller.staleness_stats import (
     version_span,
 )
 from gpu_agents.rollout.controller.state import ControllerState
+from gpu_agents.rollout.token_characters import TokenCharacters
 from oolong.contracts.evaluation import PROMPT_SCORES, PromptScores
 from oolong.contracts.metrics import ACCURACY_BY_SOURCE, GROUPS_BY_SOURCE, REWARD_BY_SOURCE
 from oolong.contracts.rollout import Group, Trajectory
@@ -66,6 +67,7 @@ class ControllerTelemetry:
         self._job = job
         self._outbox = outbox
         self._template = template
+        self._characters = TokenCharacters(template.tokenizer)
         self._source_of = source_of
         self._last_point = -TIME_POINT_SECONDS
         self._progress = AttemptProgress()
@@ -139,12 +141,13 @@ class ControllerTelemetry:
             span = trajectory.token_ids[position : position + count]
             texts.append(self._template.decode(span, skip_special_tokens=False))
             position += count
+        completion = self._template.decode(trajectory.token_ids, skip_special_tokens=False)
         return TrajectoryLine(
             step=step,
             group_id=group.group_id,
             prompt=group.prompt,
             answer=group.answer,
-            completion=self._template.decode(trajectory.token_ids, skip_special_tokens=False),
+            completion=completion,
             reward=trajectory.reward or 0.0,
             policy_versions=[number for run in runs for number in run],
             version_texts=texts,
@@ -157,6 +160,7 @@ class ControllerTelemetry:
             score=trajectory.score,
             token_ids=trajectory.token_ids if with_tokens else [],
             logprobs=[round(value, 5) for value in trajectory.behavior_logprobs] if with_tokens else [],
+            token_chars=self._characters.count(trajectory.token_ids, completion) if with_tokens else [],
             timeline={
                 "generate_seconds": trajectory.generate_seconds,
                 "reward_seconds": trajectory.reward_seconds,

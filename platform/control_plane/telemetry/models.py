@@ -228,6 +228,7 @@ class TrajectoryTokens(models.Model):
     )
     token_ids = models.BinaryField()  # int32, little endian
     logprobs = models.BinaryField()  # float32, little endian; as many
+    token_chars = models.BinaryField(default=b"")  # int32, little endian; as many, or none
 
     def __str__(self) -> str:
         return f"tokens of {self.sample_id}"

@@ -93,6 +93,9 @@ def trajectories(
     step_to: Annotated[int | None, typer.Option(min=0)] = None,
     reward_min: Annotated[float | None, typer.Option()] = None,
     reward_max: Annotated[float | None, typer.Option()] = None,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="a policy version within its oldest and newest")
+    ] = None,
     span_min: Annotated[
         int | None, typer.Option(min=0, help="versions from its oldest token to its newest, at least")
     ] = None,
@@ -100,6 +103,8 @@ def trajectories(
     because: Annotated[
         str | None, typer.Option(help="group, highest_reward, lowest_reward, longest or widest_span")
     ] = None,
+    finish_reason: Annotated[str | None, typer.Option(help="stop, length or abort")] = None,
+    reward_result: Annotated[str | None, typer.Option(help="as the reward function named it")] = None,
     search: Annotated[str | None, typer.Option(help="text in the prompt or the completion")] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many, newest first")] = 20,
     json: JsonOption = False,
@@ -108,7 +113,8 @@ def trajectories(
     with Client() as client:
         listed = client.runs.trajectories(
             run, step_from=step_from, step_to=step_to, reward_min=reward_min, reward_max=reward_max,
-            span_min=span_min, row=row, because=because, text=search,
+            version=version, span_min=span_min, row=row, because=because, finish_reason=finish_reason,
+            reward_result=reward_result, text=search,
         )  # fmt: skip
         found = list(islice(listed, limit))
     if json:

@@ -78,6 +78,9 @@ class TrajectoryLine(Line, frozen=True, kw_only=True, tag="trajectory"):
     score: float | None = None  # the reward function's own value, before scale and bias
     token_ids: list[int] = []  # [T] completion; empty when longer than LONGEST_TOKENS
     logprobs: list[float] = []  # [T] of the sampling distribution; 0 where the environment wrote
+    token_chars: list[
+        int
+    ] = []  # [T] characters of `completion` that each token begins; empty where not known
     timeline: dict[str, float] = {}  # generate_seconds, reward_seconds, interruptions, turns, tool_calls
 
 

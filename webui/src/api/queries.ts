@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import type { RunListQuery } from "../runs/run-list-view.ts";
+import type { TrajectoryQuery } from "../runs/trajectories/trajectory-filter.ts";
 import { get } from "./http.ts";
 import type { StateSnapshot } from "./schema.d.ts";
 
@@ -107,9 +108,18 @@ export const runState = (id: string, name: string) =>
     queryFn: async ({ signal }): Promise<StateSnapshot | null> => (await get("/api/v1/runs/{run_id}/state", { path: { run_id: id }, query: { name } }, signal)).data[0] ?? null,
   });
 
-/** With a group: only its trajectories. */
-export const runTrajectories = (id: string, group?: string) =>
-  pages(["run", id, "trajectories", group ?? ""], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { cursor, limit: 32, group } }, signal));
+/** Sampled trajectories. A new one marks the list as stale; the page decides when to load it. */
+export const runTrajectories = (id: string, filter: TrajectoryQuery = {}, limit = 50) => ({
+  ...pages(["run", id, "trajectories", filter, limit], (cursor, signal) => get("/api/v1/runs/{run_id}/trajectories", { path: { run_id: id }, query: { ...filter, cursor, limit } }, signal)),
+  staleTime: Infinity,
+});
+
+export const runTrajectory = (id: string, trajectory: string) =>
+  queryOptions({
+    queryKey: ["run", id, "trajectory", trajectory],
+    queryFn: ({ signal }) => get("/api/v1/runs/{run_id}/trajectories/{trajectory_id}", { path: { run_id: id, trajectory_id: trajectory } }, signal),
+    staleTime: Infinity,
+  });
 
 export const runTimeline = (id: string, query: { from?: number; to?: number; limit?: number }) =>
   queryOptions({
@@ -125,6 +135,21 @@ export const runLogFiles = (id: string) =>
       return "data" in response ? response.data : [];
     },
   });
+
+/** The end of a log as text. */
+export const runLogTail = (id: string, file: { job: string; incarnation: number; bytes: number }, bytes: number) =>
+  queryOptions({
+    queryKey: ["run", id, "log-tail", file.job, file.incarnation, file.bytes],
+    queryFn: async ({ signal }) => {
+      const query = { job: file.job, incarnation: file.incarnation, offset: Math.max(0, file.bytes - bytes), limit: bytes };
+      const response = await get("/api/v1/runs/{run_id}/logs", { path: { run_id: id }, query }, signal);
+      return "text" in response ? response.text : "";
+    },
+  });
+
+export const logSearch = (id: string, filter: { q: string; level: string; job: string }) =>
+  pages(["run", id, "log-search", filter], (cursor, signal) =>
+    get("/api/v1/runs/{run_id}/logs/search", { path: { run_id: id }, query: { ...filter, level: (filter.level || undefined) as "ERROR" | undefined, cursor, limit: 200 } }, signal));
 
 export const checkpoints = (runId: string) =>
   queryOptions({

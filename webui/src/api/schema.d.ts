@@ -7308,6 +7308,8 @@ export interface components {
             logprobs: number[] | null;
             /** @description policy version for each token; -1: environment */
             versions: number[] | null;
+            /** @description characters (code points) of the completion that each token begins; null: not known */
+            token_chars: number[] | null;
         };
         RunSpec: {
             /**
@@ -28563,6 +28565,8 @@ export interface operations {
                 because?: "group" | "highest_reward" | "longest" | "lowest_reward" | "widest_span";
                 /** @description next_cursor of the page before */
                 cursor?: string;
+                /** @description how its last turn ended */
+                finish_reason?: "abort" | "length" | "stop";
                 /** @description a group's id */
                 group?: string;
                 /** @description 1 to 200; 50 when left out */
@@ -28572,6 +28576,8 @@ export interface operations {
                 reward_max?: number;
                 /** @description inclusive */
                 reward_min?: number;
+                /** @description as the reward function named it */
+                reward_result?: string;
                 /** @description of the dataset */
                 row?: number;
                 /** @description versions from its oldest token to its newest, at least */
@@ -28579,6 +28585,8 @@ export interface operations {
                 /** @description train step, inclusive */
                 step_from?: number;
                 step_to?: number;
+                /** @description within its oldest and newest policy version */
+                version?: number;
             };
             header?: never;
             path: {

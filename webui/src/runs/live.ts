@@ -102,7 +102,7 @@ function applyFrame(client: QueryClient, runId: string, metrics: MetricsStore, f
       void client.invalidateQueries({ queryKey: key("alerts") });
       break;
     case "trajectory":
-      void client.invalidateQueries({ queryKey: key("trajectories") });
+      void client.invalidateQueries({ queryKey: key("trajectories"), refetchType: "none" }); // the tab shows new ones without moving what somebody reads
       break;
     default:
       break; // ignore unknown frame types

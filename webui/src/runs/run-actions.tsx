@@ -12,7 +12,7 @@ import { ProblemNotice } from "../common/notices.tsx";
 import { canPause, canRetry, canStop } from "./ended.ts";
 
 /** Pause, resume and retry. They lose no work, so they need no confirmation. */
-export function LifecycleButtons({ run }: { run: Run }) {
+export function LifecycleButtons({ run, variant = "default" }: { run: Run; variant?: "default" | "filled" }) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const path = { run_id: run.id };
@@ -39,8 +39,8 @@ export function LifecycleButtons({ run }: { run: Run }) {
   return (
     <>
       {canPause(run.status) && <Button variant="default" leftSection={<IconPlayerPause size={14} />} loading={pause.isPending} onClick={() => pause.mutate()} data-testid="pause">Pause</Button>}
-      {run.status === "PAUSED" && <Button variant="default" leftSection={<IconPlayerPlay size={14} />} loading={resume.isPending} onClick={() => resume.mutate()} data-testid="resume">Resume</Button>}
-      {canRetry(run.status) && <Button variant="default" leftSection={<IconRefresh size={14} />} loading={retry.isPending} onClick={() => retry.mutate()} data-testid="retry">Retry</Button>}
+      {run.status === "PAUSED" && <Button variant={variant} leftSection={<IconPlayerPlay size={14} />} loading={resume.isPending} onClick={() => resume.mutate()} data-testid="resume">Resume</Button>}
+      {canRetry(run.status) && <Button variant={variant} leftSection={<IconRefresh size={14} />} loading={retry.isPending} onClick={() => retry.mutate()} data-testid="retry">Retry</Button>}
       <ProblemNotice error={pause.error ?? resume.error ?? retry.error} />
     </>
   );

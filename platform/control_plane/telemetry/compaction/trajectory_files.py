@@ -45,6 +45,7 @@ _SCHEMA = pa.schema(
         ("token_ids", pa.list_(pa.int32())),
         ("logprobs", pa.list_(pa.float32())),
         ("versions", pa.list_(pa.int64())),
+        ("token_chars", pa.list_(pa.int32())),
     ]
 )
 
@@ -55,11 +56,12 @@ class FileMismatch(Exception):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Of one trajectory, all three as long as its completion."""
+    """Of one trajectory, all as long as its completion."""
 
     token_ids: list[int]
     logprobs: list[float]
     versions: list[int]  # -1 where the environment wrote
+    token_chars: list[int]  # characters of the completion that each token begins; empty where not known
 
 
 def write_pending_files(*, now: datetime) -> int:
@@ -87,14 +89,15 @@ def read_tokens(sample: TrajectorySample) -> Tokens | None:
     if sample.file is None or sample.file_row is None:
         return None
     with store.open_blob(sample.file.sha256) as blob, pq.ParquetFile(blob) as file:
-        columns = ["sample", "token_ids", "logprobs", "versions"]
+        columns = ["sample", "token_ids", "logprobs", "versions", "token_chars"]
         group = file.read_row_group(sample.file_row // ROW_GROUP_SIZE, columns=columns)
     [row] = group.slice(sample.file_row % ROW_GROUP_SIZE, 1).to_pylist()
     if row["sample"] != sample.pk:
         raise FileMismatch(
             f"row {sample.file_row} of {sample.file.sha256} is {row['sample']}, not {sample.pk}"
         )
-    return Tokens(row["token_ids"], row["logprobs"], row["versions"])
+    # Files of before this column lack it.
+    return Tokens(row["token_ids"], row["logprobs"], row["versions"], row.get("token_chars") or [])
 
 
 def _write_file(run_id: str, *, now: datetime) -> None:
@@ -131,13 +134,16 @@ def _row(sample: TrajectorySample) -> dict[str, Any]:
         "completion": sample.completion, "reward": sample.reward, "score": sample.score,
         "reward_parts": list(sample.reward_parts.items()), "finish_reason": sample.finish_reason,
         "token_ids": tokens.token_ids, "logprobs": tokens.logprobs, "versions": tokens.versions,
+        "token_chars": tokens.token_chars,
     }  # fmt: skip
 
 
 def _decode_tokens(sample: TrajectorySample, waiting: TrajectoryTokens) -> Tokens:
     token_ids: list[int] = np.frombuffer(bytes(waiting.token_ids), dtype="<i4").tolist()
     logprobs: list[float] = np.frombuffer(bytes(waiting.logprobs), dtype="<f4").tolist()
-    return Tokens(token_ids, logprobs, expand_versions(sample.policy_versions, len(token_ids)))
+    token_chars: list[int] = np.frombuffer(bytes(waiting.token_chars), dtype="<i4").tolist()
+    versions = expand_versions(sample.policy_versions, len(token_ids))
+    return Tokens(token_ids, logprobs, versions, token_chars)
 
 
 def expand_versions(pairs: list[int], length: int) -> list[int]:

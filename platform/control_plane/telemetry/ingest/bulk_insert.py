@@ -194,6 +194,7 @@ def insert_trajectories(job: Job, lines: list[contract.TrajectoryLine]) -> None:
             sample=sample,
             token_ids=np.array(line.token_ids, dtype="<i4").tobytes(),
             logprobs=np.array(line.logprobs, dtype="<f4").tobytes(),
+            token_chars=np.array(line.token_chars, dtype="<i4").tobytes(),
         )
         for sample, line in zip(samples, lines, strict=True)
         if line.token_ids

@@ -117,6 +117,14 @@ def _check_tokens(line: TrajectoryLine) -> None:
         )
     if line.token_ids and not 0 <= min(line.token_ids) <= max(line.token_ids) < 2**31:
         raise ValueError(f"token_ids from {min(line.token_ids)} to {max(line.token_ids)}: 0 to 2^31 - 1")
+    if line.token_chars and len(line.token_chars) != len(line.token_ids):
+        raise ValueError(
+            f"{len(line.token_chars)} token_chars and {len(line.token_ids)} token_ids; one for each, or none"
+        )
+    if line.token_chars and not 0 <= min(line.token_chars) <= max(line.token_chars) < 2**31:
+        raise ValueError(
+            f"token_chars from {min(line.token_chars)} to {max(line.token_chars)}: 0 to 2^31 - 1"
+        )
     versions, counts = line.policy_versions[0::2], line.policy_versions[1::2]
     if len(versions) != len(counts):
         raise ValueError(f"policy_versions has {len(line.policy_versions)} numbers; they come in pairs")

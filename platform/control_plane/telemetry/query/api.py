@@ -38,6 +38,7 @@ from control_plane.telemetry.query.serializers import (
 from oolong.contracts.metrics import METRICS
 
 AXES, JOINS, X_AXES = ["step", "time"], ["attempts", "lineage"], ["version", "tokens", "wall"]
+FINISH_REASONS = ["stop", "length", "abort"]
 SAMPLE_REASONS = ["group", "highest_reward", "lowest_reward", "longest", "widest_span"]
 
 
@@ -219,11 +220,20 @@ class TrajectoriesView(ApiView):
                 OpenApiTypes.INT,
                 description="versions from its oldest token to its newest, at least",
             ),
+            OpenApiParameter(
+                "version", OpenApiTypes.INT, description="within its oldest and newest policy version"
+            ),
             OpenApiParameter("row", OpenApiTypes.INT, description="of the dataset"),
             OpenApiParameter("attempt", OpenApiTypes.INT),
             OpenApiParameter("group", OpenApiTypes.STR, description="a group's id"),
             OpenApiParameter(
                 "because", OpenApiTypes.STR, enum=SAMPLE_REASONS, description="why it was sampled"
+            ),
+            OpenApiParameter(
+                "finish_reason", OpenApiTypes.STR, enum=FINISH_REASONS, description="how its last turn ended"
+            ),
+            OpenApiParameter(
+                "reward_result", OpenApiTypes.STR, description="as the reward function named it"
             ),
             OpenApiParameter(
                 "q", OpenApiTypes.STR, description="text in the prompt or the completion, case ignored"
@@ -243,10 +253,13 @@ class TrajectoriesView(ApiView):
             reward_min=number(request, "reward_min"),
             reward_max=number(request, "reward_max"),
             span_min=whole_number(request, "span_min", lowest=0, highest=2**31),
+            version=whole_number(request, "version", lowest=0),
             row=whole_number(request, "row", lowest=0),
             attempt=whole_number(request, "attempt", lowest=1, highest=2**31 - 1),
             group=request.query_params.get("group", ""),
             because=one_of(request, "because", SAMPLE_REASONS),
+            finish_reason=one_of(request, "finish_reason", FINISH_REASONS),
+            reward_result=short_text(request, "reward_result", most=200),
             text=short_text(request, "q", most=500),
         )
         return Response(

@@ -190,6 +190,11 @@ class WholeTrajectorySerializer(TrajectorySerializer):
         allow_null=True,
         help_text="policy version for each token; -1: environment",
     )
+    token_chars = serializers.ListField(
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="characters (code points) of the completion that each token begins; null: not known",
+    )
 
 
 class SpanSerializer(ResponseSerializer):

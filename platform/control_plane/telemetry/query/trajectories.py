@@ -20,11 +20,14 @@ class Filter:
     step_to: int | None = None
     reward_min: float | None = None
     reward_max: float | None = None
+    version: int | None = None  # a policy version between the oldest and the newest of its tokens
     span_min: int | None = None  # newest less oldest policy version of its tokens
     row: int | None = None
     attempt: int | None = None
     group: str = ""
     because: str = ""
+    finish_reason: str = ""
+    reward_result: str = ""
     text: str = ""  # in the prompt or the completion, case ignored
 
 
@@ -33,7 +36,8 @@ def query(run: Run, wanted: Filter) -> QuerySet[TrajectorySample]:
     conditions = {
         "step__gte": wanted.step_from, "step__lte": wanted.step_to, "reward__gte": wanted.reward_min,
         "reward__lte": wanted.reward_max, "row": wanted.row, "attempt__number": wanted.attempt,
-        "group_id": wanted.group or None,
+        "group_id": wanted.group or None, "low_version__lte": wanted.version, "high_version__gte": wanted.version,
+        "finish_reason": wanted.finish_reason or None, "reward_result": wanted.reward_result or None,
         "sample_reasons__contains": [wanted.because] if wanted.because else None,
     }  # fmt: skip
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
@@ -58,4 +62,5 @@ def get(run: Run, sample_id: str) -> dict[str, Any]:
         "token_ids": tokens.token_ids if tokens else None,
         "logprobs": tokens.logprobs if tokens else None,
         "versions": tokens.versions if tokens else None,
+        "token_chars": tokens.token_chars or None if tokens else None,
     }

@@ -203,15 +203,19 @@ class AsyncRuns(AsyncResource):
         step_to: int | None = None,
         reward_min: float | None = None,
         reward_max: float | None = None,
+        version: int | None = None,
         span_min: int | None = None,
         row: int | None = None,
         because: str | None = None,
+        finish_reason: str | None = None,
+        reward_result: str | None = None,
         text: str | None = None,
     ) -> AsyncIterator[models.Trajectory]:
         """Sampled ones, newest first; `text` is looked for in prompt and completion."""
         request = page(
             "runs/{}/trajectories", models.Trajectory, run_id, step_from=step_from, step_to=step_to,
-            reward_min=reward_min, reward_max=reward_max, span_min=span_min, row=row, because=because, q=text,
+            reward_min=reward_min, reward_max=reward_max, version=version, span_min=span_min, row=row,
+            because=because, finish_reason=finish_reason, reward_result=reward_result, q=text,
         )  # fmt: skip
         return self._pages(request)
 

@@ -1292,3 +1292,4 @@ class WholeTrajectory(Trajectory):
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
     versions: list[int] | None = None
+    token_chars: list[int] | None = None

@@ -48,9 +48,12 @@ def line(n: int, **fields: Any) -> contract.TrajectoryLine:
         "at": AT, "step": n, "group_id": f"0-{n}-0", "prompt": f"prompt {n}", "answer": "a", "completion": f"says {n}",
         "reward": n / 10, "policy_versions": [n, 2, -1, 1, n + n % 3, 1], "finish_reason": "stop", "row": n,
         "member": 1, "token_ids": [n, 7, 8, 9], "logprobs": [-0.5, -1.0, 0.0, -0.25], "score": n / 5,
+        "token_chars": [2, 0, 1, 3],
         "sample_reasons": ["group"] if n % 2 else ["longest", "highest_reward"],
         "timeline": {"generate_seconds": 1.5},
     }  # fmt: skip
+    if "token_ids" in fields:  # other tokens have other lengths
+        values["token_chars"] = []
     return contract.TrajectoryLine(**{**values, **fields})
 
 
@@ -73,6 +76,7 @@ def test_tokens_read_the_same_before_and_after_they_are_in_a_file(
     ids = list(TrajectorySample.objects.order_by("pk").values_list("pk", flat=True))
     before = [ask(f"/{identity}").json() for identity in ids]
     assert before[5]["token_ids"] == [5, 7, 8, 9] and before[5]["versions"] == [5, 5, -1, 7]
+    assert before[5]["token_chars"] == [2, 0, 1, 3]
     assert before[5]["logprobs"] == [-0.5, -1.0, 0.0, -0.25] and before[5]["timeline"] == {
         "generate_seconds": 1.5
     }
@@ -137,7 +141,7 @@ def test_a_trajectory_without_tokens_is_shown(world: World, ask: Callable[..., A
 
 
 def test_filters_narrow_the_list(world: World, ask: Callable[..., Any]) -> None:
-    ship(world, *(line(n) for n in range(10)))
+    ship(world, *(line(n) for n in range(9)), line(9, finish_reason="length", reward_result="time_limit"))
 
     def steps(**query: Any) -> list[int]:
         return [found["step"] for found in ask(**query).json()["data"]]
@@ -147,6 +151,9 @@ def test_filters_narrow_the_list(world: World, ask: Callable[..., Any]) -> None:
     assert steps(span_min=2) == [8, 5, 2] and steps(row=4) == [4] and steps(group="0-6-0") == [6]
     assert steps(because="longest", step_to=3) == [2, 0] and steps(q="SAYS 7") == [7]
     assert steps(q="prompt 3") == [3] and steps(attempt=2) == []
+    assert steps(version=9) == [9, 8] and steps(version=0) == [0]
+    assert steps(finish_reason="length") == [9] == steps(reward_result="time_limit")
+    assert ask(finish_reason="stopped").status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ export const ENVIRONMENT = -1;
 
 export type Span = { version: number; tokens: number; text: string };
 
-type Sample = { completion: string; policy_versions: number[]; version_texts?: string[] | null };
+export type Sample = { completion: string; policy_versions: number[]; version_texts?: string[] | null };
 
 /** How many policy versions sampled the trajectory. */
 export function versionsOf(sample: Pick<Sample, "policy_versions">): number {
@@ -37,4 +37,10 @@ export function spansOf(sample: Sample): { spans: Span[]; isExact: boolean } {
     return { ...run, text };
   });
   return { spans, isExact: runs.length === 1 };
+}
+
+/** "v12" or "v12 to v14": the oldest and the newest policy version of a trajectory. */
+export function versionsText({ low_version: low, high_version: high }: { low_version: number | null; high_version: number | null }): string {
+  if (low === null || high === null) return "";
+  return low === high ? `v${low}` : `v${low} to v${high}`;
 }

@@ -1,0 +1,78 @@
+import { Progress } from "@mantine/core";
+
+import type { Run } from "../api/schema.d.ts";
+import { clock, DASH, moment, number, percent, words } from "../common/format.ts";
+import { numberAt } from "../common/json.ts";
+import { useNow } from "../common/use-now.ts";
+import { showsPhase } from "./boot.ts";
+import { elapsedSeconds } from "./elapsed.ts";
+import { canStop, hasEnded } from "./ended.ts";
+import { mean, newest } from "./format-metric.ts";
+import { useMetricsVersion } from "./live.ts";
+import type { MetricsStore } from "./metrics-store.ts";
+import classes from "./run-page.module.css";
+
+/** The key metrics of a run above its charts. */
+export function KeyMetrics({ run, metrics, isCompact = false }: { run: Run; metrics: MetricsStore; isCompact?: boolean }) {
+  useMetricsVersion(metrics);
+  const now = useNow(1_000);
+  const ended = hasEnded(run.status);
+  const last = (name: string) => newest(metrics.lines(name));
+  // For an ended run a rate is the mean over the whole run.
+  const rate = (name: string) => (ended ? mean : newest)(metrics.lines(name));
+  const rateSuffix = ended ? " (mean)" : "";
+  const rewards = metrics.lines("reward/mean")[0]?.points.y ?? [];
+  const average = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const gain = rewards.length >= 20 ? average(rewards.slice(-10)) - average(rewards.slice(0, 10)) : null;
+  const isRl = run.kind === "rl";
+  const step = run.train_step;
+  const total = run.total_train_steps;
+  const elapsed = elapsedSeconds(run, now);
+  const steps = metrics.lines("time/step_seconds")[0]?.points;
+  const pace = steps !== undefined && steps.at.length > 2 ? (steps.at.at(-1)! - steps.at[Math.max(0, steps.at.length - 11)]!) / Math.min(10, steps.at.length - 1) : null;
+  const secondsLeft = canStop(run.status) && pace !== null ? Math.max(0, total - step) * pace : null;
+  const bound = run.live.max_staleness ?? numberAt(run.spec, "staleness", "max");
+  return (
+    <dl className={classes.metrics} data-compact={isCompact} data-testid="key-metrics">
+      <div className={classes.wide}>
+        <dt>{isRl ? "Train step" : "Step"}</dt>
+        <dd>
+          {number(step)} <small>of {number(total)}</small>
+          <Progress value={(100 * step) / Math.max(1, total)} size={4} mt={4} aria-label="Completed train steps" />
+        </dd>
+        {showsPhase(run) && run.progress !== null && (
+          <dd className={classes.phase}>{words(run.progress.phase)}{run.progress.total > 0 ? ` ${run.progress.done} of ${run.progress.total}` : ""}{run.progress.message !== "" ? `: ${run.progress.message}` : ""}</dd>
+        )}
+      </div>
+      {isRl ? (
+        <>
+          <KeyMetric label="Reward" note={gain === null ? "batch mean" : `${gain >= 0 ? "+" : "−"}${Math.abs(gain).toFixed(2)} vs. first 10 steps`}>{number(last("reward/mean"), 3)}</KeyMetric>
+          <KeyMetric label="Mean staleness" note={`max ${number(last("staleness/max"))}, bound η = ${bound ?? DASH}`}>{number(last("staleness/mean"), 2)}</KeyMetric>
+          <KeyMetric label="Policy version" note={`engine at ${number(last("engine/version"))}`}>{number(last("policy/version"))}</KeyMetric>
+          <KeyMetric label={`Generated${rateSuffix}`} note="tokens/s">{number(rate("perf/generated_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric label={`Trained${rateSuffix}`} note="tokens/s">{number(rate("perf/trained_tokens_per_second"), 0)}</KeyMetric>
+          <KeyMetric label="Trainer idle" note={`rollout ${percent(rate("idle/rollout_frac"), 0)}${rateSuffix}`}>{percent(rate("idle/trainer_frac"), 0)}</KeyMetric>
+        </>
+      ) : (
+        <>
+          <KeyMetric label="Loss" note="token mean (nats)">{number(last("sft/loss"), 3)}</KeyMetric>
+          <KeyMetric label="Greedy accuracy" note={`stops at ${percent(numberAt(run.spec, "sft", "stop_at_greedy_accuracy"), 0)}`}>{percent(last("sft/greedy_accuracy"))}</KeyMetric>
+          <KeyMetric label="Learning rate" note="">{last("sft/learning_rate")?.toExponential(1) ?? DASH}</KeyMetric>
+        </>
+      )}
+      <KeyMetric label={run.ended_at === null ? "Elapsed" : "Took"} note={secondsLeft === null ? (run.started_at === null ? "not started" : `started ${moment(run.started_at).split(", ").at(-1)}`) : `about ${clock(secondsLeft)} left`}>
+        {elapsed === null ? DASH : clock(elapsed)}
+      </KeyMetric>
+    </dl>
+  );
+}
+
+function KeyMetric({ label, note, children }: { label: string; note: string; children: React.ReactNode }) {
+  return (
+    <div data-metric={label}>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+      <dd className={classes.phase}>{note}</dd>
+    </div>
+  );
+}

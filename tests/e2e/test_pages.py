@@ -265,48 +265,6 @@ def test_a_wrong_password_is_rejected_with_a_reason(page: Page) -> None:
     assert "/login" in page.url
 
 
-def test_the_presets_are_one_tab_stop(page: Page, log_in: Callable[[], None], long_run: str) -> None:
-    log_in()
-    page.goto("/runs/new")
-    presets = page.get_by_role("radiogroup", name="Preset").get_by_role("radio")
-    expect(presets.first).to_be_visible()
-    chosen = page.get_by_role("radiogroup", name="Preset").get_by_role("radio", checked=True)
-    expect(chosen).to_have_count(1)
-    expect(page.locator("[role=radiogroup][aria-label=Preset] [tabindex='0']")).to_have_count(1)
-    before = chosen.get_attribute("data-preset")
-    chosen.focus()
-    page.keyboard.press("End")
-    expect(presets.last).to_be_focused()
-    expect(chosen).to_have_attribute("data-preset", str(before))  # the focus alone chooses nothing
-    page.keyboard.press("ArrowRight")
-    expect(presets.first).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    expect(presets.nth(1)).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    expect(presets.first).to_be_focused()
-    page.keyboard.press("ArrowLeft")
-    expect(presets.last).to_be_focused()
-    page.keyboard.press("Home")
-    expect(presets.first).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(page.locator("[role=radiogroup][aria-label=Preset] :focus")).to_have_count(0)
-    presets.last.focus()
-    page.keyboard.press("Space")
-    expect(presets.last).to_be_checked()
-
-
-def test_a_spec_error_is_shown_at_its_line(page: Page, log_in: Callable[[], None], long_run: str) -> None:
-    log_in()
-    page.goto(f"/runs/new?from={long_run}")
-    page.get_by_text("YAML", exact=True).click()
-    text = page.get_by_test_id("spec-text")
-    written = text.input_value().replace("top_p: 1", "top_p: 0.9", 1)
-    text.fill(written)
-    expect(page.get_by_role("status").filter(has_text="/rollout/top_p")).to_contain_text("importance weights")
-    text.fill(written.replace("kind: rl", "kind: rl\nunheard_of: 1", 1))
-    expect(page.get_by_role("status").filter(has_text="/unheard_of")).to_contain_text("Line")
-
-
 def test_the_api_docs_work_under_the_content_security_policy(page: Page) -> None:
     page.goto("/api/v1/docs")
     expect(page.get_by_role("heading", name="Oolong")).to_be_visible()

@@ -119,7 +119,7 @@ def test_upload_start_watch_and_stop(
         "/trainer/minibatches": "2",
     }.items():
         page.locator(f"[data-field='{pointer}']").fill(value)
-    expect(page.get_by_text("take group_size >= 2")).to_be_visible()
+    expect(page.get_by_test_id("errors")).to_contain_text("take group_size >= 2")
     page.locator("[data-field='/rollout/group_size']").fill("4")
     page.locator("[data-field='/evaluation/prompts']").fill("8")
     expect(page.get_by_test_id("validation")).to_have_text("Valid")

@@ -253,14 +253,16 @@ def test_a_phone_shows_cards_without_sideways_scroll(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize(("path", "shows"), [("/runs", "[data-run]"), ("/runs/new", "[data-testid=start]")])
 def test_the_page_loads_at_most_250_kilobytes_of_scripts_and_styles(
-    page: Page, log_in: Callable[[], None], runs: None
+    page: Page, log_in: Callable[[], None], runs: None, path: str, shows: str
 ) -> None:
     log_in()
     loaded: list[Response] = []
     page.on("response", lambda response: loaded.append(response))
-    page.goto("/runs")
-    expect(page.locator("[data-run]").first).to_be_visible()
+    page.goto(path)
+    expect(page.locator(shows).first).to_be_visible()
+    page.wait_for_load_state("networkidle")
     sizes = {
         response.url: len(gzip.compress(response.body()))
         for response in loaded

@@ -31,3 +31,9 @@ export function fieldsOf(section: Section, showAll: boolean): SpecField[] {
   const first = section.first.map((pointer) => own.find((field) => pointerOf(field.path) === pointer)).filter((field) => field !== undefined);
   return showAll ? [...first, ...own.filter((field) => !first.includes(field))] : first;
 }
+
+/** The fields of a section whose pointer or explanation has every word of the search. */
+export function findFields(section: Section, search: string): SpecField[] {
+  const words = search.toLowerCase().split(/[\s._/]+/).filter((word) => word !== "");
+  return fieldsOf(section, true).filter(({ path, description }) => words.every((word) => `${path.join(" ")} ${description}`.toLowerCase().includes(word)));
+}

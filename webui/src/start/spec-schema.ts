@@ -56,6 +56,19 @@ function fieldsBelow(node: Node, path: string[], defaults: unknown): SpecField[]
 /** Every leaf of the RunSpec in declaration order. */
 export const SPEC_FIELDS: SpecField[] = fieldsBelow(schema as Node, [], undefined);
 
+function optionalBelow(node: Node, path: string[]): string[] {
+  return Object.entries(node.properties ?? {}).flatMap(([name, child]) => {
+    const resolved = resolve(child);
+    if (resolved.properties === undefined) return [];
+    const own = [...path, name];
+    const isOptional = child.anyOf?.some((choice) => choice.type === "null") === true;
+    return [...(isOptional ? [own.join("/")] : []), ...optionalBelow(resolved, own)];
+  });
+}
+
+/** Sections that may be null, such as `algorithm/kl`. An empty one is not the same as none: it has its defaults. */
+export const OPTIONAL_SECTIONS = new Set(optionalBelow(schema as Node, []));
+
 export function pointerOf(path: readonly (string | number)[]): string {
   return path.map((part) => `/${part}`).join("");
 }

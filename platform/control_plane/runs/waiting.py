@@ -10,6 +10,9 @@ from control_plane.accounts.identity.caller import Caller
 from control_plane.core.api.errors import conflict
 from control_plane.fleet.scheduler import plan
 from control_plane.fleet.snapshot import Request, WaitCode
+from control_plane.runs.durations import Predictor
+from control_plane.runs.eta import Eta
+from control_plane.runs.forecasts import forecast_pool, start_eta
 from control_plane.runs.models import Run
 from control_plane.runs.scheduling import snapshot_of
 from control_plane.runs.selectors import queue
@@ -29,6 +32,7 @@ class WaitExplanation:
     position: int | None
     queue_length: int
     ahead: list[dict[str, Any]]
+    start: Eta
 
 
 def explain(caller: Caller, run: Run, *, now: datetime) -> WaitExplanation:
@@ -53,7 +57,9 @@ def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetim
 
 def _wait_of(caller: Caller, request: Request, *, pool: str, now: datetime) -> WaitExplanation:
     others = {run.pk: run for run in queue() if run.pool == pool and run.pk != request.id}
-    decisions = plan(snapshot_of(pool, others.values(), request, now=now))
+    snapshot = snapshot_of(pool, others.values(), request, now=now)
+    decisions = plan(snapshot)
+    starts = forecast_pool(snapshot, list(others.values()), Predictor(now), watch=[request.id])
     wait = decisions.waiting.get(request.id)
     position = decisions.positions.get(request.id)
     ahead = list(decisions.waiting)[: position - 1] if position is not None else []
@@ -64,6 +70,7 @@ def _wait_of(caller: Caller, request: Request, *, pool: str, now: datetime) -> W
         position=position,
         queue_length=len(decisions.waiting),
         ahead=[_ahead(caller, others[run_id]) for run_id in ahead[:MAX_AHEAD]],
+        start=start_eta(starts[request.id], now=now),
     )
 
 

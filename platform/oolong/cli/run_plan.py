@@ -9,7 +9,7 @@ import typer
 
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.output import JsonOption, notes, show_fields, show_json
-from oolong.cli.run_output import RunArgument
+from oolong.cli.run_output import RunArgument, eta_text
 from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
@@ -68,7 +68,7 @@ def plan(
 
 @app.command()
 def why(run: RunArgument, json: JsonOption = False) -> None:
-    """Why a queued run waits: the reason, its position in the queue, and the runs ahead of it."""
+    """Why a queued run waits: the reason, its position in the queue, when it starts, and the runs ahead of it."""
     with Client() as client:
         found = client.runs.explain_wait(run)
     if json:
@@ -89,7 +89,8 @@ def _show(answer: Plan) -> None:
     if made is None:
         return
     place, time = made.placement, made.time
-    guess = f"{time.seconds:.0f} s, {time.gpu_hours} GPU-hours" if time.seconds is not None else None
+    slow = f" (at most {time.seconds_p90:.0f} s with 90 %)" if time.seconds_p90 is not None else ""
+    guess = f"{time.seconds:.0f} s{slow}, {time.gpu_hours} GPU-hours" if time.seconds is not None else None
     show_fields(
         {
             "jobs": ", ".join(f"{job.name}({job.slots})" if job.slots else job.name for job in made.jobs),
@@ -110,6 +111,7 @@ def _wait_fields(wait: WaitExplanation) -> dict[str, object]:
     return {
         "waits": wait.message,
         "reason": wait.code,
+        "starts": eta_text(wait.start),
         "position": f"{wait.position} of {wait.queue_length}",
         "ahead": ", ".join([*ahead, *([f"{hidden} more"] if hidden else [])]) or "nobody",
     }

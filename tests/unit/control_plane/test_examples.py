@@ -91,6 +91,9 @@ BY_HAND: dict[str, Any] = {
     "explain_wait": {
         "starts_now": False, "code": "capacity", "position": 2, "queue_length": 3,
         "message": "needs 2 slots on one node; 1 of 2 are free on node-1",
+        "start": {
+            "p50": "2026-01-01T12:20:00Z", "p90": "2026-01-01T13:05:00Z", "source": "replay", "message": "",
+        },
         "ahead": [{"run_id": "", "name": "another team's run", "slots_needed": 2, "priority": 500}],
     },
     "create_stream_ticket": {"ticket": "tkt_…", "expires_at": "2026-01-01T12:01:00Z"},

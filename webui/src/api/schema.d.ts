@@ -4821,6 +4821,22 @@ export interface components {
             /** @default 1 */
             protocol: number;
         };
+        Eta: {
+            /**
+             * Format: date-time
+             * @description as likely before as after it; null: unknown
+             */
+            p50: string | null;
+            /**
+             * Format: date-time
+             * @description with a probability of 90 % before it; null: unknown. Alone, it is a bound
+             */
+            p90: string | null;
+            /** @description where it comes from. replay: the scheduler, replayed on predicted ends of runs; progress: the run's own pace; like_runs: runs of the project with the same model and shape; pool_history: runs of the same kind in the pool; wall_limit: an upper bound: budget.max_wall_seconds; stopping: it stops already; unknown: nothing is known */
+            source: components["schemas"]["SourceEnum"];
+            /** @description what it was predicted from, or why it is unknown; may be empty */
+            message: string;
+        };
         Event: {
             id: string;
             kind: string;
@@ -5704,6 +5720,11 @@ export interface components {
             seconds: number | null;
             /**
              * Format: double
+             * @description with a probability of 90 % it takes less; null: fewer than 5 such runs
+             */
+            seconds_p90: number | null;
+            /**
+             * Format: double
              * @description slots times time
              */
             gpu_hours: number | null;
@@ -5926,6 +5947,8 @@ export interface components {
             slots_needed: number;
             why: string;
             position: number;
+            /** @description when it starts, as of the last 15 seconds */
+            start: components["schemas"]["Eta"];
             /** Format: date-time */
             submitted_at: string;
         };
@@ -6190,6 +6213,10 @@ export interface components {
             summary: {
                 [key: string]: unknown;
             };
+            /** @description when it starts, as of the last 15 seconds; null unless it is QUEUED */
+            start: components["schemas"]["Eta"] | null;
+            /** @description when it ends, as of the last 15 seconds; null unless it is queued or active */
+            end: components["schemas"]["Eta"] | null;
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
             /** @description how the newest attempt comes up, stage by stage; null for a draft */
@@ -6390,6 +6417,8 @@ export interface components {
         };
         /** @enum {string} */
         SlotStateEnum: "free" | "held" | "unhealthy";
+        /** @enum {string} */
+        SourceEnum: "replay" | "progress" | "like_runs" | "pool_history" | "wall_limit" | "stopping" | "unknown";
         /** @enum {string} */
         SourceKind: "reward" | "workflow" | "loss";
         Span: {
@@ -6973,6 +7002,8 @@ export interface components {
             position: number | null;
             /** @description runs that wait in the pool */
             queue_length: number;
+            /** @description when it starts, if no run is submitted that goes before it */
+            start: components["schemas"]["Eta"];
             /** @description the runs before it in the queue, at most 20 from the head */
             ahead: components["schemas"]["QueuedAhead"][];
         };
@@ -8863,6 +8894,7 @@ export type DrainRequest = components['schemas']['DrainRequest'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrollReply = components['schemas']['EnrollReply'];
 export type EnrollRequestRequest = components['schemas']['EnrollRequestRequest'];
+export type Eta = components['schemas']['Eta'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
@@ -9039,6 +9071,7 @@ export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
+export type SourceEnum = components['schemas']['SourceEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type Span = components['schemas']['Span'];
 export type SpanKindEnum = components['schemas']['SpanKindEnum'];

@@ -283,6 +283,13 @@ class DryRun(ApiModel):
     time: PlannedTime
 
 
+class Eta(ApiModel):
+    p50: datetime | None = None
+    p90: datetime | None = None
+    source: str
+    message: str
+
+
 class FoundLine(ApiModel):
     job: str
     name: str
@@ -637,6 +644,7 @@ class PlannedJob(ApiModel):
 
 class PlannedTime(ApiModel):
     seconds: float | None = None
+    seconds_p90: float | None = None
     gpu_hours: float | None = None
     from_runs: int
 
@@ -741,6 +749,7 @@ class QueuedRun(ApiModel):
     slots_needed: int
     why: str
     position: int
+    start: Eta
     submitted_at: datetime
 
 
@@ -837,6 +846,8 @@ class Run(RunBase):
     parent: Parent | None = None
     latest_checkpoint: LatestCheckpoint | None = None
     summary: dict[str, Any]
+    start: Eta | None = None
+    end: Eta | None = None
     metrics_seq: int | None = None
     boot: Boot | None = None
     staleness: Staleness | None = None
@@ -1162,6 +1173,7 @@ class WaitExplanation(ApiModel):
     message: str
     position: int | None = None
     queue_length: int
+    start: Eta
     ahead: list[QueuedAhead]
 
 

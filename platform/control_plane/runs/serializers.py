@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -32,6 +32,7 @@ from control_plane.runs.eta import REPLAY, end_of, forecasts_of, start_of
 from control_plane.runs.models import Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoints
 from control_plane.runs.staleness import staleness_of
+from control_plane.runs.variants import Kind
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.rollout import version_of_task
 from oolong.contracts.runtime_overrides import CHANGEABLE
@@ -359,6 +360,28 @@ class WaitExplanationSerializer(ResponseSerializer):
     )
 
 
+class WhatIfOutcomeSerializer(ResponseSerializer):
+    kind = serializers.ChoiceField(
+        choices=list(get_args(Kind)), allow_null=True, help_text="what differs; null for the run as it is"
+    )
+    changes = serializers.DictField(
+        help_text="part of a RunSpec: what to clone the run with, or to merge into the spec (RFC 7396)"
+    )
+    starts_now = serializers.BooleanField(help_text="whether it starts when the queue is next planned")
+    sooner = serializers.BooleanField(help_text="whether it starts at least a minute earlier than as it is")
+    start = EtaSerializer()
+    message = serializers.CharField(help_text="with 2 engines instead of 4 it starts now")
+
+
+class WhatIfSerializer(ResponseSerializer):
+    as_is = WhatIfOutcomeSerializer()
+    variants = WhatIfOutcomeSerializer(
+        many=True,
+        help_text="each changes one thing: fewer engines or trainer ranks, less memory, another device, another pool; "
+        "those first that start first. Empty when the run starts now anyway",
+    )
+
+
 class PlannedTokensSerializer(ResponseSerializer):
     generated_at_most = serializers.IntegerField(allow_null=True, help_text="if every completion were cut")
 
@@ -387,6 +410,10 @@ class DryRunSerializer(ResponseSerializer):
 
 class PlanSerializer(ValidationSerializer):
     plan = DryRunSerializer(allow_null=True, help_text="null when there are errors")
+
+
+class SpecWhatIfSerializer(ValidationSerializer):
+    what_if = WhatIfSerializer(allow_null=True, help_text="null when there are errors")
 
 
 class PresetSerializer(ResponseSerializer):

@@ -17,7 +17,7 @@ from control_plane.runs.models import Run
 from control_plane.runs.scheduling import snapshot_of
 from control_plane.runs.selectors import queue
 from control_plane.runs.serializers import MAX_AHEAD
-from control_plane.runs.slot_requests import has_custom_loss, request_of, slot_requirements, trainer_ranks
+from control_plane.runs.slot_requests import request_of, request_of_spec
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
 
@@ -37,21 +37,19 @@ class WaitExplanation:
 
 def explain(caller: Caller, run: Run, *, now: datetime) -> WaitExplanation:
     """Why a queued run waits. 409 for a run that is not queued."""
+    require_queued(run)
+    return _wait_of(caller, request_of(run), pool=run.pool, now=now)
+
+
+def require_queued(run: Run) -> None:
     if run.status != RunStatus.QUEUED:
         message = f"the run is {run.status}; only a QUEUED run waits for slots"
         raise conflict("not_waiting", message, current_status=run.status)
-    return _wait_of(caller, request_of(run), pool=run.pool, now=now)
 
 
 def preview(caller: Caller, spec: RunSpec, *, model_path: str = "", now: datetime) -> WaitExplanation:
     """Whether a run of this spec would start now, and why not."""
-    document = spec.model_dump(mode="json")
-    request = Request(
-        id="preview", name=spec.name, team=caller.project.team_id, priority=spec.placement.priority,
-        slots=spec.slots_needed, submitted_at=now, project=caller.project.pk,
-        model_path=model_path, isolated=has_custom_loss(document),
-        trainer_ranks=trainer_ranks(document), **slot_requirements(spec.placement),
-    )  # fmt: skip
+    request = request_of_spec(spec, project=caller.project, submitted_at=now, model_path=model_path)
     return _wait_of(caller, request, pool=spec.placement.pool, now=now)
 
 

@@ -422,6 +422,8 @@ KEY_NOT_NEEDED = {
     "POST /stream-tickets",  # a second one ends unused within a minute
     "POST /runs/validate",
     "POST /runs/plan",
+    "POST /runs/what-if",
+    "POST /runs/{}/what-if",
     "POST /checkpoint-retention/plan",
     "POST /upload-sessions/{}/complete",
 }
@@ -429,6 +431,8 @@ KEY_NOT_NEEDED = {
 
 ALONE = {
     "runs.list: GET runs.data[].metrics_seq is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].start is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].end is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].boot is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].staleness is not in the schema": "a run in a list does not show it",
 }

@@ -964,6 +964,14 @@ class Sparkline(ApiModel):
     reward: list[float | None]
 
 
+class SpecWhatIf(ApiModel):
+    valid: bool
+    errors: list[SpecError]
+    warnings: list[LintFinding]
+    resolved: dict[str, Any] | None = None
+    what_if: WhatIf | None = None
+
+
 class Staleness(ApiModel):
     max: int
     on_straggler: str
@@ -1213,6 +1221,20 @@ class WebhookEvent(ApiModel):
     type: str
     at: datetime
     data: dict[str, Any]
+
+
+class WhatIf(ApiModel):
+    as_is: WhatIfOutcome
+    variants: list[WhatIfOutcome]
+
+
+class WhatIfOutcome(ApiModel):
+    kind: str | None = None
+    changes: dict[str, Any]
+    starts_now: bool
+    sooner: bool
+    start: Eta
+    message: str
 
 
 class WholeTrajectory(Trajectory):

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "POST /runs": "runs/test_specs.py, test_drafts.py, test_dedupe.py, test_templates.py",
     "POST /runs/validate": "runs/test_specs.py, test_templates.py",
     "POST /runs/plan": "runs/test_plan.py, test_templates.py",
+    "POST /runs/what-if": "runs/test_what_if.py",
     "PUT /session/project": "test_teams.py: a token is of one project, and that is told first",
 }
 SECRET = {"password", "secret", "value"}  # never repeated

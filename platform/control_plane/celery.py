@@ -48,6 +48,11 @@ app.conf.update(
             "schedule": 1.0,
             "options": {"expires": 5},
         },
+        "forecast-runs": {
+            "task": "control_plane.runs.tasks.forecast_runs",
+            "schedule": 15.0,
+            "options": {"expires": 15},
+        },
         "sweep-leases": {
             "task": "control_plane.runs.tasks.sweep_leases",
             "schedule": 2.0,

@@ -40,6 +40,7 @@ MAY_BE_REFUSED = {
 MAY_BE_TAKEN = {
     "POST /runs/validate": "the answer says what is wrong with the spec",
     "POST /runs/plan": "likewise",
+    "POST /runs/what-if": "likewise",
 }
 
 

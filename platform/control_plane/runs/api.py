@@ -21,7 +21,7 @@ from control_plane.core.api.pagination import (
     read_page,
     whole_page,
 )
-from control_plane.core.api.request_parsing import body_of, reject_unknown_keys
+from control_plane.core.api.request_parsing import body_of, no_body, reject_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
@@ -43,11 +43,14 @@ from control_plane.runs.serializers import (
     RunPatchSerializer,
     RunSerializer,
     SpecSerializer,
+    SpecWhatIfSerializer,
     ValidationSerializer,
     WaitExplanationSerializer,
+    WhatIfSerializer,
 )
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.runs.waiting import explain
+from control_plane.runs.what_if import what_if_queued, what_if_spec
 
 
 class ValidateView(ApiView):
@@ -79,6 +82,22 @@ class PlanView(ApiView):
         resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
         plan = None if resolved.errors else estimate(caller, resolved, now=clock.now())
         return Response(PlanSerializer.render({**vars(resolved), "plan": plan}))
+
+
+class SpecWhatIfView(ApiView):
+    scopes = {"POST": "runs:read"}
+
+    @extend_schema(operation_id="what_if_spec", request=SpecSerializer, responses=SpecWhatIfSerializer)
+    def post(self, request: Request) -> Response:
+        """Compare when variants of a spec would start.
+
+        The scheduler places the spec as it is and with fewer engines or trainer ranks, on another device, and in each
+        other pool that your team may use. Nothing is created.
+        """
+        caller = caller_of(request)
+        resolved = resolve_spec(caller, _spec_of(request, SpecSerializer))
+        compared = None if resolved.errors else what_if_spec(caller, resolved, now=clock.now())
+        return Response(SpecWhatIfSerializer.render({**vars(resolved), "what_if": compared}))
 
 
 class PresetsView(ApiView):
@@ -217,6 +236,23 @@ class WaitView(ApiView):
                 explain(caller, selectors.run_for(caller, run_id), now=clock.now())
             )
         )
+
+
+class WhatIfView(ApiView):
+    scopes = {"POST": "runs:read"}
+
+    @extend_schema(operation_id="what_if", request=None, responses=WhatIfSerializer)
+    @no_body
+    def post(self, request: Request, run_id: str) -> Response:
+        """Compare when variants of a waiting run would start.
+
+        The scheduler places the run as it is and with fewer engines or trainer ranks, on another device, and in each
+        other pool that your team may use. Nothing changes: cancel the run and clone it with the `changes` of a variant.
+        409 for a run that is not QUEUED.
+        """
+        caller = caller_of(request)
+        compared = what_if_queued(caller, selectors.run_for(caller, run_id), now=clock.now())
+        return Response(WhatIfSerializer.render(compared))
 
 
 class EventsView(ApiView):

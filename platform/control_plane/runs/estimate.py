@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
 from typing import Any
 
 from control_plane.accounts.identity.caller import Caller
 from control_plane.runs import waiting
+from control_plane.runs.durations import Predictor
 from control_plane.runs.models import Run
 from control_plane.runs.plan_jobs import plan_jobs
 from control_plane.runs.spec_resolution import Resolved
-from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.run_spec import RunSpec
-
-SAMPLE_SIZE = 5  # newest comparable runs that an estimate uses
-_SHAPE = (  # what two runs must share to be comparable
-    ("rollout", "group_size"), ("rollout", "max_new_tokens"), ("rollout", "engines"), ("trainer", "num_ranks"),
-    ("trainer", "groups_per_step"), ("trainer", "dtype"), ("workflow", "name"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,31 +43,23 @@ def estimate(caller: Caller, resolved: Resolved, *, now: datetime) -> Estimate:
         placement=placement,
         groups=groups,
         tokens={"generated_at_most": most},
-        time=_time(caller, resolved, spec),
+        time=_time(caller, resolved, spec, now=now),
     )
 
 
-def _time(caller: Caller, resolved: Resolved, spec: RunSpec) -> dict[str, Any]:
-    """The median time of the project's newest comparable runs that succeeded; null values when there are none."""
-    wanted = {f"spec__{section}__{name}": getattr(getattr(spec, section), name) for section, name in _SHAPE}
-    alike = (
-        Run.objects.filter(
-            project=caller.project, kind=spec.kind, status=RunStatus.SUCCEEDED, base_model=resolved.base_model,
-            started_at__isnull=False, ended_at__isnull=False, train_step__gt=0, attempt_number=1, **wanted,
-        )
-        .order_by("-pk")
-        .only("started_at", "ended_at", "paused_seconds", "train_step", "total_train_steps")[:SAMPLE_SIZE]
+def _time(caller: Caller, resolved: Resolved, spec: RunSpec, *, now: datetime) -> dict[str, Any]:
+    """From the project's newest comparable runs that succeeded; null values when there are none."""
+    run = Run(
+        project=caller.project, kind=spec.kind, spec=spec.model_dump(mode="json"), base_model=resolved.base_model,
+        total_train_steps=spec.sft.steps if spec.kind == "sft" else spec.trainer.total_train_steps,
     )  # fmt: skip
-    per_step = [
-        ((run.ended_at - run.started_at).total_seconds() - run.paused_seconds) / run.train_step
-        for run in alike
-        if run.ended_at is not None and run.started_at is not None
-    ]
+    predictor = Predictor(now)
+    per_step = predictor.step_seconds(run)
     if not per_step:
-        return {"seconds": None, "gpu_hours": None, "from_runs": 0}
-    steps = spec.sft.steps if spec.kind == "sft" else spec.trainer.total_train_steps
-    seconds = median(per_step) * steps
+        return {"seconds": None, "seconds_p90": None, "gpu_hours": None, "from_runs": 0}
+    found = predictor.of_queued(run).duration
+    assert found.p50 is not None
     return {
-        "seconds": round(seconds, 1), "gpu_hours": round(seconds * spec.slots_needed / 3600, 4),
-        "from_runs": len(per_step),
+        "seconds": round(found.p50, 1), "seconds_p90": None if found.p90 is None else round(found.p90, 1),
+        "gpu_hours": round(found.p50 * spec.slots_needed / 3600, 4), "from_runs": len(per_step),
     }  # fmt: skip

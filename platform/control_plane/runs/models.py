@@ -198,3 +198,20 @@ class RunEvent(models.Model):
     kind = models.CharField(max_length=60)
     message = models.TextField(default="", blank=True)
     data = models.JSONField(default=dict)
+
+
+class RunForecast(models.Model):
+    """When a queued run starts and when it or an active run ends (runs.forecasts). A row of its own, because telemetry
+    locks those of runs."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="forecast")
+    made_at = models.DateTimeField()
+    measure = models.CharField(max_length=200, default="", blank=True)  # what the samples count
+    samples = models.JSONField(default=list)  # [[Unix seconds, done by then]], oldest first
+    start_p50_at = models.DateTimeField(null=True)
+    start_p90_at = models.DateTimeField(null=True)
+    start_message = models.CharField(max_length=200, default="", blank=True)  # why the start is unknown
+    end_p50_at = models.DateTimeField(null=True)
+    end_p90_at = models.DateTimeField(null=True)
+    end_source = models.CharField(max_length=16, default="", blank=True)  # durations.Source
+    end_message = models.CharField(max_length=200, default="", blank=True)

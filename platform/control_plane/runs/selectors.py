@@ -12,6 +12,7 @@ from control_plane.checkpoints.models import Checkpoint, CheckpointKind, Checkpo
 from control_plane.core.api.errors import or_not_found
 from control_plane.fleet import selectors as fleet
 from control_plane.fleet.models import Node, Pool, SchedulingState
+from control_plane.runs.eta import forecasts_of, start_of
 from control_plane.runs.models import Attempt, Job, Run, RunEvent
 from control_plane.runs.slot_requests import sort_runs
 from oolong.contracts.lifecycle import AttemptStatus, JobKind, JobState, RunStatus
@@ -111,6 +112,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
     # In the order of the last plan; runs that no plan has seen yet come last.
     queued = sort_runs(run for run in queue() if run.pool == pool.pk)
     queued.sort(key=lambda run: (run.queue_position is None, run.queue_position))
+    forecasts = forecasts_of(queued)
     for position, run in enumerate(queued, start=1):
         own = run.project.team_id == caller.project.team_id
         entries.append(
@@ -121,6 +123,7 @@ def pool(caller: Caller, pool: Pool) -> dict[str, Any]:
                 "slots_needed": run.slots_needed,
                 "why": (run.pending_reason or "not looked at yet") if own else "",
                 "position": run.queue_position or position,
+                "start": start_of(run, forecasts.get(run.pk)),
                 "submitted_at": run.created_at,
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -27,9 +27,12 @@ from control_plane.fleet.snapshot import WaitCode
 from control_plane.runs.attempt_status import CONDITIONS
 from control_plane.runs.boot import STATES as BOOT_STATES
 from control_plane.runs.boot import TITLES, boot_of
+from control_plane.runs.durations import SOURCES
+from control_plane.runs.eta import REPLAY, end_of, forecasts_of, start_of
 from control_plane.runs.models import Job, Run, RunEvent
 from control_plane.runs.selectors import newest_stored_checkpoints
 from control_plane.runs.staleness import staleness_of
+from control_plane.runs.variants import Kind
 from oolong.contracts.lifecycle import RunStatus
 from oolong.contracts.rollout import version_of_task
 from oolong.contracts.runtime_overrides import CHANGEABLE
@@ -46,6 +49,10 @@ WAIT_CODES = {
     WaitCode.DELAYED: "a retry that waits for its time",
 }
 WAIT_CODES_HELP = "; ".join(f"{code}: {meaning}" for code, meaning in WAIT_CODES.items())
+ETA_SOURCES: dict[str, str] = {REPLAY: "the scheduler, replayed on predicted ends of runs", **SOURCES}
+ETA_SOURCES_HELP = "where it comes from. " + "; ".join(
+    f"{name}: {meaning}" for name, meaning in ETA_SOURCES.items()
+)
 CONDITIONS_HELP = "what is noteworthy beside the status: " + ", ".join(
     f"{name} ({meaning})" for name, meaning in CONDITIONS.items()
 )
@@ -263,7 +270,25 @@ class StalenessSerializer(ResponseSerializer):
     )
 
 
+class EtaSerializer(ResponseSerializer):
+    p50 = serializers.DateTimeField(allow_null=True, help_text="as likely before as after it; null: unknown")
+    p90 = serializers.DateTimeField(
+        allow_null=True, help_text="with a probability of 90 % before it; null: unknown. Alone, it is a bound"
+    )
+    source = serializers.ChoiceField(choices=list(ETA_SOURCES), help_text=ETA_SOURCES_HELP)
+    message = serializers.CharField(
+        help_text="what it was predicted from, or why it is unknown; may be empty"
+    )
+
+
 class RunDetailSerializer(RunSerializer):
+    start = EtaSerializer(
+        allow_null=True, help_text="when it starts, as of the last 15 seconds; null unless it is QUEUED"
+    )
+    end = EtaSerializer(
+        allow_null=True,
+        help_text="when it ends, as of the last 15 seconds; null unless it is queued or active",
+    )
     metrics_seq = serializers.IntegerField(help_text="subscribe to run:<id> after this number")
     boot = BootSerializer(
         allow_null=True, help_text="how the newest attempt comes up, stage by stage; null for a draft"
@@ -274,8 +299,10 @@ class RunDetailSerializer(RunSerializer):
 
     @classmethod
     def prefetch(cls, rows: Sequence[Any]) -> None:
+        forecasts = forecasts_of(rows)
         for run in rows:  # the position first: a change after it is on the stream
             run.metrics_seq = event_stream.current_seq(f"run:{run.pk}")
+            run.start, run.end = start_of(run, forecasts.get(run.pk)), end_of(run, forecasts.get(run.pk))
         super().prefetch(rows)
 
     def resolve_boot(self, run: Run) -> dict[str, Any] | None:
@@ -327,8 +354,31 @@ class WaitExplanationSerializer(ResponseSerializer):
     message = serializers.CharField(help_text="why it waits; empty when it starts now")
     position = serializers.IntegerField(allow_null=True, help_text="in the queue of its pool, from 1")
     queue_length = serializers.IntegerField(help_text="runs that wait in the pool")
+    start = EtaSerializer(help_text="when it starts, if no run is submitted that goes before it")
     ahead = QueuedAheadSerializer(
         many=True, help_text=f"the runs before it in the queue, at most {MAX_AHEAD} from the head"
+    )
+
+
+class WhatIfOutcomeSerializer(ResponseSerializer):
+    kind = serializers.ChoiceField(
+        choices=list(get_args(Kind)), allow_null=True, help_text="what differs; null for the run as it is"
+    )
+    changes = serializers.DictField(
+        help_text="part of a RunSpec: what to clone the run with, or to merge into the spec (RFC 7396)"
+    )
+    starts_now = serializers.BooleanField(help_text="whether it starts when the queue is next planned")
+    sooner = serializers.BooleanField(help_text="whether it starts at least a minute earlier than as it is")
+    start = EtaSerializer()
+    message = serializers.CharField(help_text="with 2 engines instead of 4 it starts now")
+
+
+class WhatIfSerializer(ResponseSerializer):
+    as_is = WhatIfOutcomeSerializer()
+    variants = WhatIfOutcomeSerializer(
+        many=True,
+        help_text="each changes one thing: fewer engines or trainer ranks, less memory, another device, another pool; "
+        "those first that start first. Empty when the run starts now anyway",
     )
 
 
@@ -339,6 +389,9 @@ class PlannedTokensSerializer(ResponseSerializer):
 class PlannedTimeSerializer(ResponseSerializer):
     seconds = serializers.FloatField(
         allow_null=True, help_text="null: no run of this shape has succeeded yet"
+    )
+    seconds_p90 = serializers.FloatField(
+        allow_null=True, help_text="with a probability of 90 % it takes less; null: fewer than 5 such runs"
     )
     gpu_hours = serializers.FloatField(allow_null=True, help_text="slots times time")
     from_runs = serializers.IntegerField(
@@ -357,6 +410,10 @@ class DryRunSerializer(ResponseSerializer):
 
 class PlanSerializer(ValidationSerializer):
     plan = DryRunSerializer(allow_null=True, help_text="null when there are errors")
+
+
+class SpecWhatIfSerializer(ValidationSerializer):
+    what_if = WhatIfSerializer(allow_null=True, help_text="null when there are errors")
 
 
 class PresetSerializer(ResponseSerializer):
@@ -427,6 +484,7 @@ class QueueEntrySerializer(ResponseSerializer):
     slots_needed = serializers.IntegerField()
     why = serializers.CharField()
     position = serializers.IntegerField()
+    start = EtaSerializer(help_text="when it starts, as of the last 15 seconds")
     submitted_at = serializers.DateTimeField()
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
+from control_plane.accounts.models import Project
 from control_plane.fleet.fair_order import sort_queue
 from control_plane.fleet.snapshot import Request
 from control_plane.runs.models import Run
 from control_plane.runs.spec_resolution import DEDICATED_ENDPOINTS
-from oolong.contracts.run_spec import PlacementSection
+from oolong.contracts.run_spec import PlacementSection, RunSpec
 
 PREEMPTIBLE_KINDS = frozenset(DEDICATED_ENDPOINTS)
 
@@ -27,6 +29,25 @@ def request_of(run: Run) -> Request:
         model_path=run.base_model.path if run.base_model is not None else "",
         isolated=has_custom_loss(run.spec), trainer_ranks=trainer_ranks(run.spec),
         preemptible=run.kind in PREEMPTIBLE_KINDS, project=run.project_id, **slot_requirements(run.placement),
+    )  # fmt: skip
+
+
+def request_of_spec(
+    spec: RunSpec,
+    *,
+    project: Project,
+    submitted_at: datetime,
+    model_path: str,
+    id: str = "preview",
+    priority: int | None = None,
+) -> Request:
+    """The request of a run that is not submitted."""
+    document = spec.model_dump(mode="json")
+    return Request(
+        id=id, name=spec.name, team=project.team_id, project=project.pk, slots=spec.slots_needed,
+        priority=spec.placement.priority if priority is None else priority, submitted_at=submitted_at,
+        model_path=model_path, isolated=has_custom_loss(document), trainer_ranks=trainer_ranks(document),
+        preemptible=spec.kind in PREEMPTIBLE_KINDS, **slot_requirements(spec.placement),
     )  # fmt: skip
 
 

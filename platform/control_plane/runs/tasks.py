@@ -6,7 +6,7 @@ from celery import shared_task
 
 from control_plane.core.infra import clock
 from control_plane.core.infra.locks import single_instance
-from control_plane.runs import lease_reaper, maintenance, reconciler, scheduling
+from control_plane.runs import forecasts, lease_reaper, maintenance, reconciler, scheduling
 
 
 @shared_task
@@ -19,6 +19,12 @@ def place_jobs() -> None:
 @single_instance("advance-runs")
 def advance_runs() -> None:
     reconciler.reconcile_runs(now=clock.now())
+
+
+@shared_task
+@single_instance("forecast-runs")
+def forecast_runs() -> None:
+    forecasts.update_forecasts(now=clock.now())
 
 
 @shared_task

@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from oolong.cli.output import JsonOption, notes, show_done, show_json, show_table
+from oolong.cli.run_output import eta_text
 from oolong.client import Client
 from oolong.client.models import ProjectQuota, Quota, UsageRow, UsageTotal
 
@@ -30,15 +31,18 @@ TeamArgument = Annotated[str, typer.Argument(help="id or name of a team")]
 
 @app.command()
 def queue(pool: PoolOption = None, json: JsonOption = False) -> None:
-    """Runs that wait, in order, and why."""
+    """Runs that wait, in order, why, and when they start."""
     with Client() as client:
         found = client.pool.get(pool)
     if json:
         show_json(found.queue)
         return
     show_table(
-        ("RUN", "NAME", "PRIORITY", "SLOTS", "WHY IT WAITS"),
-        ((run.run_id, run.name, run.priority, run.slots_needed, run.why) for run in found.queue),
+        ("RUN", "NAME", "PRIORITY", "SLOTS", "STARTS", "WHY IT WAITS"),
+        (
+            (run.run_id, run.name, run.priority, run.slots_needed, eta_text(run.start), run.why)
+            for run in found.queue
+        ),
     )
 
 

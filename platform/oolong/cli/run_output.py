@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.client.models import BootStage, Run
+from oolong.client.models import BootStage, Eta, Run
 
 MARKS = {"done": "✓", "active": "…", "failed": "✗", "stopped": "-", "waiting": " "}
 
@@ -69,6 +69,20 @@ def stage_seconds(stage: BootStage) -> float | None:
             return None
         return max(0.0, (datetime.now(UTC) - stage.started_at).total_seconds())
     return (stage.ended_at - stage.started_at).total_seconds()
+
+
+def eta_text(eta: Eta) -> str:
+    """`2026-01-01 12:20 UTC, by 13:05 UTC with 90 %`; what is unknown is said as unknown."""
+    if eta.p50 is None and eta.p90 is None:
+        return f"unknown: {eta.message}" if eta.message else "unknown"
+    if eta.p50 is None:
+        return f"at the latest {_minute(eta.p90)}"
+    late = "" if eta.p90 is None else f", by {_minute(eta.p90)} with 90 %"
+    return f"about {_minute(eta.p50)}{late}"
+
+
+def _minute(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def step_of(run: Run) -> str:

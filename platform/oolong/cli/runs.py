@@ -16,6 +16,7 @@ from oolong.cli.run_filters import FilterOption, read_filters
 from oolong.cli.run_output import (
     RunArgument,
     boot_lines,
+    eta_text,
     staleness_words,
     state_of,
     status_of,
@@ -145,6 +146,8 @@ def get(run: RunArgument, json: JsonOption = False) -> None:
             "made from": f"{found.parent.id} ({found.parent.relation})" if found.parent else None,
             "kind": found.kind,
             "status": state_of(found),
+            "starts": eta_text(found.start) if found.start else None,
+            "ends": eta_text(found.end) if found.end else None,
             "attempt": found.attempt_number,
             "step": step_of(found),
             "policy version": found.policy_version,

@@ -423,6 +423,8 @@ KEY_NOT_NEEDED = {
     "POST /runs/validate",
     "POST /runs/plan",
     "POST /runs/forecast",
+    "POST /runs/what-if",
+    "POST /runs/{}/what-if",
     "POST /checkpoint-retention/plan",
     "POST /upload-sessions/{}/complete",
 }
@@ -430,6 +432,8 @@ KEY_NOT_NEEDED = {
 
 ALONE = {
     "runs.list: GET runs.data[].metrics_seq is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].start is not in the schema": "a run in a list does not show it",
+    "runs.list: GET runs.data[].end is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].boot is not in the schema": "a run in a list does not show it",
     "runs.list: GET runs.data[].staleness is not in the schema": "a run in a list does not show it",
 }

@@ -54,6 +54,7 @@ NOT_ASKED = {
     "add_member": "the user is a member already",
     "update_run": "the run no longer waits",
     "explain_wait": "the run no longer waits",
+    "what_if": "the run no longer waits",
     "resume_run": "the run is not paused",
     "retry_run": "the run has not ended",
     "submit_run": "the run is no draft",
@@ -91,7 +92,22 @@ BY_HAND: dict[str, Any] = {
     "explain_wait": {
         "starts_now": False, "code": "capacity", "position": 2, "queue_length": 3,
         "message": "needs 2 slots on one node; 1 of 2 are free on node-1",
+        "start": {
+            "p50": "2026-01-01T12:20:00Z", "p90": "2026-01-01T13:05:00Z", "source": "replay", "message": "",
+        },
         "ahead": [{"run_id": "", "name": "another team's run", "slots_needed": 2, "priority": 500}],
+    },
+    "what_if": {
+        "as_is": {
+            "kind": None, "changes": {}, "starts_now": False, "sooner": False,
+            "start": {"p50": "2026-01-01T12:20:00Z", "p90": "2026-01-01T13:05:00Z", "source": "replay", "message": ""},
+            "message": "as it is it starts at about 2026-01-01 12:20 UTC",
+        },
+        "variants": [{
+            "kind": "engines", "changes": {"rollout": {"engines": 2}}, "starts_now": True, "sooner": True,
+            "start": {"p50": "2026-01-01T12:00:00Z", "p90": "2026-01-01T12:00:00Z", "source": "replay", "message": ""},
+            "message": "with 2 engines instead of 4 it starts now",
+        }],
     },
     "create_stream_ticket": {"ticket": "tkt_…", "expires_at": "2026-01-01T12:01:00Z"},
 }  # fmt: skip

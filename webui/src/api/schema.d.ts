@@ -3014,6 +3014,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare when variants of a waiting run would start
+         * @description The scheduler places the run as it is and with fewer engines or trainer ranks, on another device, and in each other pool that your team may use. Nothing changes: cancel the run and clone it with the `changes` of a variant. 409 for a run that is not QUEUED.
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["what_if"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/forecast": {
         parameters: {
             query?: never;
@@ -3096,6 +3118,28 @@ export interface paths {
          *     Costs 5 units of the rate limit.
          */
         post: operations["validate_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare when variants of a spec would start
+         * @description The scheduler places the spec as it is and with fewer engines or trainer ranks, on another device, and in each other pool that your team may use. Nothing is created.
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["what_if_spec"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4893,6 +4937,22 @@ export interface components {
             /** @default 1 */
             protocol: number;
         };
+        Eta: {
+            /**
+             * Format: date-time
+             * @description as likely before as after it; null: unknown
+             */
+            p50: string | null;
+            /**
+             * Format: date-time
+             * @description with a probability of 90 % before it; null: unknown. Alone, it is a bound
+             */
+            p90: string | null;
+            /** @description where it comes from. replay: the scheduler, replayed on predicted ends of runs; progress: the run's own pace; like_runs: runs of the project with the same model and shape; pool_history: runs of the same kind in the pool; wall_limit: an upper bound: budget.max_wall_seconds; stopping: it stops already; unknown: nothing is known */
+            source: components["schemas"]["SourceEnum"];
+            /** @description what it was predicted from, or why it is unknown; may be empty */
+            message: string;
+        };
         Event: {
             id: string;
             kind: string;
@@ -5895,6 +5955,11 @@ export interface components {
             seconds: number | null;
             /**
              * Format: double
+             * @description with a probability of 90 % it takes less; null: fewer than 5 such runs
+             */
+            seconds_p90: number | null;
+            /**
+             * Format: double
              * @description slots times time
              */
             gpu_hours: number | null;
@@ -6112,6 +6177,8 @@ export interface components {
             slots_needed: number;
             why: string;
             position: number;
+            /** @description when it starts, as of the last 15 seconds */
+            start: components["schemas"]["Eta"];
             /** Format: date-time */
             submitted_at: string;
         };
@@ -6376,6 +6443,10 @@ export interface components {
             summary: {
                 [key: string]: unknown;
             };
+            /** @description when it starts, as of the last 15 seconds; null unless it is QUEUED */
+            start: components["schemas"]["Eta"] | null;
+            /** @description when it ends, as of the last 15 seconds; null unless it is queued or active */
+            end: components["schemas"]["Eta"] | null;
             /** @description subscribe to run:<id> after this number */
             metrics_seq: number;
             /** @description how the newest attempt comes up, stage by stage; null for a draft */
@@ -6617,6 +6688,8 @@ export interface components {
         /** @enum {string} */
         SlotStateEnum: "free" | "held" | "unhealthy";
         /** @enum {string} */
+        SourceEnum: "replay" | "progress" | "like_runs" | "pool_history" | "wall_limit" | "stopping" | "unknown";
+        /** @enum {string} */
         SourceKind: "reward" | "workflow" | "loss";
         Span: {
             /** @description the job: trainer, or rollout-0 for the first engine */
@@ -6657,6 +6730,16 @@ export interface components {
             template?: string;
         } | unknown | {
             spec?: components["schemas"]["RunSpec"];
+        };
+        SpecWhatIf: {
+            valid: boolean;
+            errors: components["schemas"]["FieldError"][];
+            /** @description odd, and allowed; the rules are in the lint reference */
+            warnings: components["schemas"]["LintFinding"][];
+            /** @description the spec with every default filled in */
+            resolved: components["schemas"]["RunSpec"] | null;
+            /** @description null when there are errors */
+            what_if: components["schemas"]["WhatIf"] | null;
         };
         SplitRequest: {
             /** @description {"train": 0.9, "eval": 0.1} */
@@ -7201,6 +7284,8 @@ export interface components {
             position: number | null;
             /** @description runs that wait in the pool */
             queue_length: number;
+            /** @description when it starts, if no run is submitted that goes before it */
+            start: components["schemas"]["Eta"];
             /** @description the runs before it in the queue, at most 20 from the head */
             ahead: components["schemas"]["QueuedAhead"][];
         };
@@ -7257,6 +7342,28 @@ export interface components {
             events?: string[];
             enabled?: boolean;
         };
+        WhatIf: {
+            as_is: components["schemas"]["WhatIfOutcome"];
+            /** @description each changes one thing: fewer engines or trainer ranks, less memory, another device, another pool; those first that start first. Empty when the run starts now anyway */
+            variants: components["schemas"]["WhatIfOutcome"][];
+        };
+        WhatIfOutcome: {
+            /** @description what differs; null for the run as it is */
+            kind: components["schemas"]["WhatIfOutcomeKindEnum"] | components["schemas"]["NullEnum"];
+            /** @description part of a RunSpec: what to clone the run with, or to merge into the spec (RFC 7396) */
+            changes: {
+                [key: string]: unknown;
+            };
+            /** @description whether it starts when the queue is next planned */
+            starts_now: boolean;
+            /** @description whether it starts at least a minute earlier than as it is */
+            sooner: boolean;
+            start: components["schemas"]["Eta"];
+            /** @description with 2 engines instead of 4 it starts now */
+            message: string;
+        };
+        /** @enum {string} */
+        WhatIfOutcomeKindEnum: "engines" | "ranks" | "memory" | "device" | "pool";
         WholeTrajectory: {
             id: number;
             step: number;
@@ -9097,6 +9204,7 @@ export type DrainRequest = components['schemas']['DrainRequest'];
 export type DryRun = components['schemas']['DryRun'];
 export type EnrollReply = components['schemas']['EnrollReply'];
 export type EnrollRequestRequest = components['schemas']['EnrollRequestRequest'];
+export type Eta = components['schemas']['Eta'];
 export type Event = components['schemas']['Event'];
 export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
@@ -9283,12 +9391,14 @@ export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
+export type SourceEnum = components['schemas']['SourceEnum'];
 export type SourceKind = components['schemas']['SourceKind'];
 export type Span = components['schemas']['Span'];
 export type SpanKindEnum = components['schemas']['SpanKindEnum'];
 export type Sparkline = components['schemas']['Sparkline'];
 export type Sparklines = components['schemas']['Sparklines'];
 export type SpecRequest = components['schemas']['SpecRequest'];
+export type SpecWhatIf = components['schemas']['SpecWhatIf'];
 export type SplitRequest = components['schemas']['SplitRequest'];
 export type StageEnum = components['schemas']['StageEnum'];
 export type Staleness = components['schemas']['Staleness'];
@@ -9342,6 +9452,9 @@ export type WebhookEventType = components['schemas']['WebhookEventType'];
 export type WebhookFormRequest = components['schemas']['WebhookFormRequest'];
 export type WebhookPage = components['schemas']['WebhookPage'];
 export type WebhookPatchRequest = components['schemas']['WebhookPatchRequest'];
+export type WhatIf = components['schemas']['WhatIf'];
+export type WhatIfOutcome = components['schemas']['WhatIfOutcome'];
+export type WhatIfOutcomeKindEnum = components['schemas']['WhatIfOutcomeKindEnum'];
 export type WholeTrajectory = components['schemas']['WholeTrajectory'];
 export type RunSpec = components['schemas']['RunSpec'];
 export type RunSpecAdvantageSection = components['schemas']['RunSpecAdvantageSection'];
@@ -13283,6 +13396,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -14178,8 +14303,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "6557f9ed0aac8e0f587c51bb0a1ef28143ffc002ae3e30dee03cfa4e9189b771",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=6557f9ed0aac8e0f587c51bb0a1ef28143ffc002ae3e30dee03cfa4e9189b771"
+                     *       "sha256": "581e83f2b1955836e57e20cadfe7c9ca5455839408fb36319380af42319c7d35",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=581e83f2b1955836e57e20cadfe7c9ca5455839408fb36319380af42319c7d35"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -19482,6 +19607,12 @@ export interface operations {
                      *           "slots_needed": 0,
                      *           "why": "not looked at yet",
                      *           "position": 1,
+                     *           "start": {
+                     *             "p50": null,
+                     *             "p90": null,
+                     *             "source": "unknown",
+                     *             "message": "not computed yet"
+                     *           },
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         },
                      *         {
@@ -19491,6 +19622,12 @@ export interface operations {
                      *           "slots_needed": 1,
                      *           "why": "not looked at yet",
                      *           "position": 2,
+                     *           "start": {
+                     *             "p50": null,
+                     *             "p90": null,
+                     *             "source": "unknown",
+                     *             "message": "not computed yet"
+                     *           },
                      *           "submitted_at": "2026-01-01T12:00:00Z"
                      *         }
                      *       ],
@@ -23615,6 +23752,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -23915,6 +24064,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -24255,6 +24416,13 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 13,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -24651,6 +24819,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -25069,6 +25249,13 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -25418,6 +25605,18 @@ export interface operations {
                      *       },
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 3,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -25849,6 +26048,8 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": null,
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -26666,6 +26867,13 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -27014,6 +27222,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -27330,6 +27550,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -27648,6 +27880,13 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -28077,6 +28316,13 @@ export interface operations {
                      *         "step": 1
                      *       },
                      *       "summary": {},
+                     *       "start": null,
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 15,
                      *       "boot": {
                      *         "attempt_number": 1,
@@ -28425,6 +28671,18 @@ export interface operations {
                      *       "parent": null,
                      *       "latest_checkpoint": null,
                      *       "summary": {},
+                     *       "start": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
+                     *       "end": {
+                     *         "p50": null,
+                     *         "p90": null,
+                     *         "source": "unknown",
+                     *         "message": "not computed yet"
+                     *       },
                      *       "metrics_seq": 2,
                      *       "boot": {
                      *         "attempt_number": 0,
@@ -28698,7 +28956,8 @@ export interface operations {
                      *       "timeline": {},
                      *       "token_ids": null,
                      *       "logprobs": null,
-                     *       "versions": null
+                     *       "versions": null,
+                     *       "token_chars": null
                      *     }
                      */
                     "application/json": components["schemas"]["WholeTrajectory"];
@@ -28744,6 +29003,12 @@ export interface operations {
                      *       "position": 2,
                      *       "queue_length": 3,
                      *       "message": "needs 2 slots on one node; 1 of 2 are free on node-1",
+                     *       "start": {
+                     *         "p50": "2026-01-01T12:00:00Z",
+                     *         "p90": "2026-01-01T12:00:00Z",
+                     *         "source": "replay",
+                     *         "message": ""
+                     *       },
                      *       "ahead": [
                      *         {
                      *           "run_id": "",
@@ -28760,6 +29025,81 @@ export interface operations {
             401: components["responses"]["NotAuthenticated"];
             403: components["responses"]["NotPermitted"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    what_if: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example run_01jy0000000000000000000017 */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "as_is": {
+                     *         "kind": null,
+                     *         "changes": {},
+                     *         "starts_now": false,
+                     *         "sooner": false,
+                     *         "start": {
+                     *           "p50": "2026-01-01T12:00:00Z",
+                     *           "p90": "2026-01-01T12:00:00Z",
+                     *           "source": "replay",
+                     *           "message": ""
+                     *         },
+                     *         "message": "as it is it starts at about 2026-01-01 12:20 UTC"
+                     *       },
+                     *       "variants": [
+                     *         {
+                     *           "kind": "engines",
+                     *           "changes": {
+                     *             "rollout": {
+                     *               "engines": 2
+                     *             }
+                     *           },
+                     *           "starts_now": true,
+                     *           "sooner": true,
+                     *           "start": {
+                     *             "p50": "2026-01-01T12:00:00Z",
+                     *             "p90": "2026-01-01T12:00:00Z",
+                     *             "source": "replay",
+                     *             "message": ""
+                     *           },
+                     *           "message": "with 2 engines instead of 4 it starts now"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             /** @description what went wrong (RFC 9457) */
@@ -29453,6 +29793,12 @@ export interface operations {
                      *           "message": "the pool has no nodes",
                      *           "position": 1,
                      *           "queue_length": 3,
+                     *           "start": {
+                     *             "p50": null,
+                     *             "p90": null,
+                     *             "source": "replay",
+                     *             "message": "it cannot start on the nodes that the pool has now"
+                     *           },
                      *           "ahead": []
                      *         },
                      *         "groups": 6400,
@@ -29461,6 +29807,7 @@ export interface operations {
                      *         },
                      *         "time": {
                      *           "seconds": null,
+                     *           "seconds_p90": null,
                      *           "gpu_hours": null,
                      *           "from_runs": 0
                      *         }
@@ -29761,6 +30108,280 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Validation"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    what_if_spec: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["SpecRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "valid": true,
+                     *       "errors": [],
+                     *       "warnings": [
+                     *         {
+                     *           "pointer": "/trainer/total_train_steps",
+                     *           "code": "many_epochs",
+                     *           "message": "every row is trained on 200 times (32 rows)",
+                     *           "severity": "warning",
+                     *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
+                     *         }
+                     *       ],
+                     *       "resolved": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01jy0000000000000000000006",
+                     *           "checkpoint": null,
+                     *           "lora": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "split": "train",
+                     *           "weights": {}
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_rate": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "group_timeout_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "num_ranks": 1,
+                     *           "total_train_steps": 200,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "importance_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_aggregation": "token_mean",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "reward_test": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "what_if": {
+                     *         "as_is": {
+                     *           "kind": null,
+                     *           "changes": {},
+                     *           "starts_now": false,
+                     *           "sooner": false,
+                     *           "start": {
+                     *             "p50": null,
+                     *             "p90": null,
+                     *             "source": "replay",
+                     *             "message": "it cannot start on the nodes that the pool has now"
+                     *           },
+                     *           "message": "the pool has no nodes"
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "kind": "pool",
+                     *             "changes": {
+                     *               "placement": {
+                     *                 "pool": "own"
+                     *               }
+                     *             },
+                     *             "starts_now": false,
+                     *             "sooner": false,
+                     *             "start": {
+                     *               "p50": null,
+                     *               "p90": null,
+                     *               "source": "replay",
+                     *               "message": "it waits for runs whose end is unknown"
+                     *             },
+                     *             "message": "in pool own instead of default it waits as well, and its start is unknown: needs 2 slots on one node; 0 of 2 are free on node"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SpecWhatIf"];
                 };
             };
             400: components["responses"]["MalformedRequest"];

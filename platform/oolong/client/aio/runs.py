@@ -60,6 +60,17 @@ class AsyncRuns(AsyncResource):
         body = {"spec": dict(spec), **drop_none(options)}
         return await self._send(post("runs/forecast", models.Forecast, body=body))
 
+    async def what_if_spec(
+        self, spec: Mapping[str, Any], *, template: str | None = None
+    ) -> models.SpecWhatIf:
+        """When variants of the spec would start: fewer engines, another device, another pool."""
+        body = {"spec": dict(spec), **drop_none({"template": template})}
+        return await self._send(post("runs/what-if", models.SpecWhatIf, body=body))
+
+    async def what_if(self, run_id: str) -> models.WhatIf:
+        """When variants of a queued run would start. Raises Conflict for a run that is not QUEUED."""
+        return await self._send(post("runs/{}/what-if", models.WhatIf, run_id))
+
     async def explain_wait(self, run_id: str) -> models.WaitExplanation:
         """Why a queued run waits. Raises Conflict for a run that is not QUEUED."""
         return await self._send(get("runs/{}/wait", models.WaitExplanation, run_id))

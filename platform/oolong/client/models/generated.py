@@ -298,6 +298,13 @@ class DryRun(ApiModel):
     time: PlannedTime
 
 
+class Eta(ApiModel):
+    p50: datetime | None = None
+    p90: datetime | None = None
+    source: str
+    message: str
+
+
 class Forecast(ApiModel):
     devices: int
     source: ForecastSource
@@ -710,6 +717,7 @@ class PlannedJob(ApiModel):
 
 class PlannedTime(ApiModel):
     seconds: float | None = None
+    seconds_p90: float | None = None
     gpu_hours: float | None = None
     from_runs: int
 
@@ -814,6 +822,7 @@ class QueuedRun(ApiModel):
     slots_needed: int
     why: str
     position: int
+    start: Eta
     submitted_at: datetime
 
 
@@ -910,6 +919,8 @@ class Run(RunBase):
     parent: Parent | None = None
     latest_checkpoint: LatestCheckpoint | None = None
     summary: dict[str, Any]
+    start: Eta | None = None
+    end: Eta | None = None
     metrics_seq: int | None = None
     boot: Boot | None = None
     staleness: Staleness | None = None
@@ -1035,6 +1046,14 @@ class Sparkline(ApiModel):
     run_id: str
     step: list[int]
     reward: list[float | None]
+
+
+class SpecWhatIf(ApiModel):
+    valid: bool
+    errors: list[SpecError]
+    warnings: list[LintFinding]
+    resolved: dict[str, Any] | None = None
+    what_if: WhatIf | None = None
 
 
 class Staleness(ApiModel):
@@ -1247,6 +1266,7 @@ class WaitExplanation(ApiModel):
     message: str
     position: int | None = None
     queue_length: int
+    start: Eta
     ahead: list[QueuedAhead]
 
 
@@ -1286,6 +1306,20 @@ class WebhookEvent(ApiModel):
     type: str
     at: datetime
     data: dict[str, Any]
+
+
+class WhatIf(ApiModel):
+    as_is: WhatIfOutcome
+    variants: list[WhatIfOutcome]
+
+
+class WhatIfOutcome(ApiModel):
+    kind: str | None = None
+    changes: dict[str, Any]
+    starts_now: bool
+    sooner: bool
+    start: Eta
+    message: str
 
 
 class WholeTrajectory(Trajectory):

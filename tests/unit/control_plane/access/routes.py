@@ -206,6 +206,7 @@ ROUTES = {
     "POST /runs/validate": "runs:read",
     "POST /runs/plan": "runs:read",
     "POST /runs/forecast": "runs:read",
+    "POST /runs/what-if": "runs:read",
     "GET /runs/{run_id}": "runs:read",
     "PATCH /runs/{run_id}": "runs:write",
     "DELETE /runs/{run_id}": "runs:write",
@@ -221,6 +222,7 @@ ROUTES = {
     "GET /runs/{run_id}/events": "runs:read",
     "GET /runs/{run_id}/attempts": "runs:read",
     "GET /runs/{run_id}/wait": "runs:read",
+    "POST /runs/{run_id}/what-if": "runs:read",
     "GET /runs/{run_id}/jobs": "runs:read",
     # --- telemetry
     "GET /runs/sparklines": "runs:read",

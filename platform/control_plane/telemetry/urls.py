@@ -11,7 +11,7 @@ urlpatterns = [
     path("agent/telemetry", ingest.TelemetryBatchView.as_view()),
     path("metrics/definitions", api.MetricDefinitionsView.as_view()),
     path("runs/sparklines", api.SparklinesView.as_view()),
-    path("runs/forecast", planning.ForecastView.as_view()),
+    path("runs/simulate", planning.SimulateView.as_view()),
     path("runs/<str:run_id>/metrics", api.MetricsView.as_view()),
     path("runs/<str:run_id>/metric-names", api.MetricNamesView.as_view()),
     path("runs/<str:run_id>/histograms", api.HistogramsView.as_view()),

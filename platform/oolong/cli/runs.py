@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oolong.cli import run_compare, run_control, run_export, run_forecast, run_plan, run_telemetry, run_wait
+from oolong.cli import run_compare, run_control, run_export, run_plan, run_simulate, run_telemetry, run_wait
 from oolong.cli.exit_codes import ExitCode
 from oolong.cli.logs import LineFilter, follow_logs, print_found, print_logs
 from oolong.cli.output import JsonOption, notes, show_fields, show_json, show_table
@@ -33,7 +33,7 @@ app.add_typer(run_compare.app)
 app.add_typer(run_export.app)
 app.add_typer(run_telemetry.app)
 app.add_typer(run_plan.app)
-app.add_typer(run_forecast.app)
+app.add_typer(run_simulate.app)
 app.add_typer(run_wait.app)
 
 

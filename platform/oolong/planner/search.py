@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from oolong.planner.service_times import scaled
-from oolong.planner.simulation import MEASURED_STEPS, WARM_UP_STEPS, NoProgress, forecast
-from oolong.planner.types import Forecast, Layout, Lengths, ServiceTimes
+from oolong.planner.simulation import MEASURED_STEPS, WARM_UP_STEPS, NoProgress, simulate
+from oolong.planner.types import Layout, Lengths, Performance, ServiceTimes
 
 MAX_STALENESS_VALUES = (0, 1, 2, 4, 8)
 # A layout of many devices is simulated as one share of it: so many devices and rollouts a step at least.
 MIN_SHARE_DEVICES, MIN_SHARE_ROLLOUTS = 8, 512
-# Rollouts that one forecast simulates at most, as far as its fewest steps allow.
+# Rollouts that one simulation has at most, as far as its fewest steps allow.
 MAX_SIMULATED_ROLLOUTS = 12_000
 FEWEST_WARM_UP_STEPS, FEWEST_MEASURED_STEPS = 3, 2
 AS_FAST = 0.98  # a smaller max staleness is as fast as the best from this share of its throughput
@@ -27,10 +27,10 @@ CHANGES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """A layout and what it is forecast to do. `change` names the assumption that differs."""
+    """A layout and how it performs. `change` names the assumption that differs."""
 
     layout: Layout
-    forecast: Forecast
+    performance: Performance
     change: str = ""
 
 
@@ -53,7 +53,7 @@ def plan(times: ServiceTimes, lengths: Lengths, given: Layout, *, devices: int, 
     def row(
         layout: Layout, *, times: ServiceTimes = times, lengths: Lengths = lengths, change: str = ""
     ) -> Row:
-        return Row(layout, _forecast(times, lengths, layout, seed=seed), change)
+        return Row(layout, _simulate(times, lengths, layout, seed=seed), change)
 
     step = math.gcd(devices, _shares(given, devices))
     splits = _search_splits(lambda engines: row(_split(given, engines, devices)), devices, step)
@@ -84,7 +84,7 @@ def plan(times: ServiceTimes, lengths: Lengths, given: Layout, *, devices: int, 
 
 
 def _speed(row: Row) -> float:
-    return row.forecast.trained_tokens_per_second
+    return row.performance.trained_tokens_per_second
 
 
 def _given_row(row: Callable[[Layout], Row], given: Layout) -> Row | None:
@@ -108,8 +108,8 @@ def _batch_sizes(given: Layout) -> list[int]:
     return sorted({max(1, size // 2), size, size * 2})
 
 
-def _forecast(times: ServiceTimes, lengths: Lengths, layout: Layout, *, seed: int) -> Forecast:
-    """A forecast of the layout, from one of its equal shares where it is large."""
+def _simulate(times: ServiceTimes, lengths: Lengths, layout: Layout, *, seed: int) -> Performance:
+    """Simulate the layout, or one of its equal shares where it is large."""
     shares = math.gcd(_shares(layout, layout.devices), layout.engines, layout.trainer_devices)
     limit = layout.max_concurrent_groups
     share = replace(
@@ -122,7 +122,7 @@ def _forecast(times: ServiceTimes, lengths: Lengths, layout: Layout, *, seed: in
     steps = max(1, MAX_SIMULATED_ROLLOUTS // (share.groups_per_step * share.group_size))
     warm_up = max(FEWEST_WARM_UP_STEPS, min(WARM_UP_STEPS, steps * 2 // 5))
     measured = max(FEWEST_MEASURED_STEPS, min(MEASURED_STEPS, steps * 3 // 5))
-    found = forecast(times, lengths, share, seed=seed, warm_up=warm_up, measured=measured)
+    found = simulate(times, lengths, share, seed=seed, warm_up=warm_up, measured=measured)
     return replace(found, trained_tokens_per_second=shares * found.trained_tokens_per_second)
 
 

@@ -1,6 +1,6 @@
 """Service times of a model on a device: from the data sheet of a GPU, or fitted to what runs measured.
 
-A data sheet gives bounds; what a system reaches of them is assumed once, below, and shown with every forecast. The
+A data sheet gives bounds; what a system reaches of them is assumed once, below, and shown with every result. The
 sensitivity table says what a wrong assumption would change.
 """
 

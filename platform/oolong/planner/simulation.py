@@ -16,7 +16,7 @@ from itertools import count
 from statistics import mean
 
 from oolong.planner.lengths import LengthSampler
-from oolong.planner.types import Forecast, Layout, Lengths, ServiceTimes
+from oolong.planner.types import Layout, Lengths, Performance, ServiceTimes
 
 WARM_UP_STEPS = 6
 MEASURED_STEPS = 10
@@ -281,10 +281,10 @@ class Simulation:
         engine.version, engine.draining = self.version, False
 
 
-def forecast(
+def simulate(
     times: ServiceTimes, lengths: Lengths, layout: Layout, *, seed: int = 1,
     warm_up: int = WARM_UP_STEPS, measured: int = MEASURED_STEPS,
-) -> Forecast:  # fmt: skip
+) -> Performance:  # fmt: skip
     """Simulate `warm_up` and then `measured` train steps. Raises NoProgress for a layout that cannot train."""
     simulation = Simulation(times, lengths, layout, seed=seed)
     steps = simulation.steps()
@@ -293,7 +293,7 @@ def forecast(
     began = _Totals.of(simulation)
     for _ in range(measured):
         next(steps)
-    return began.forecast_until(_Totals.of(simulation), simulation, measured)
+    return began.performance_until(_Totals.of(simulation), simulation, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,10 +321,10 @@ class _Totals:
             groups=len(simulation.staleness),
         )
 
-    def forecast_until(self, end: _Totals, simulation: Simulation, steps: int) -> Forecast:
+    def performance_until(self, end: _Totals, simulation: Simulation, steps: int) -> Performance:
         seconds = end.seconds - self.seconds
         staleness = sorted(simulation.staleness[self.groups : end.groups])
-        return Forecast(
+        return Performance(
             step_seconds=seconds / steps,
             trained_tokens_per_second=(end.tokens - self.tokens) / seconds,
             trainer_idle_frac=(end.trainer_idle - self.trainer_idle) / seconds,

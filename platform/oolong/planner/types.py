@@ -1,4 +1,4 @@
-"""What the planner simulates, and what it forecasts. All times are seconds, all lengths tokens."""
+"""What the planner simulates, and what it finds. All times are seconds, all lengths tokens."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class Performance:
     """Means over the simulated train steps after the warm-up."""
 
     step_seconds: float

@@ -422,7 +422,7 @@ KEY_NOT_NEEDED = {
     "POST /stream-tickets",  # a second one ends unused within a minute
     "POST /runs/validate",
     "POST /runs/plan",
-    "POST /runs/forecast",
+    "POST /runs/simulate",
     "POST /runs/what-if",
     "POST /runs/{}/what-if",
     "POST /checkpoint-retention/plan",

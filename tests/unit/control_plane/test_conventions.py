@@ -23,7 +23,7 @@ SAFE_WITHOUT_A_KEY = {
     "datasets/preview": "changes nothing",
     "runs/validate": "changes nothing",
     "runs/plan": "changes nothing",
-    "runs/forecast": "changes nothing",
+    "runs/simulate": "changes nothing",
     "checkpoint-retention/plan": "changes nothing",
     "invitations/lookup": "changes nothing",
     "invitations/accept": "an invitation is taken once, and who asks may be nobody yet",

@@ -19,13 +19,13 @@ GIVEN = Layout(
 
 
 def speed(row: search.Row) -> float:
-    return row.forecast.trained_tokens_per_second
+    return row.performance.trained_tokens_per_second
 
 
 @pytest.mark.parametrize("devices", [2, 3, 5, 8])
 def test_the_best_split_is_that_of_a_full_search(devices: int) -> None:
     rows = [
-        search._forecast(TIMES, LENGTHS, search._split(GIVEN, engines, devices), seed=1)
+        search._simulate(TIMES, LENGTHS, search._split(GIVEN, engines, devices), seed=1)
         for engines in range(1, devices)
     ]
     best = search.plan(TIMES, LENGTHS, GIVEN, devices=devices).best
@@ -61,11 +61,11 @@ def test_a_smaller_max_staleness_is_enough_where_the_trainer_is_the_bottleneck()
     assert speed(enough) >= search.AS_FAST * max(map(speed, plan.staleness))
 
 
-def test_a_large_layout_is_forecast_from_an_equal_share() -> None:
+def test_a_large_layout_is_simulated_from_an_equal_share() -> None:
     large = replace(GIVEN, engines=24, trainer_devices=8, groups_per_step=256)
-    whole = search._forecast(TIMES, LENGTHS, large, seed=1)
+    whole = search._simulate(TIMES, LENGTHS, large, seed=1)
     share = replace(large, engines=6, trainer_devices=2, groups_per_step=64)
-    part = search._forecast(TIMES, LENGTHS, share, seed=1)
+    part = search._simulate(TIMES, LENGTHS, share, seed=1)
     assert whole.trained_tokens_per_second == pytest.approx(4 * part.trained_tokens_per_second, rel=0.05)
     assert whole.step_seconds == pytest.approx(part.step_seconds, rel=0.05)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oolong.planner.simulation import NoProgress, Simulation, forecast
+from oolong.planner.simulation import NoProgress, Simulation, simulate
 from oolong.planner.types import Layout, Lengths, ServiceTimes
 
 # The device of the emulated runs (docs/benchmarks/results.json).
@@ -92,7 +92,7 @@ def test_a_step_of_equal_lengths_takes_what_arithmetic_says() -> None:
     """One engine, one group of one: each token a decode step, then the train step, then the load."""
     times = replace(TIMES, decode_sequence=0.0, decode_context=0.0, prefill_token=0.0)
     shape = layout(engines=1, group_size=1, groups_per_step=1, max_staleness=0)
-    found = forecast(times, Lengths(mean=100, spread=1e-9, limit=1_000, prompt=56), shape)
+    found = simulate(times, Lengths(mean=100, spread=1e-9, limit=1_000, prompt=56), shape)
     step = (
         100 * times.decode_step
         + times.train_step
@@ -108,9 +108,9 @@ def test_a_step_of_equal_lengths_takes_what_arithmetic_says() -> None:
 
 def test_a_layout_that_can_never_train_says_why() -> None:
     with pytest.raises(NoProgress, match="cannot hold a group of 16"):
-        forecast(TIMES, LENGTHS, layout(max_running=8))
+        simulate(TIMES, LENGTHS, layout(max_running=8))
     with pytest.raises(NoProgress, match="0 engines"):
-        forecast(TIMES, LENGTHS, replace(layout(), engines=0))
+        simulate(TIMES, LENGTHS, replace(layout(), engines=0))
 
 
 EMULATED = {
@@ -129,25 +129,25 @@ LESS_EXACT = {"6 devices, split 5:1": 0.15}
 
 
 @pytest.mark.parametrize("change", EMULATED)
-def test_the_forecast_is_that_of_the_real_runtime_on_emulated_devices(change: str) -> None:
+def test_the_simulation_is_that_of_the_real_runtime_on_emulated_devices(change: str) -> None:
     recorded = json.loads(RESULTS.read_text())["async_over_sync_eta4"]["settings"]["sensitivity"]
     (row,) = [row for row in recorded if row["change"] == change]
-    assert forecast_of(**EMULATED[change]) == pytest.approx(
+    assert step_seconds_of(**EMULATED[change]) == pytest.approx(
         row["seconds_per_step_async"], rel=LESS_EXACT.get(change, 0.10)
     )
 
 
-def test_the_forecast_by_max_staleness_is_that_of_the_real_runtime() -> None:
+def test_the_simulation_by_max_staleness_is_that_of_the_real_runtime() -> None:
     for row in json.loads(RESULTS.read_text())["async_over_sync_by_eta"]["settings"]["by_eta"]:
-        assert forecast_of(max_staleness=row["eta"]) == pytest.approx(row["seconds_per_step"], rel=0.10), row[
-            "eta"
-        ]
+        assert step_seconds_of(max_staleness=row["eta"]) == pytest.approx(
+            row["seconds_per_step"], rel=0.10
+        ), row["eta"]
 
 
-def forecast_of(*, spread: float = 0.75, decode_step: float = 16.5e-3, **changes: Any) -> float:
+def step_seconds_of(*, spread: float = 0.75, decode_step: float = 16.5e-3, **changes: Any) -> float:
     times, lengths = replace(TIMES, decode_step=decode_step), replace(LENGTHS, spread=spread)
     runs = [
-        forecast(times, lengths, layout(**changes), seed=seed, warm_up=5, measured=8) for seed in (1, 2, 3)
+        simulate(times, lengths, layout(**changes), seed=seed, warm_up=5, measured=8) for seed in (1, 2, 3)
     ]
     return fmean(run.step_seconds for run in runs)
 
@@ -170,7 +170,7 @@ def paper_layout(max_staleness: int) -> Layout:
 
 @pytest.mark.parametrize("max_staleness", PAPER)
 def test_throughput_by_max_staleness_is_that_of_the_paper(max_staleness: int) -> None:
-    found = forecast(PAPER_TIMES, LENGTHS, paper_layout(max_staleness), warm_up=5, measured=6)
+    found = simulate(PAPER_TIMES, LENGTHS, paper_layout(max_staleness), warm_up=5, measured=6)
     thousands = SHARES * found.trained_tokens_per_second / 1e3
     assert thousands == pytest.approx(PAPER[max_staleness], rel=0.15)
 
@@ -178,7 +178,7 @@ def test_throughput_by_max_staleness_is_that_of_the_paper(max_staleness: int) ->
 def test_asynchronous_over_synchronous_training_is_that_of_the_paper() -> None:
     devices = 128 // SHARES
     alternating = replace(paper_layout(0), engines=devices, trainer_devices=devices, alternating=True)
-    synchronous = forecast(PAPER_TIMES, LENGTHS, alternating, warm_up=2, measured=6)
-    asynchronous = forecast(PAPER_TIMES, LENGTHS, paper_layout(4), warm_up=5, measured=6)
+    synchronous = simulate(PAPER_TIMES, LENGTHS, alternating, warm_up=2, measured=6)
+    asynchronous = simulate(PAPER_TIMES, LENGTHS, paper_layout(4), warm_up=5, measured=6)
     assert 250 * synchronous.step_seconds / 3600 == pytest.approx(41.0, rel=0.05)
     assert synchronous.step_seconds / asynchronous.step_seconds == pytest.approx(2.77, rel=0.15)

@@ -3036,28 +3036,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/runs/forecast": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Forecast a run
-         * @description Simulates the run on a number of slots: speed, idle time and staleness, the fastest split, and what max staleness, batch size and each assumption change. Nothing is created.
-         *
-         *     Costs 20 units of the rate limit.
-         */
-        post: operations["forecast_run"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/runs/plan": {
         parameters: {
             query?: never;
@@ -3074,6 +3052,28 @@ export interface paths {
          *     Costs 20 units of the rate limit.
          */
         post: operations["plan_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/simulate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Simulate a run
+         * @description Simulates the run on a number of slots: speed, idle time and staleness, the fastest split, and what max staleness, batch size and each assumption change. Nothing is created.
+         *
+         *     Costs 20 units of the rate limit.
+         */
+        post: operations["simulate_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4983,94 +4983,6 @@ export interface components {
         };
         /** @enum {string} */
         FinishReasonEnum: "stop" | "length";
-        Forecast: {
-            devices: number;
-            source: components["schemas"]["ForecastSource"];
-            times: components["schemas"]["ServiceTimes"];
-            lengths: components["schemas"]["CompletionLengths"];
-            /** @description the layout of the spec; null where it cannot train */
-            given: components["schemas"]["ForecastRow"] | null;
-            /** @description the fastest split of the devices */
-            best: components["schemas"]["ForecastRow"];
-            /** @description by engines, around the best */
-            splits: components["schemas"]["ForecastRow"][];
-            /** @description the best split by max staleness */
-            staleness: components["schemas"]["ForecastRow"][];
-            /** @description the best split by batch size */
-            batches: components["schemas"]["ForecastRow"][];
-            /** @description the best split if an assumption were wrong */
-            sensitivity: components["schemas"]["ForecastRow"][];
-            /** @description the smallest max staleness that is as fast as any tried */
-            sufficient_staleness: number;
-            /**
-             * Format: double
-             * @description of all train steps on the best split
-             */
-            run_seconds: number;
-            /**
-             * Format: double
-             * @description devices times that
-             */
-            gpu_hours: number;
-            advice: string[];
-        };
-        ForecastRequestRequest: {
-            /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
-            spec: components["schemas"]["RunSpecPatch"];
-            /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
-            template?: string;
-            /** @description slots to divide between engines and trainer; as many as the spec asks for when left out */
-            devices?: number;
-            /** @description a GPU whose data sheet gives the service times, such as H100; left out: what runs of this model measured, else the GPU of the pool */
-            gpu?: string;
-            /** @description mean completion length; left out: as measured, else half of rollout.max_new_tokens */
-            mean_tokens?: number;
-            /**
-             * Format: double
-             * @description standard deviation of the logarithm of the lengths; left out: as measured, else 0.75
-             */
-            spread?: number;
-        } | unknown | {
-            spec?: components["schemas"]["RunSpec"];
-        };
-        ForecastRow: {
-            /** @description the assumption that differs; empty for a layout */
-            change: string;
-            engines: number;
-            trainer_ranks: number;
-            max_staleness: number;
-            groups_per_step: number;
-            /** Format: double */
-            step_seconds: number;
-            /** Format: double */
-            trained_tokens_per_second: number;
-            /** Format: double */
-            trainer_idle_frac: number;
-            /** Format: double */
-            rollout_idle_frac: number;
-            /** Format: double */
-            publish_frac: number;
-            /**
-             * Format: double
-             * @description engines load weights and prefill what that interrupted
-             */
-            paused_frac: number;
-            /** Format: double */
-            staleness_mean: number;
-            /** Format: double */
-            staleness_p95: number;
-            staleness_max: number;
-        };
-        ForecastSource: {
-            kind: components["schemas"]["ForecastSourceKindEnum"];
-            /** @description of the data sheet */
-            gpu: string | null;
-            /** @description earlier runs that were measured */
-            from_runs: number;
-            lengths: components["schemas"]["LengthsEnum"];
-        };
-        /** @enum {string} */
-        ForecastSourceKindEnum: "measured" | "data_sheet";
         FoundLine: {
             job: string;
             name: string;
@@ -6671,6 +6583,94 @@ export interface components {
             /** @description id of one of your projects */
             project: string;
         };
+        SimulateRequest: {
+            /** @description a RunSpec, or with a template the part of one that differs; its fields are in the RunSpec reference */
+            spec: components["schemas"]["RunSpecPatch"];
+            /** @description name@2, or name: a template or preset that spec is merged over (RFC 7396) */
+            template?: string;
+            /** @description slots to divide between engines and trainer; as many as the spec asks for when left out */
+            devices?: number;
+            /** @description a GPU whose data sheet gives the service times, such as H100; left out: what runs of this model measured, else the GPU of the pool */
+            gpu?: string;
+            /** @description mean completion length; left out: as measured, else half of rollout.max_new_tokens */
+            mean_tokens?: number;
+            /**
+             * Format: double
+             * @description standard deviation of the logarithm of the lengths; left out: as measured, else 0.75
+             */
+            spread?: number;
+        } | unknown | {
+            spec?: components["schemas"]["RunSpec"];
+        };
+        SimulatedLayout: {
+            /** @description the assumption that differs; empty for a layout */
+            change: string;
+            engines: number;
+            trainer_ranks: number;
+            max_staleness: number;
+            groups_per_step: number;
+            /** Format: double */
+            step_seconds: number;
+            /** Format: double */
+            trained_tokens_per_second: number;
+            /** Format: double */
+            trainer_idle_frac: number;
+            /** Format: double */
+            rollout_idle_frac: number;
+            /** Format: double */
+            publish_frac: number;
+            /**
+             * Format: double
+             * @description engines load weights and prefill what that interrupted
+             */
+            paused_frac: number;
+            /** Format: double */
+            staleness_mean: number;
+            /** Format: double */
+            staleness_p95: number;
+            staleness_max: number;
+        };
+        Simulation: {
+            devices: number;
+            source: components["schemas"]["SimulationSource"];
+            times: components["schemas"]["ServiceTimes"];
+            lengths: components["schemas"]["CompletionLengths"];
+            /** @description the layout of the spec; null where it cannot train */
+            given: components["schemas"]["SimulatedLayout"] | null;
+            /** @description the fastest split of the devices */
+            best: components["schemas"]["SimulatedLayout"];
+            /** @description by engines, around the best */
+            splits: components["schemas"]["SimulatedLayout"][];
+            /** @description the best split by max staleness */
+            staleness: components["schemas"]["SimulatedLayout"][];
+            /** @description the best split by batch size */
+            batches: components["schemas"]["SimulatedLayout"][];
+            /** @description the best split if an assumption were wrong */
+            sensitivity: components["schemas"]["SimulatedLayout"][];
+            /** @description the smallest max staleness that is as fast as any tried */
+            sufficient_staleness: number;
+            /**
+             * Format: double
+             * @description of all train steps on the best split
+             */
+            run_seconds: number;
+            /**
+             * Format: double
+             * @description devices times that
+             */
+            gpu_hours: number;
+            advice: string[];
+        };
+        SimulationSource: {
+            kind: components["schemas"]["SimulationSourceKindEnum"];
+            /** @description of the data sheet */
+            gpu: string | null;
+            /** @description earlier runs that were measured */
+            from_runs: number;
+            lengths: components["schemas"]["LengthsEnum"];
+        };
+        /** @enum {string} */
+        SimulationSourceKindEnum: "measured" | "data_sheet";
         Slot: {
             id: string;
             /** @description cpu-0, or the GPU's UUID */
@@ -9210,11 +9210,6 @@ export type EventPage = components['schemas']['EventPage'];
 export type FetchRequest = components['schemas']['FetchRequest'];
 export type FieldError = components['schemas']['FieldError'];
 export type FinishReasonEnum = components['schemas']['FinishReasonEnum'];
-export type Forecast = components['schemas']['Forecast'];
-export type ForecastRequestRequest = components['schemas']['ForecastRequestRequest'];
-export type ForecastRow = components['schemas']['ForecastRow'];
-export type ForecastSource = components['schemas']['ForecastSource'];
-export type ForecastSourceKindEnum = components['schemas']['ForecastSourceKindEnum'];
 export type FoundLine = components['schemas']['FoundLine'];
 export type FoundLines = components['schemas']['FoundLines'];
 export type Function = components['schemas']['Function'];
@@ -9389,6 +9384,11 @@ export type ServiceTimes = components['schemas']['ServiceTimes'];
 export type SessionBeginRequest = components['schemas']['SessionBeginRequest'];
 export type SessionMethods = components['schemas']['SessionMethods'];
 export type SessionProjectRequest = components['schemas']['SessionProjectRequest'];
+export type SimulateRequest = components['schemas']['SimulateRequest'];
+export type SimulatedLayout = components['schemas']['SimulatedLayout'];
+export type Simulation = components['schemas']['Simulation'];
+export type SimulationSource = components['schemas']['SimulationSource'];
+export type SimulationSourceKindEnum = components['schemas']['SimulationSourceKindEnum'];
 export type Slot = components['schemas']['Slot'];
 export type SlotStateEnum = components['schemas']['SlotStateEnum'];
 export type SourceEnum = components['schemas']['SourceEnum'];
@@ -14303,8 +14303,8 @@ export interface operations {
                      *       "version": "0.1.0",
                      *       "filename": "oolong-0.1.0-py3-none-any.whl",
                      *       "url": "http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl",
-                     *       "sha256": "581e83f2b1955836e57e20cadfe7c9ca5455839408fb36319380af42319c7d35",
-                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=581e83f2b1955836e57e20cadfe7c9ca5455839408fb36319380af42319c7d35"
+                     *       "sha256": "45bf4f6e35870fdfd019e5ead65bc18e1daefb31056a174a7b80d36411137d83",
+                     *       "requirement": "oolong @ http://testserver/api/v1/client/oolong-0.1.0-py3-none-any.whl#sha256=45bf4f6e35870fdfd019e5ead65bc18e1daefb31056a174a7b80d36411137d83"
                      *     }
                      */
                     "application/json": components["schemas"]["ClientPackage"];
@@ -29113,7 +29113,296 @@ export interface operations {
             };
         };
     };
-    forecast_run: {
+    plan_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "kind": "rl",
+                 *         "name": "letters",
+                 *         "model": {
+                 *           "base_model": "tiny"
+                 *         },
+                 *         "dataset": {
+                 *           "version": "sums@1"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["SpecRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "valid": true,
+                     *       "errors": [],
+                     *       "warnings": [
+                     *         {
+                     *           "pointer": "/trainer/total_train_steps",
+                     *           "code": "many_epochs",
+                     *           "message": "every row is trained on 200 times (32 rows)",
+                     *           "severity": "warning",
+                     *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
+                     *         }
+                     *       ],
+                     *       "resolved": {
+                     *         "kind": "rl",
+                     *         "name": "letters",
+                     *         "model": {
+                     *           "base_model": "bm_01jy0000000000000000000006",
+                     *           "checkpoint": null,
+                     *           "lora": null
+                     *         },
+                     *         "dataset": {
+                     *           "version": "dsv_01jy0000000000000000000005",
+                     *           "split": "train",
+                     *           "weights": {}
+                     *         },
+                     *         "workflow": {
+                     *           "name": "single_turn",
+                     *           "max_trajectory_tokens": null,
+                     *           "function": null,
+                     *           "options": {},
+                     *           "max_turns": 3,
+                     *           "turn_discount": 1,
+                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
+                     *           "retry_below": 1,
+                     *           "tool_format": "tool_call",
+                     *           "max_tool_calls": 4,
+                     *           "tool_output_tokens": 256,
+                     *           "tool_seconds": 5,
+                     *           "session_timeout_seconds": 600,
+                     *           "session_export": "concatenated"
+                     *         },
+                     *         "reward": {
+                     *           "name": "exact_match",
+                     *           "function": null,
+                     *           "options": {},
+                     *           "scale": 1,
+                     *           "bias": 0,
+                     *           "timeout_seconds": 15,
+                     *           "max_error_rate": 0.01
+                     *         },
+                     *         "rollout": {
+                     *           "engines": 1,
+                     *           "group_size": 8,
+                     *           "max_concurrent_groups": 64,
+                     *           "temperature": 1,
+                     *           "top_p": 1,
+                     *           "top_k": -1,
+                     *           "min_p": 0,
+                     *           "frequency_penalty": 0,
+                     *           "presence_penalty": 0,
+                     *           "repetition_penalty": 1,
+                     *           "logit_bias": {},
+                     *           "max_new_tokens": 4096,
+                     *           "max_prompt_tokens": 1024,
+                     *           "interruptible": true,
+                     *           "interruption": "retract",
+                     *           "repeatable_sampling": false,
+                     *           "filter": {
+                     *             "kind": "none",
+                     *             "low": 0,
+                     *             "high": 1,
+                     *             "success_score": 1,
+                     *             "max_consecutive": 512
+                     *           },
+                     *           "group_timeout_seconds": null,
+                     *           "engine_max_running_requests": 64,
+                     *           "engine_max_total_tokens": 131072,
+                     *           "engine_memory_fraction": null
+                     *         },
+                     *         "staleness": {
+                     *           "max": 4,
+                     *           "on_straggler": null
+                     *         },
+                     *         "trainer": {
+                     *           "num_ranks": 1,
+                     *           "total_train_steps": 200,
+                     *           "groups_per_step": 32,
+                     *           "minibatches": 4,
+                     *           "microbatch_tokens": 16384,
+                     *           "learning_rate": 0.000001,
+                     *           "warmup_steps": 0,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "adam_epsilon": 1e-8,
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "dtype": null,
+                     *           "activation_checkpointing": "full",
+                     *           "offload_optimizer": false,
+                     *           "reshard_after_forward": true,
+                     *           "compile": false
+                     *         },
+                     *         "algorithm": {
+                     *           "objective": "decoupled_ppo",
+                     *           "options": {},
+                     *           "loss_function": null,
+                     *           "proximal": "recompute",
+                     *           "clip_low": 0.2,
+                     *           "clip_high": 0.2,
+                     *           "dual_clip": null,
+                     *           "importance_weight": {
+                     *             "mode": "mask",
+                     *             "level": "token",
+                     *             "threshold": 5,
+                     *             "lower_threshold": null
+                     *           },
+                     *           "advantage": {
+                     *             "estimator": "outcome",
+                     *             "mean": "group",
+                     *             "std": "group",
+                     *             "std_of": "population",
+                     *             "epsilon": 0.0001,
+                     *             "leave_one_out": false,
+                     *             "gamma": 1,
+                     *             "gae_lambda": 1
+                     *           },
+                     *           "critic": null,
+                     *           "kl": null,
+                     *           "entropy_bonus": 0,
+                     *           "overlong": null,
+                     *           "mask_truncated": false,
+                     *           "loss_aggregation": "token_mean",
+                     *           "loss_constant_tokens": null
+                     *         },
+                     *         "weight_sync": {
+                     *           "probe_first_versions": 20,
+                     *           "probe_every": 10,
+                     *           "probe_tolerance": null
+                     *         },
+                     *         "checkpoint": {
+                     *           "every_steps": 20,
+                     *           "keep_last": 2
+                     *         },
+                     *         "evaluation": null,
+                     *         "sft": {
+                     *           "steps": 1000,
+                     *           "batch_size": 32,
+                     *           "learning_rate": 0.00001,
+                     *           "warmup_steps": 20,
+                     *           "final_learning_rate_fraction": 0.1,
+                     *           "adam_betas": [
+                     *             0.9,
+                     *             0.95
+                     *           ],
+                     *           "weight_decay": 0,
+                     *           "max_grad_norm": 1,
+                     *           "validation_split": null,
+                     *           "validation_rows": 128,
+                     *           "validate_every_steps": 200,
+                     *           "validate_from_step": 200,
+                     *           "stop_at_greedy_accuracy": null,
+                     *           "required_greedy_accuracy": null,
+                     *           "seed_retries": 1
+                     *         },
+                     *         "reward_test": null,
+                     *         "playground": null,
+                     *         "budget": {
+                     *           "max_wall_seconds": null,
+                     *           "max_attempts": 3
+                     *         },
+                     *         "placement": {
+                     *           "pool": "default",
+                     *           "device": null,
+                     *           "min_gpu_memory_gib": null,
+                     *           "priority": 500
+                     *         },
+                     *         "secrets": [],
+                     *         "seed": 1,
+                     *         "notes": ""
+                     *       },
+                     *       "plan": {
+                     *         "jobs": [
+                     *           {
+                     *             "name": "controller",
+                     *             "kind": "controller",
+                     *             "slots": 0
+                     *           },
+                     *           {
+                     *             "name": "reward",
+                     *             "kind": "reward",
+                     *             "slots": 0
+                     *           },
+                     *           {
+                     *             "name": "rollout-0",
+                     *             "kind": "rollout",
+                     *             "slots": 1
+                     *           },
+                     *           {
+                     *             "name": "trainer",
+                     *             "kind": "trainer",
+                     *             "slots": 1
+                     *           }
+                     *         ],
+                     *         "slots_needed": 2,
+                     *         "placement": {
+                     *           "starts_now": false,
+                     *           "code": "never_fits",
+                     *           "message": "the pool has no nodes",
+                     *           "position": 1,
+                     *           "queue_length": 3,
+                     *           "start": {
+                     *             "p50": null,
+                     *             "p90": null,
+                     *             "source": "replay",
+                     *             "message": "it cannot start on the nodes that the pool has now"
+                     *           },
+                     *           "ahead": []
+                     *         },
+                     *         "groups": 6400,
+                     *         "tokens": {
+                     *           "generated_at_most": 209715200
+                     *         },
+                     *         "time": {
+                     *           "seconds": null,
+                     *           "seconds_p90": null,
+                     *           "gpu_hours": null,
+                     *           "from_runs": 0
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            400: components["responses"]["MalformedRequest"];
+            401: components["responses"]["NotAuthenticated"];
+            403: components["responses"]["NotPermitted"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            /** @description what went wrong (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    simulate_run: {
         parameters: {
             query?: never;
             header?: never;
@@ -29139,7 +29428,7 @@ export interface operations {
                  *       "mean_tokens": 256
                  *     }
                  */
-                "application/json": components["schemas"]["ForecastRequestRequest"];
+                "application/json": components["schemas"]["SimulateRequest"];
             };
         };
         responses: {
@@ -29525,296 +29814,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["Forecast"];
-                };
-            };
-            400: components["responses"]["MalformedRequest"];
-            401: components["responses"]["NotAuthenticated"];
-            403: components["responses"]["NotPermitted"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["Invalid"];
-            429: components["responses"]["RateLimited"];
-            /** @description what went wrong (RFC 9457) */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    plan_run: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "spec": {
-                 *         "kind": "rl",
-                 *         "name": "letters",
-                 *         "model": {
-                 *           "base_model": "tiny"
-                 *         },
-                 *         "dataset": {
-                 *           "version": "sums@1"
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["SpecRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "valid": true,
-                     *       "errors": [],
-                     *       "warnings": [
-                     *         {
-                     *           "pointer": "/trainer/total_train_steps",
-                     *           "code": "many_epochs",
-                     *           "message": "every row is trained on 200 times (32 rows)",
-                     *           "severity": "warning",
-                     *           "advice": "Fewer steps or more rows; watch the evaluation for overfitting."
-                     *         }
-                     *       ],
-                     *       "resolved": {
-                     *         "kind": "rl",
-                     *         "name": "letters",
-                     *         "model": {
-                     *           "base_model": "bm_01jy0000000000000000000006",
-                     *           "checkpoint": null,
-                     *           "lora": null
-                     *         },
-                     *         "dataset": {
-                     *           "version": "dsv_01jy0000000000000000000005",
-                     *           "split": "train",
-                     *           "weights": {}
-                     *         },
-                     *         "workflow": {
-                     *           "name": "single_turn",
-                     *           "max_trajectory_tokens": null,
-                     *           "function": null,
-                     *           "options": {},
-                     *           "max_turns": 3,
-                     *           "turn_discount": 1,
-                     *           "feedback": "Your answer is not correct. Look for the mistake and answer again.",
-                     *           "retry_below": 1,
-                     *           "tool_format": "tool_call",
-                     *           "max_tool_calls": 4,
-                     *           "tool_output_tokens": 256,
-                     *           "tool_seconds": 5,
-                     *           "session_timeout_seconds": 600,
-                     *           "session_export": "concatenated"
-                     *         },
-                     *         "reward": {
-                     *           "name": "exact_match",
-                     *           "function": null,
-                     *           "options": {},
-                     *           "scale": 1,
-                     *           "bias": 0,
-                     *           "timeout_seconds": 15,
-                     *           "max_error_rate": 0.01
-                     *         },
-                     *         "rollout": {
-                     *           "engines": 1,
-                     *           "group_size": 8,
-                     *           "max_concurrent_groups": 64,
-                     *           "temperature": 1,
-                     *           "top_p": 1,
-                     *           "top_k": -1,
-                     *           "min_p": 0,
-                     *           "frequency_penalty": 0,
-                     *           "presence_penalty": 0,
-                     *           "repetition_penalty": 1,
-                     *           "logit_bias": {},
-                     *           "max_new_tokens": 4096,
-                     *           "max_prompt_tokens": 1024,
-                     *           "interruptible": true,
-                     *           "interruption": "retract",
-                     *           "repeatable_sampling": false,
-                     *           "filter": {
-                     *             "kind": "none",
-                     *             "low": 0,
-                     *             "high": 1,
-                     *             "success_score": 1,
-                     *             "max_consecutive": 512
-                     *           },
-                     *           "group_timeout_seconds": null,
-                     *           "engine_max_running_requests": 64,
-                     *           "engine_max_total_tokens": 131072,
-                     *           "engine_memory_fraction": null
-                     *         },
-                     *         "staleness": {
-                     *           "max": 4,
-                     *           "on_straggler": null
-                     *         },
-                     *         "trainer": {
-                     *           "num_ranks": 1,
-                     *           "total_train_steps": 200,
-                     *           "groups_per_step": 32,
-                     *           "minibatches": 4,
-                     *           "microbatch_tokens": 16384,
-                     *           "learning_rate": 0.000001,
-                     *           "warmup_steps": 0,
-                     *           "adam_betas": [
-                     *             0.9,
-                     *             0.95
-                     *           ],
-                     *           "adam_epsilon": 1e-8,
-                     *           "weight_decay": 0,
-                     *           "max_grad_norm": 1,
-                     *           "dtype": null,
-                     *           "activation_checkpointing": "full",
-                     *           "offload_optimizer": false,
-                     *           "reshard_after_forward": true,
-                     *           "compile": false
-                     *         },
-                     *         "algorithm": {
-                     *           "objective": "decoupled_ppo",
-                     *           "options": {},
-                     *           "loss_function": null,
-                     *           "proximal": "recompute",
-                     *           "clip_low": 0.2,
-                     *           "clip_high": 0.2,
-                     *           "dual_clip": null,
-                     *           "importance_weight": {
-                     *             "mode": "mask",
-                     *             "level": "token",
-                     *             "threshold": 5,
-                     *             "lower_threshold": null
-                     *           },
-                     *           "advantage": {
-                     *             "estimator": "outcome",
-                     *             "mean": "group",
-                     *             "std": "group",
-                     *             "std_of": "population",
-                     *             "epsilon": 0.0001,
-                     *             "leave_one_out": false,
-                     *             "gamma": 1,
-                     *             "gae_lambda": 1
-                     *           },
-                     *           "critic": null,
-                     *           "kl": null,
-                     *           "entropy_bonus": 0,
-                     *           "overlong": null,
-                     *           "mask_truncated": false,
-                     *           "loss_aggregation": "token_mean",
-                     *           "loss_constant_tokens": null
-                     *         },
-                     *         "weight_sync": {
-                     *           "probe_first_versions": 20,
-                     *           "probe_every": 10,
-                     *           "probe_tolerance": null
-                     *         },
-                     *         "checkpoint": {
-                     *           "every_steps": 20,
-                     *           "keep_last": 2
-                     *         },
-                     *         "evaluation": null,
-                     *         "sft": {
-                     *           "steps": 1000,
-                     *           "batch_size": 32,
-                     *           "learning_rate": 0.00001,
-                     *           "warmup_steps": 20,
-                     *           "final_learning_rate_fraction": 0.1,
-                     *           "adam_betas": [
-                     *             0.9,
-                     *             0.95
-                     *           ],
-                     *           "weight_decay": 0,
-                     *           "max_grad_norm": 1,
-                     *           "validation_split": null,
-                     *           "validation_rows": 128,
-                     *           "validate_every_steps": 200,
-                     *           "validate_from_step": 200,
-                     *           "stop_at_greedy_accuracy": null,
-                     *           "required_greedy_accuracy": null,
-                     *           "seed_retries": 1
-                     *         },
-                     *         "reward_test": null,
-                     *         "playground": null,
-                     *         "budget": {
-                     *           "max_wall_seconds": null,
-                     *           "max_attempts": 3
-                     *         },
-                     *         "placement": {
-                     *           "pool": "default",
-                     *           "device": null,
-                     *           "min_gpu_memory_gib": null,
-                     *           "priority": 500
-                     *         },
-                     *         "secrets": [],
-                     *         "seed": 1,
-                     *         "notes": ""
-                     *       },
-                     *       "plan": {
-                     *         "jobs": [
-                     *           {
-                     *             "name": "controller",
-                     *             "kind": "controller",
-                     *             "slots": 0
-                     *           },
-                     *           {
-                     *             "name": "reward",
-                     *             "kind": "reward",
-                     *             "slots": 0
-                     *           },
-                     *           {
-                     *             "name": "rollout-0",
-                     *             "kind": "rollout",
-                     *             "slots": 1
-                     *           },
-                     *           {
-                     *             "name": "trainer",
-                     *             "kind": "trainer",
-                     *             "slots": 1
-                     *           }
-                     *         ],
-                     *         "slots_needed": 2,
-                     *         "placement": {
-                     *           "starts_now": false,
-                     *           "code": "never_fits",
-                     *           "message": "the pool has no nodes",
-                     *           "position": 1,
-                     *           "queue_length": 3,
-                     *           "start": {
-                     *             "p50": null,
-                     *             "p90": null,
-                     *             "source": "replay",
-                     *             "message": "it cannot start on the nodes that the pool has now"
-                     *           },
-                     *           "ahead": []
-                     *         },
-                     *         "groups": 6400,
-                     *         "tokens": {
-                     *           "generated_at_most": 209715200
-                     *         },
-                     *         "time": {
-                     *           "seconds": null,
-                     *           "seconds_p90": null,
-                     *           "gpu_hours": null,
-                     *           "from_runs": 0
-                     *         }
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Plan"];
+                    "application/json": components["schemas"]["Simulation"];
                 };
             };
             400: components["responses"]["MalformedRequest"];

@@ -42,7 +42,7 @@ _COSTS = (
     (re.compile(r"(GET) /api/v1/(openapi\.json|docs|runs/[^/]+/logs/search)"), 20),
     (re.compile(r"(POST) /api/v1/(datasets/preview|uploads/fetch|dataset-validations|checkpoint-retention/.*)"), 20),
     (re.compile(r"(GET|POST) /api/v1/(dataset-versions/[^/]+/(split|diff|leakage)|datasets/[^/]+/merge)"), 20),
-    (re.compile(r"(GET|POST) /api/v1/(audit/export|runs/(plan|forecast|what-if|[^/]+/what-if))"), 20),
+    (re.compile(r"(GET|POST) /api/v1/(audit/export|runs/(plan|simulate|what-if|[^/]+/what-if))"), 20),
     (re.compile(r"(POST) /api/v1/(runs|tokens|session|runs/validate)"), 5),
     (re.compile(r"(GET) /api/v1/(stream|runs/[^/]+/metrics)"), 3),
 )  # fmt: skip

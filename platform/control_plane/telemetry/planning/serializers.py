@@ -4,10 +4,10 @@ from rest_framework import serializers
 
 from control_plane.core.api.rendering import ResponseSerializer
 from control_plane.runs.serializers import SpecSerializer
-from control_plane.telemetry.planning.forecast import MAX_DEVICES, RunForecast
+from control_plane.telemetry.planning.simulate import MAX_DEVICES, RunSimulation
 
 
-class ForecastRequestSerializer(SpecSerializer):
+class SimulateSerializer(SpecSerializer):
     devices = serializers.IntegerField(
         required=False, min_value=2, max_value=MAX_DEVICES,
         help_text="slots to divide between engines and trainer; as many as the spec asks for when left out",
@@ -47,49 +47,51 @@ class CompletionLengthsSerializer(ResponseSerializer):
     prompt = serializers.IntegerField()
 
 
-class ForecastSourceSerializer(ResponseSerializer):
+class SimulationSourceSerializer(ResponseSerializer):
     kind = serializers.ChoiceField(choices=["measured", "data_sheet"])
     gpu = serializers.CharField(allow_null=True, help_text="of the data sheet")
     from_runs = serializers.IntegerField(help_text="earlier runs that were measured")
     lengths = serializers.ChoiceField(choices=["given", "measured", "assumed"])
 
 
-class ForecastRowSerializer(ResponseSerializer):
+class SimulatedLayoutSerializer(ResponseSerializer):
     change = serializers.CharField(help_text="the assumption that differs; empty for a layout")
     engines = serializers.IntegerField(source="layout.engines")
     trainer_ranks = serializers.IntegerField(source="layout.trainer_devices")
     max_staleness = serializers.IntegerField(source="layout.max_staleness")
     groups_per_step = serializers.IntegerField(source="layout.groups_per_step")
-    step_seconds = serializers.FloatField(source="forecast.step_seconds")
-    trained_tokens_per_second = serializers.FloatField(source="forecast.trained_tokens_per_second")
-    trainer_idle_frac = serializers.FloatField(source="forecast.trainer_idle_frac")
-    rollout_idle_frac = serializers.FloatField(source="forecast.rollout_idle_frac")
-    publish_frac = serializers.FloatField(source="forecast.publish_frac")
+    step_seconds = serializers.FloatField(source="performance.step_seconds")
+    trained_tokens_per_second = serializers.FloatField(source="performance.trained_tokens_per_second")
+    trainer_idle_frac = serializers.FloatField(source="performance.trainer_idle_frac")
+    rollout_idle_frac = serializers.FloatField(source="performance.rollout_idle_frac")
+    publish_frac = serializers.FloatField(source="performance.publish_frac")
     paused_frac = serializers.FloatField(
-        source="forecast.paused_frac", help_text="engines load weights and prefill what that interrupted"
+        source="performance.paused_frac", help_text="engines load weights and prefill what that interrupted"
     )
-    staleness_mean = serializers.FloatField(source="forecast.staleness_mean")
-    staleness_p95 = serializers.FloatField(source="forecast.staleness_p95")
-    staleness_max = serializers.IntegerField(source="forecast.staleness_max")
+    staleness_mean = serializers.FloatField(source="performance.staleness_mean")
+    staleness_p95 = serializers.FloatField(source="performance.staleness_p95")
+    staleness_max = serializers.IntegerField(source="performance.staleness_max")
 
 
-class ForecastSerializer(ResponseSerializer):
+class SimulationSerializer(ResponseSerializer):
     devices = serializers.IntegerField()
-    source = ForecastSourceSerializer()
+    source = SimulationSourceSerializer()
     times = ServiceTimesSerializer()
     lengths = CompletionLengthsSerializer()
-    given = ForecastRowSerializer(
+    given = SimulatedLayoutSerializer(
         source="plan.given", allow_null=True, help_text="the layout of the spec; null where it cannot train"
     )
-    best = ForecastRowSerializer(source="plan.best", help_text="the fastest split of the devices")
-    splits = ForecastRowSerializer(source="plan.splits", many=True, help_text="by engines, around the best")
-    staleness = ForecastRowSerializer(
+    best = SimulatedLayoutSerializer(source="plan.best", help_text="the fastest split of the devices")
+    splits = SimulatedLayoutSerializer(
+        source="plan.splits", many=True, help_text="by engines, around the best"
+    )
+    staleness = SimulatedLayoutSerializer(
         source="plan.staleness", many=True, help_text="the best split by max staleness"
     )
-    batches = ForecastRowSerializer(
+    batches = SimulatedLayoutSerializer(
         source="plan.batches", many=True, help_text="the best split by batch size"
     )
-    sensitivity = ForecastRowSerializer(
+    sensitivity = SimulatedLayoutSerializer(
         source="plan.sensitivity", many=True, help_text="the best split if an assumption were wrong"
     )
     sufficient_staleness = serializers.IntegerField(
@@ -100,8 +102,8 @@ class ForecastSerializer(ResponseSerializer):
     gpu_hours = serializers.FloatField(help_text="devices times that")
     advice = serializers.ListField(child=serializers.CharField())
 
-    def resolve_run_seconds(self, found: RunForecast) -> float:
-        return found.total_train_steps * found.plan.best.forecast.step_seconds
+    def resolve_run_seconds(self, found: RunSimulation) -> float:
+        return found.total_train_steps * found.plan.best.performance.step_seconds
 
-    def resolve_gpu_hours(self, found: RunForecast) -> float:
+    def resolve_gpu_hours(self, found: RunSimulation) -> float:
         return found.devices * self.resolve_run_seconds(found) / 3600

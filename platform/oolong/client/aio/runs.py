@@ -45,7 +45,7 @@ class AsyncRuns(AsyncResource):
         body = {"spec": dict(spec), **drop_none({"template": template})}
         return await self._send(post("runs/plan", models.Plan, body=body))
 
-    async def forecast(
+    async def simulate(
         self,
         spec: Mapping[str, Any],
         *,
@@ -53,12 +53,12 @@ class AsyncRuns(AsyncResource):
         devices: int | None = None,
         gpu: str | None = None,
         mean_tokens: int | None = None,
-    ) -> models.Forecast:
-        """Speed, idle time and staleness that a simulation expects, and the fastest split of `devices` slots. Service
+    ) -> models.Simulation:
+        """Speed, idle time and staleness of a simulated run, and the fastest split of `devices` slots. Service
         times are measured ones, or those of the data sheet of `gpu`."""
         options = {"template": template, "devices": devices, "gpu": gpu, "mean_tokens": mean_tokens}
         body = {"spec": dict(spec), **drop_none(options)}
-        return await self._send(post("runs/forecast", models.Forecast, body=body))
+        return await self._send(post("runs/simulate", models.Simulation, body=body))
 
     async def what_if_spec(
         self, spec: Mapping[str, Any], *, template: str | None = None

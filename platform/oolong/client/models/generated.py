@@ -305,47 +305,6 @@ class Eta(ApiModel):
     message: str
 
 
-class Forecast(ApiModel):
-    devices: int
-    source: ForecastSource
-    times: ServiceTimes
-    lengths: CompletionLengths
-    given: ForecastRow | None = None
-    best: ForecastRow
-    splits: list[ForecastRow]
-    staleness: list[ForecastRow]
-    batches: list[ForecastRow]
-    sensitivity: list[ForecastRow]
-    sufficient_staleness: int
-    run_seconds: float
-    gpu_hours: float
-    advice: list[str]
-
-
-class ForecastRow(ApiModel):
-    change: str
-    engines: int
-    trainer_ranks: int
-    max_staleness: int
-    groups_per_step: int
-    step_seconds: float
-    trained_tokens_per_second: float
-    trainer_idle_frac: float
-    rollout_idle_frac: float
-    publish_frac: float
-    paused_frac: float
-    staleness_mean: float
-    staleness_p95: float
-    staleness_max: int
-
-
-class ForecastSource(ApiModel):
-    kind: str
-    gpu: str | None = None
-    from_runs: int
-    lengths: str
-
-
 class FoundLine(ApiModel):
     job: str
     name: str
@@ -1010,6 +969,47 @@ class ServiceTimes(ApiModel):
     train_step: float
     publish: float
     load: float
+
+
+class SimulatedLayout(ApiModel):
+    change: str
+    engines: int
+    trainer_ranks: int
+    max_staleness: int
+    groups_per_step: int
+    step_seconds: float
+    trained_tokens_per_second: float
+    trainer_idle_frac: float
+    rollout_idle_frac: float
+    publish_frac: float
+    paused_frac: float
+    staleness_mean: float
+    staleness_p95: float
+    staleness_max: int
+
+
+class Simulation(ApiModel):
+    devices: int
+    source: SimulationSource
+    times: ServiceTimes
+    lengths: CompletionLengths
+    given: SimulatedLayout | None = None
+    best: SimulatedLayout
+    splits: list[SimulatedLayout]
+    staleness: list[SimulatedLayout]
+    batches: list[SimulatedLayout]
+    sensitivity: list[SimulatedLayout]
+    sufficient_staleness: int
+    run_seconds: float
+    gpu_hours: float
+    advice: list[str]
+
+
+class SimulationSource(ApiModel):
+    kind: str
+    gpu: str | None = None
+    from_runs: int
+    lengths: str
 
 
 class Slot(ApiModel):

@@ -15,7 +15,7 @@ ELSEWHERE = {
     "POST /runs": "runs/test_specs.py, test_drafts.py, test_dedupe.py, test_templates.py",
     "POST /runs/validate": "runs/test_specs.py, test_templates.py",
     "POST /runs/plan": "runs/test_plan_jobs.py, test_templates.py",
-    "POST /runs/forecast": "telemetry/test_forecast.py",
+    "POST /runs/simulate": "telemetry/test_simulate.py",
     "POST /runs/what-if": "runs/test_what_if.py",
     "PUT /session/project": "test_teams.py: a token is of one project, and that is told first",
 }

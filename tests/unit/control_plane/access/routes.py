@@ -205,7 +205,7 @@ ROUTES = {
     "POST /runs": "runs:write",
     "POST /runs/validate": "runs:read",
     "POST /runs/plan": "runs:read",
-    "POST /runs/forecast": "runs:read",
+    "POST /runs/simulate": "runs:read",
     "POST /runs/what-if": "runs:read",
     "GET /runs/{run_id}": "runs:read",
     "PATCH /runs/{run_id}": "runs:write",

@@ -1,4 +1,4 @@
-"""A forecast of a spec on a number of devices: speed, idle time and staleness, and which split is fastest."""
+"""A simulation of a spec on a number of devices: speed, idle time and staleness, and which split is fastest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class RunForecast:
+class RunSimulation:
     devices: int
     source: Source
     times: ServiceTimes
@@ -60,12 +60,12 @@ class RunForecast:
     advice: list[str]
 
 
-def forecast_run(caller: Caller, resolved: Resolved, wanted: Wanted) -> RunForecast:
+def simulate_run(caller: Caller, resolved: Resolved, wanted: Wanted) -> RunSimulation:
     """Raises Problem (422) where the spec does not train by rollouts, or nothing is known of its service times."""
     spec = resolved.spec
     assert spec is not None
     if spec.kind != "rl":
-        raise _invalid("/spec/kind", "not_rl", f"kind={spec.kind!r}: a forecast needs a run of kind rl")
+        raise _invalid("/spec/kind", "not_rl", f"kind={spec.kind!r}: only runs of kind rl are simulated")
     devices = wanted.devices or spec.slots_needed
     model = root_model(resolved)
     measured = measure_comparable_runs(caller, spec, model)
@@ -75,7 +75,7 @@ def forecast_run(caller: Caller, resolved: Resolved, wanted: Wanted) -> RunForec
         plan = search.plan(times, lengths, _layout(spec, lengths), devices=devices)
     except NoProgress as error:
         raise _invalid("/devices", "cannot_train", f"devices={devices}: {error}") from error
-    return RunForecast(
+    return RunSimulation(
         devices, Source(source.kind, source.gpu, source.from_runs, origin), times, lengths, plan,
         spec.trainer.total_train_steps, _advice(plan),
     )  # fmt: skip
@@ -167,7 +167,7 @@ def _advice(plan: search.Plan) -> list[str]:
     best, given = plan.best, plan.given
     sentences = []
     if given is not None and given.layout.devices == best.layout.devices:
-        gain = best.forecast.trained_tokens_per_second / given.forecast.trained_tokens_per_second
+        gain = best.performance.trained_tokens_per_second / given.performance.trained_tokens_per_second
         if given.layout.engines != best.layout.engines and gain > 1.03:
             sentences.append(
                 f"{best.layout.engines} engines and {best.layout.trainer_devices} trainer ranks train {gain:.2f} times "
@@ -179,15 +179,17 @@ def _advice(plan: search.Plan) -> list[str]:
             f"A max staleness of {plan.sufficient_staleness} is as fast as {eta}, and its data is fresher."
         )
     faster = [row for row in plan.staleness if row.layout.max_staleness > eta]
-    gain = max((row.forecast.trained_tokens_per_second for row in faster), default=0.0)
-    if gain > 1.1 * best.forecast.trained_tokens_per_second:
-        row = next(row for row in faster if row.forecast.trained_tokens_per_second >= search.AS_FAST * gain)
-        factor = row.forecast.trained_tokens_per_second / best.forecast.trained_tokens_per_second
+    gain = max((row.performance.trained_tokens_per_second for row in faster), default=0.0)
+    if gain > 1.1 * best.performance.trained_tokens_per_second:
+        row = next(
+            row for row in faster if row.performance.trained_tokens_per_second >= search.AS_FAST * gain
+        )
+        factor = row.performance.trained_tokens_per_second / best.performance.trained_tokens_per_second
         sentences.append(
             f"A max staleness of {row.layout.max_staleness} would be {factor:.2f} times as fast."
         )
-    if best.forecast.trainer_idle_frac > 0.2:
-        share = f"{best.forecast.trainer_idle_frac:.0%}"
+    if best.performance.trainer_idle_frac > 0.2:
+        share = f"{best.performance.trainer_idle_frac:.0%}"
         sentences.append(f"The trainer waits {share} of the time: another engine would be used fully.")
     return sentences
 

@@ -1,4 +1,4 @@
-"""Forecasts through the API: service times from a data sheet or from runs, and plain refusals."""
+"""Simulations through the API: service times from a data sheet or from runs, and plain refusals."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def sized(alice: Any) -> Any:
     return alice
 
 
-def forecast(person: Any, spec: dict[str, Any] | None = None, **options: Any) -> Any:
-    return person.post("/runs/forecast", {"spec": person.spec(**(spec or {})), **options})
+def simulate(person: Any, spec: dict[str, Any] | None = None, **options: Any) -> Any:
+    return person.post("/runs/simulate", {"spec": person.spec(**(spec or {})), **options})
 
 
 def refusal(reply: Any) -> tuple[str, str, str]:
@@ -38,7 +38,7 @@ def refusal(reply: Any) -> tuple[str, str, str]:
 
 
 def test_a_named_gpu_gives_the_times_of_its_data_sheet(sized: Any) -> None:
-    found = forecast(sized, devices=4, gpu="h100", mean_tokens=64).json()
+    found = simulate(sized, devices=4, gpu="h100", mean_tokens=64).json()
     assert found["source"] == {"kind": "data_sheet", "gpu": "H100", "from_runs": 0, "lengths": "given"}
     assert (found["devices"], found["lengths"]["mean"]) == (4, 64)
     best = found["best"]
@@ -58,14 +58,14 @@ def test_a_named_gpu_gives_the_times_of_its_data_sheet(sized: Any) -> None:
 def test_the_gpu_of_the_pool_is_taken_where_nothing_was_measured(sized: Any, node: Any) -> None:
     node(slots=2)
     Slot.objects.update(device="cuda", model="NVIDIA A100-SXM4-80GB", memory_bytes=80 * 2**30)
-    found = forecast(sized).json()
+    found = simulate(sized).json()
     assert (found["source"]["gpu"], found["source"]["lengths"]) == ("A100", "assumed")
     assert found["lengths"]["mean"] == 0.5 * found["lengths"]["limit"]
 
 
 def test_runs_of_the_model_are_measured(sized: Any, node: Any) -> None:
     measured_run(sized, node(), tokens=2_000, running=(4, 8, 16))
-    found = forecast(sized, devices=3).json()
+    found = simulate(sized, devices=3).json()
     assert found["source"] == {"kind": "measured", "gpu": None, "from_runs": 1, "lengths": "measured"}
     assert found["lengths"]["mean"] == 50 and found["lengths"]["spread"] == pytest.approx(0.4724, abs=1e-3)
     times = found["times"]
@@ -83,47 +83,47 @@ def test_runs_that_began_with_a_checkpoint_of_the_model_are_measured(sized: Any,
         created_at=run.created_at,
     )  # fmt: skip
     Run.objects.filter(pk=run.pk).update(base_model=None, initial_checkpoint=checkpoint)
-    assert forecast(sized).json()["source"]["from_runs"] == 1
+    assert simulate(sized).json()["source"]["from_runs"] == 1
 
 
 def test_a_named_gpu_goes_before_measurements(sized: Any, node: Any) -> None:
     measured_run(sized, node(), tokens=2_000, running=(4, 8, 16))
-    assert forecast(sized, gpu="H200").json()["source"]["kind"] == "data_sheet"
+    assert simulate(sized, gpu="H200").json()["source"]["kind"] == "data_sheet"
 
 
 def test_runs_of_another_project_are_not_measured(sized: Any, node: Any, person: Any) -> None:
     run = measured_run(sized, node(), tokens=2_000, running=(4, 8, 16))
     Run.objects.filter(pk=run.pk).update(project=person("charlie", team="blue").project)
-    assert refusal(forecast(sized))[1] == "no_service_times"
+    assert refusal(simulate(sized))[1] == "no_service_times"
 
 
 def test_without_times_the_refusal_names_the_way_out(sized: Any) -> None:
-    pointer, code, message = refusal(forecast(sized))
+    pointer, code, message = refusal(simulate(sized))
     assert (pointer, code) == ("/gpu", "no_service_times")
     assert "pool 'default'" in message and "Give gpu, one of B200, H200" in message
 
 
 def test_wrong_input_is_refused_at_its_field(sized: Any) -> None:
-    assert refusal(forecast(sized, gpu="Voodoo 2"))[:2] == ("/gpu", "unknown_gpu")
-    assert refusal(forecast(sized, gpu="H100", devices=1))[0] == "/devices"
-    assert refusal(forecast(sized, gpu="H100", mean_tokens=10**6))[:2] == ("/mean_tokens", "too_long")
-    assert refusal(forecast(sized, gpu="H100", engines=3))[0] == "/engines"
+    assert refusal(simulate(sized, gpu="Voodoo 2"))[:2] == ("/gpu", "unknown_gpu")
+    assert refusal(simulate(sized, gpu="H100", devices=1))[0] == "/devices"
+    assert refusal(simulate(sized, gpu="H100", mean_tokens=10**6))[:2] == ("/mean_tokens", "too_long")
+    assert refusal(simulate(sized, gpu="H100", engines=3))[0] == "/engines"
     assert (
-        refusal(forecast(sized, {"dataset": {"version": "none@1"}}, gpu="H100"))[0] == "/spec/dataset/version"
+        refusal(simulate(sized, {"dataset": {"version": "none@1"}}, gpu="H100"))[0] == "/spec/dataset/version"
     )
 
 
 def test_a_model_of_unknown_size_has_no_data_sheet_times(sized: Any) -> None:
     BaseModel.objects.update(parameters=None)
-    assert refusal(forecast(sized, gpu="H100"))[:2] == ("/spec/model", "unknown_model_size")
+    assert refusal(simulate(sized, gpu="H100"))[:2] == ("/spec/model", "unknown_model_size")
 
 
-def test_a_run_without_rollouts_has_no_forecast(sized: Any) -> None:
+def test_a_run_without_rollouts_has_no_simulation(sized: Any) -> None:
     spec = {
         "kind": "eval", "name": "x", "model": {"base_model": "tiny"},
         "dataset": {"version": "sums@1", "split": "eval"}, "evaluation": {"prompts": 8},
     }  # fmt: skip
-    reply = sized.post("/runs/forecast", {"spec": spec, "gpu": "H100"})
+    reply = sized.post("/runs/simulate", {"spec": spec, "gpu": "H100"})
     assert refusal(reply)[:2] == ("/spec/kind", "not_rl")
 
 

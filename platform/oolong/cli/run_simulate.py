@@ -1,4 +1,4 @@
-"""`oolong run forecast`: how fast a spec would train on a number of slots, and how to split them."""
+"""`oolong run simulate`: how fast a spec would train on a number of slots, and how to split them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oolong.cli.run_plan import FileOption
 from oolong.cli.spec_changes import DatasetOption, SetOption, change_spec
 from oolong.cli.spec_file import TemplateOption, read_spec
 from oolong.client import Client
-from oolong.client.models import Forecast, ForecastRow
+from oolong.client.models import SimulatedLayout, Simulation
 
 app = typer.Typer()
 COLUMNS = (
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 @app.command()
-def forecast(
+def simulate(
     file: FileOption,
     devices: Annotated[
         int | None,
@@ -38,11 +38,11 @@ def forecast(
     template: TemplateOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Forecast speed, idle time and staleness of a spec, and find the fastest split of the slots."""
+    """Simulation speed, idle time and staleness of a spec, and find the fastest split of the slots."""
     spec = read_spec(file)
     change_spec(spec, dataset=dataset, changes=change)
     with Client() as client:
-        found = client.runs.forecast(
+        found = client.runs.simulate(
             spec, template=template, devices=devices, gpu=gpu, mean_tokens=mean_tokens
         )
     if json:
@@ -51,7 +51,7 @@ def forecast(
         _show(found)
 
 
-def _show(found: Forecast) -> None:
+def _show(found: Simulation) -> None:
     source, lengths, best = found.source, found.lengths, found.best
     times = (
         f"data sheet of the {source.gpu}" if source.gpu else f"measured by {source.from_runs} earlier runs"
@@ -75,7 +75,7 @@ def _show(found: Forecast) -> None:
     show_table(COLUMNS, [_cells(name, row) for name, row in rows])
 
 
-def _cells(name: str, row: ForecastRow) -> tuple[object, ...]:
+def _cells(name: str, row: SimulatedLayout) -> tuple[object, ...]:
     return (
         name, row.engines, row.trainer_ranks, row.max_staleness, row.groups_per_step,
         f"{row.trained_tokens_per_second:.0f}", f"{row.step_seconds:.1f}", f"{row.trainer_idle_frac:.0%}",

@@ -13,7 +13,7 @@ const me = (username: string, role: string, scopes: string[]): Me =>
 test("removing the only role says that tokens are revoked and runs continue", () => {
   const effects = roleEffects(member("bob", "editor"), "project", null, place).join(" ");
   assert.match(effects, /bob loses access to default at once/);
-  assert.match(effects, /tokens of these projects are revoked/);
+  assert.match(effects, /tokens of default are revoked/);
   assert.match(effects, /Runs that they started continue/);
 });
 

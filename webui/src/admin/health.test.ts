@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Health } from "../api/schema.d.ts";
 import { failing, SERVICES } from "./health.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { formOf, limitError, projectBody, quotaMeaning, teamBody } from "./quota.ts";
 
@@ -17,7 +17,7 @@ test("a form begins with the quota that is set", () => {
 
 test("the meaning is said in words", () => {
   assert.equal(quotaMeaning("red", { nominal: 4, limit: "", lending: 2 }, true), "red always gets 4 slots, and borrows as many idle ones as there are. Others borrow at most 2 slots of them.");
-  assert.equal(quotaMeaning("red", { nominal: 0, limit: 1, lending: "" }, true), "red has no slots of its own and only borrows idle ones, and holds at most 1 slot, borrowed ones included.");
+  assert.equal(quotaMeaning("red", { nominal: 0, limit: 1, lending: "" }, true), "red has no slots of its own, and holds at most 1 slot, borrowed ones included.");
 });
 
 test("a limit below the nominal quota is an error at the limit", () => {

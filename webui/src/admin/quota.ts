@@ -17,7 +17,7 @@ export const projectBody = ({ nominal, limit }: QuotaForm) => ({ nominal_slots: 
 /** What a form means, in one sentence, for the team or project. */
 export function quotaMeaning(name: string, form: QuotaForm, withLending: boolean): string {
   const { nominal_slots: nominal, limit_slots: limit, lending_limit: lending } = teamBody(form);
-  const own = nominal === 0 ? `${name} has no slots of its own and only borrows idle ones` : `${name} always gets ${slots(nominal)}`;
+  const own = nominal === 0 ? `${name} has no slots of its own` : `${name} always gets ${slots(nominal)}`;
   const most = limit === null ? "as many idle ones as there are" : limit === 0 ? "starts nothing, because the limit is 0" : `holds at most ${slots(limit)}, borrowed ones included`;
   const lends = !withLending || nominal === 0 ? "" : lending === null ? " Others borrow all of its idle slots." : lending === 0 ? " Others borrow none of them." : ` Others borrow at most ${slots(lending)} of them.`;
   return `${own}, ${limit === null ? `and borrows ${most}` : `and ${most}`}.${lends}`;

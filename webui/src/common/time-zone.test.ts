@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import { moment } from "./format.ts";
 import { chosenTimeZone, isTimeZone, timeZones } from "./time-zone.ts";

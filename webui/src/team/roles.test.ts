@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Me, Member } from "../api/schema.d.ts";
 import { isLastAdmin, memberActions, roleEffects, rolesToGive } from "./roles.ts";
@@ -13,7 +13,7 @@ const me = (username: string, role: string, scopes: string[]): Me =>
 test("removing the only role says that tokens are revoked and runs continue", () => {
   const effects = roleEffects(member("bob", "editor"), "project", null, place).join(" ");
   assert.match(effects, /bob loses access to default at once/);
-  assert.match(effects, /tokens of these projects are revoked/);
+  assert.match(effects, /tokens of default are revoked/);
   assert.match(effects, /Runs that they started continue/);
 });
 

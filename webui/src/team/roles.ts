@@ -32,7 +32,7 @@ export function roleEffects(member: Member, level: Level, role: Role | null, pla
   const effects: string[] = [];
   if (after === null) {
     effects.push(`${name} loses access to ${level === "team" ? `the projects of ${place.team} in which they have no role of their own` : place.project} at once. Open pages and streams end within seconds.`);
-    effects.push("Their tokens of these projects are revoked for good. Runs that they started continue.");
+    effects.push(`Their tokens of ${level === "team" ? "these projects" : place.project} are revoked for good. Runs that they started continue.`);
   } else if (role === null || rank(after) < rank(member.role)) {
     effects.push(after === member.role ? `${name} stays ${after} here, because of the role in ${level === "team" ? "the project" : "the team"}.` : `${name} is ${after} here from now on, and was ${member.role}.`);
     if (after !== member.role) effects.push("Their tokens lose the scopes of the higher role at once. Runs keep going with the priority that they have.");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 
 import type { Delivery, Webhook } from "../api/schema.d.ts";
 import { EVENT_GROUPS, EVENTS, isChosen, lastAnswer, toggleArea, toggleEvent, webhookState } from "./webhook-events.ts";

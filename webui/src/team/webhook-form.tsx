@@ -1,4 +1,4 @@
-import { Button, Checkbox, Fieldset, Group, Modal, Stack, TextInput } from "@mantine/core";
+import { Button, Checkbox, Fieldset, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import "@mantine/core/styles/Fieldset.css";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -63,7 +63,7 @@ function Events({ events, onChange, error }: { events: string[]; onChange: (even
           const chosen = group.events.filter((type) => isChosen(events, type)).length;
           return (
             <div key={group.area}>
-              <Checkbox size="xs" fw={560} label={group.events.length > 1 ? `${group.title}: all` : group.title} checked={chosen === group.events.length} indeterminate={chosen > 0 && chosen < group.events.length} onChange={() => onChange(toggleArea(events, group))} />
+              {group.events.length === 1 ? <Text size="xs" fw={560}>{group.title}</Text> : <Checkbox size="xs" fw={560} label={`${group.title}: all`} checked={chosen === group.events.length} indeterminate={chosen > 0 && chosen < group.events.length} onChange={() => onChange(toggleArea(events, group))} />}
               <div className={classes.events} style={{ margin: "4px 0 0 24px" }}>
                 {group.events.map((type) => <Checkbox key={type} size="xs" label={type} description={EVENTS[type as keyof typeof EVENTS]} checked={isChosen(events, type)} onChange={() => onChange(toggleEvent(events, type))} />)}
               </div>

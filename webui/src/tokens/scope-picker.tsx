@@ -14,9 +14,9 @@ export function ScopePicker({ available, value, onChange, allLabel, error }: Pro
   return (
     <Stack gap={8}>
       <Radio.Group label="Scopes" description="What requests with this token may do, as far as the role allows it at that moment." value={isAll ? "all" : "some"} onChange={(choice) => onChange(choice === "all" ? [ALL_SCOPES] : readScopes(available))} error={error}>
-        <Stack gap={6} mt={8}>
-          <Radio size="xs" value="some" label="Only the scopes below" />
-          <Radio size="xs" value="all" label={allLabel} />
+        <Stack gap={12} mt={8}>
+          <Radio size="sm" value="some" label="Only the scopes below" />
+          <Radio size="sm" value="all" label={allLabel} />
         </Stack>
       </Radio.Group>
       {!isAll && (

@@ -563,7 +563,9 @@ export interface paths {
         put?: never;
         /**
          * Set the promotion gate of an alias
-         * @description Sets or replaces the gate of an alias.
+         * @description Replaces the gate that the alias had. `spec` is the eval run to start, `assertions` are what its metrics must fulfill.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["set_checkpoint_gate"];
         delete?: never;
@@ -610,6 +612,8 @@ export interface paths {
         /**
          * Get the gate's result for a checkpoint
          * @description Evaluates the gate's assertions on the newest eval run of the checkpoint.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["evaluate_checkpoint_gate"];
         put?: never;
@@ -631,7 +635,9 @@ export interface paths {
         put?: never;
         /**
          * Start the gate's eval run
-         * @description Starts the gate's eval run for a checkpoint.
+         * @description Evaluates a checkpoint with the gate's spec. Returns the run, whose result decides the promotion.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["run_checkpoint_gate"];
         delete?: never;
@@ -679,7 +685,9 @@ export interface paths {
         put?: never;
         /**
          * Delete the bytes that the policy does not keep
-         * @description Deletes what the project's own policy does not keep now.
+         * @description Applies the project's own policy as of this moment. Rows and lineage stay.
+         *
+         *     Costs 20 units of the rate limit.
          */
         post: operations["apply_checkpoint_retention"];
         delete?: never;
@@ -700,6 +708,8 @@ export interface paths {
         /**
          * Preview a retention policy
          * @description What a policy would delete now, and why the rest is kept. Without a body, the project's own policy.
+         *
+         *     Costs 20 units of the rate limit.
          */
         post: operations["plan_checkpoint_retention"];
         delete?: never;
@@ -1016,6 +1026,8 @@ export interface paths {
         /**
          * Download the errors of a validation
          * @description JSON lines: row and line (both from 1; a Parquet file has no lines, a fault of the whole file has neither), column, pointer, code, message, sample, and of a dataset directory file.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["download_validation_report"];
         put?: never;
@@ -1821,6 +1833,8 @@ export interface paths {
         /**
          * Close a playground
          * @description Releases its slots. Closing it again changes nothing.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["close_playground"];
         options?: never;
@@ -1862,6 +1876,8 @@ export interface paths {
         /**
          * Cordon a node
          * @description Running jobs continue, no new jobs start.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["cordon_node"];
         delete?: never;
@@ -1882,6 +1898,8 @@ export interface paths {
         /**
          * Drain a node
          * @description No new jobs start. Runs with a trainer save a checkpoint, return to the queue and continue on other nodes. Other runs leave at once, or at the deadline if there is one: evaluations start over on other nodes, playgrounds and reward tests end. At the deadline all jobs that are left are stopped. A second drain with a deadline replaces the first one; uncordoning the node cancels the drain. The status is DRAINED once no run needs the node.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["drain_node"];
         delete?: never;
@@ -1902,6 +1920,8 @@ export interface paths {
         /**
          * Revoke a node
          * @description Rejects its credential with 403 `node_revoked` and removes the node from its pool for good. Its agent stops the jobs and exits. Runs return to the queue and resume on other nodes from their last stored checkpoint. The machine can join again as a new node, with a new join token.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["revoke_node"];
         delete?: never;
@@ -1922,6 +1942,8 @@ export interface paths {
         /**
          * Uncordon a node
          * @description New jobs can start on it again. Cancels a drain: runs that have been asked to leave still save a checkpoint and return to the queue, the others stay.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["uncordon_node"];
         delete?: never;
@@ -1962,12 +1984,16 @@ export interface paths {
         /**
          * List pools
          * @description Pools that your team may use, and pools that you manage.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pools"];
         put?: never;
         /**
          * Create a pool
          * @description The new pool has no nodes. No team may use it until a team is bound to it or it is open to all teams.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["create_pool"];
         delete?: never;
@@ -1989,6 +2015,8 @@ export interface paths {
         /**
          * Delete a pool
          * @description Deletes its team bindings, admins, quotas and join tokens too. 409 `pool_in_use`, with the reason, while it has nodes, or active runs or sweeps name it, and for the pool `default`.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["delete_pool"];
         options?: never;
@@ -1996,6 +2024,8 @@ export interface paths {
         /**
          * Change a pool
          * @description Open it to all teams or close it; allow or forbid uploaded loss functions.
+         *
+         *     Costs 2 units of the rate limit.
          */
         patch: operations["change_pool"];
         trace?: never;
@@ -2010,12 +2040,16 @@ export interface paths {
         /**
          * List the admins of a pool
          * @description Installation admins manage every pool and are not listed.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pool_admins"];
         put?: never;
         /**
          * Appoint an admin of a pool
          * @description Pool admins enroll nodes, and nodes see the data and secrets of their jobs. Appoint people whom every team of the pool trusts.
+         *
+         *     Costs 2 units of the rate limit.
          */
         post: operations["appoint_pool_admin"];
         delete?: never;
@@ -2078,6 +2112,8 @@ export interface paths {
         /**
          * List the teams of a pool
          * @description Every team that may use the pool, with its used slots and quota.
+         *
+         *     Costs 1 unit of the rate limit.
          */
         get: operations["list_pool_teams"];
         put?: never;
@@ -2107,6 +2143,8 @@ export interface paths {
         /**
          * Unbind a team from a pool
          * @description The team's runs in the pool save a checkpoint and return to the queue, where they wait until the team may use the pool again.
+         *
+         *     Costs 2 units of the rate limit.
          */
         delete: operations["unbind_pool_team"];
         options?: never;
@@ -2145,6 +2183,8 @@ export interface paths {
         /**
          * Set the quota of a project
          * @description The project's share of what its team may hold in the pool. It can always get `nominal_slots` of the team's nominal quota: for a run within them, runs of the team's projects that hold more than theirs save a checkpoint and return to the queue. The nominal quotas of a team's projects sum to at most the team's. It never holds more than `limit_slots`. Fields that are left out keep their value.
+         *
+         *     Costs 2 units of the rate limit.
          */
         put: operations["set_project_quota"];
         post?: never;
@@ -2165,6 +2205,8 @@ export interface paths {
         /**
          * Set the quota of a team
          * @description The team's share of the pool. It can always get `nominal_slots`: for a run within them, runs of teams that borrow save a checkpoint and return to the queue. It may borrow idle slots up to `limit_slots`, and others may borrow up to `lending_limit` of its idle nominal slots. Fields that are left out keep their value.
+         *
+         *     Costs 2 units of the rate limit.
          */
         put: operations["set_pool_quota"];
         post?: never;
@@ -20170,7 +20212,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20380,7 +20422,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -20587,7 +20629,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description done; no content */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -22633,7 +22675,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is gone */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -24528,7 +24570,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description deleted */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -25022,7 +25064,6 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it ends without a checkpoint */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -25821,7 +25862,6 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description ended; its slots are freed on proof */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -30594,7 +30634,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description deleted */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -33997,7 +34037,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is gone */
+            /** @description No response body */
             204: {
                 headers: {
                     [name: string]: unknown;

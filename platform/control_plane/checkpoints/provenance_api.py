@@ -206,9 +206,9 @@ def _policy(given: Mapping[str, Any]) -> Policy:
 
 
 def _plan(decisions: list[RetentionDecision]) -> dict[str, Any]:
-    free = [decision for decision in decisions if decision.freed]
+    free = [decision for decision in decisions if decision.deletable]
     return {
         "free": free,
-        "keep": [decision for decision in decisions if not decision.freed],
+        "keep": [decision for decision in decisions if not decision.deletable],
         "free_bytes": sum(decision.bytes for decision in free),
     }

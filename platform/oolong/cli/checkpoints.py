@@ -29,7 +29,7 @@ def list_checkpoints(
     run: Annotated[str | None, typer.Option(help="only those of this run")] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="training (a run goes on from it) or weights (runs only begin with it)"),
+        typer.Option(help="training (a run continues from it) or weights (runs only begin with it)"),
     ] = None,
     state: Annotated[str | None, typer.Option(help="LOCAL, STORED or DELETED")] = None,
     json: JsonOption = False,
@@ -148,7 +148,7 @@ def download(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Download a stored checkpoint as a tar archive; a broken download is gone on with."""
+    """Download a stored checkpoint as a tar archive; an interrupted download resumes."""
     with Client() as client:
         found = client.checkpoints.resolve(checkpoint)
         target = output or Path(f"{found.id}.tar")

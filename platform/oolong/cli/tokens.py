@@ -81,7 +81,7 @@ def revoke(
 def rotate(
     token: Annotated[str, typer.Argument(help="id of the token (tok_…)")],
     overlap: Annotated[
-        int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret goes on")
+        int, typer.Option(min=0, max=7 * 24 * 60, help="minutes that the old secret works")
     ] = 60,
     project: ProjectOption = None,
     json: JsonOption = False,

@@ -10,7 +10,9 @@ from oolong.cli.output import JsonOption, show_done, show_json, show_list, show_
 from oolong.client import Client
 from oolong.client.models import CreatedWebhook
 
-app = typer.Typer(no_args_is_help=True, help="Webhooks: who is told of runs, alerts and checkpoints.")
+app = typer.Typer(
+    no_args_is_help=True, help="Webhooks: notify other services of runs, alerts and checkpoints."
+)
 WebhookArgument = Annotated[str, typer.Argument(help="id of the webhook (whk_…)")]
 DeliveryArgument = Annotated[str, typer.Argument(help="id of the delivery (whd_…)")]
 
@@ -18,7 +20,7 @@ DeliveryArgument = Annotated[str, typer.Argument(help="id of the delivery (whd_�
 @app.command()
 def create(
     name: Annotated[str, typer.Option(help="what it is for")],
-    url: Annotated[str, typer.Option(help="the https address that is told")],
+    url: Annotated[str, typer.Option(help="the https address to notify")],
     event: Annotated[list[str], typer.Option("--event", help="a type, or run.*; repeatable")],
     json: JsonOption = False,
 ) -> None:

@@ -4324,7 +4324,7 @@ export interface components {
         };
         /**
          * RuntimeOverrides
-         * @description None: as in the spec. The two counts are wishes so far: one more than before means, do it once.
+         * @description None: as in the spec. The two counts are requests so far: one more than before means, do it once.
          */
         AgentRuntimeOverrides: {
             /** @default 0 */
@@ -4730,7 +4730,7 @@ export interface components {
             owner: string;
             /**
              * Format: date-time
-             * @description until then the secret before the last rotation goes on
+             * @description until then the secret before the last rotation works
              */
             previous_until: string | null;
             /** @description shown this once */
@@ -7060,7 +7060,7 @@ export interface components {
             owner: string;
             /**
              * Format: date-time
-             * @description until then the secret before the last rotation goes on
+             * @description until then the secret before the last rotation works
              */
             previous_until: string | null;
         };
@@ -7080,7 +7080,7 @@ export interface components {
         };
         TokenRotateRequest: {
             /**
-             * @description how long the old secret goes on; 0 ends it at once
+             * @description how long the old secret works; 0 ends it at once
              * @default 3600
              */
             overlap_seconds: number;
@@ -7674,7 +7674,7 @@ export interface components {
         };
         RunSpecAdvantageSection: {
             /**
-             * @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0)
+             * @description one advantage per rollout from its reward, or one per token by generalized advantage estimation (with critic: none, values are 0)
              * @default outcome
              * @enum {string}
              */
@@ -7735,7 +7735,7 @@ export interface components {
              */
             loss_function: string | null;
             /**
-             * @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place
+             * @description proximal logprobs: recomputed before each train step, or the behavior ones in their place
              * @default recompute
              * @enum {string}
              */
@@ -7897,7 +7897,7 @@ export interface components {
              */
             at_start: boolean;
             /**
-             * @description score every so many train steps as well, while the run goes on
+             * @description score every so many train steps as well, while the run continues
              * @default null
              */
             every_steps: number | null;
@@ -7972,7 +7972,7 @@ export interface components {
             max_consecutive: number;
         };
         /**
-         * @description The importance weight w = proximal / behaviour probability of what was sampled: it corrects for stale data and
+         * @description The importance weight w = proximal / behavior probability of what was sampled: it corrects for stale data and
          *     for the engine's own rounding. w multiplies the loss, has no gradient, and is fixed for the train step. Under
          *     `algorithm.proximal: none` there is no proximal policy and w is 1.
          */
@@ -8022,7 +8022,7 @@ export interface components {
              */
             apply_to: "loss" | "reward";
             /**
-             * @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only
+             * @description weigh each token's KL in the loss by current / behavior probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only
              * @default false
              */
             importance_correction: boolean;
@@ -8112,7 +8112,7 @@ export interface components {
         /** @description Of kind: playground. Submitted by POST /api/v1/playgrounds. */
         RunSpecPlaygroundSection: {
             /**
-             * @description without a request for so long, the slot is given back
+             * @description without a request for so long, the slot is released
              * @default 600
              */
             idle_seconds: number;
@@ -8279,7 +8279,7 @@ export interface components {
              */
             interruptible: boolean;
             /**
-             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version)
+             * @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version)
              * @default retract
              * @enum {string}
              */
@@ -8426,7 +8426,7 @@ export interface components {
              */
             max: number;
             /**
-             * @description fate of groups older than the bound at take; default wait for max <= 1, else keep
+             * @description what happens to groups older than the bound at take; default wait for max <= 1, else keep
              * @default null
              */
             on_straggler: ("keep" | "drop" | "wait") | null;
@@ -8540,7 +8540,7 @@ export interface components {
         };
         RunSpecWorkflowSection: {
             /**
-             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
+             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
              * @default single_turn
              * @enum {string}
              */
@@ -8680,7 +8680,7 @@ export interface components {
             notes?: string | null;
         };
         RunSpecPatchAdvantageSection: {
-            /** @description one advantage per rollout from its reward, or one per token by generalised advantage estimation (with critic: none, values are 0) */
+            /** @description one advantage per rollout from its reward, or one per token by generalized advantage estimation (with critic: none, values are 0) */
             estimator?: ("outcome" | "gae") | null;
             /** @description what is subtracted: from a reward (outcome) or from a token's advantage (gae) */
             mean?: ("batch" | "group" | "none") | null;
@@ -8706,7 +8706,7 @@ export interface components {
             } | null;
             /** @description an uploaded loss, name@3 or name@latest, instead of the objective's own; only in pools with trainer_code */
             loss_function?: string | null;
-            /** @description proximal logprobs: recomputed before each train step, or the behaviour ones in their place */
+            /** @description proximal logprobs: recomputed before each train step, or the behavior ones in their place */
             proximal?: ("recompute" | "none") | null;
             /** @description the ratio is clipped at 1 - clip_low */
             clip_low?: number | null;
@@ -8772,7 +8772,7 @@ export interface components {
             prompts?: number | null;
             /** @description score the initial weights before training */
             at_start?: boolean | null;
-            /** @description score every so many train steps as well, while the run goes on */
+            /** @description score every so many train steps as well, while the run continues */
             every_steps?: number | null;
             /** @description consent to every_steps with rollout.engines: 1, where generation stands still while it lasts unless a slot of the node is idle for it */
             allow_blocking?: boolean | null;
@@ -8820,7 +8820,7 @@ export interface components {
             estimator?: ("k1" | "k2" | "k3") | null;
             /** @description added to the loss, or subtracted from each token's reward (needs estimator: gae) */
             apply_to?: ("loss" | "reward") | null;
-            /** @description weigh each token's KL in the loss by current / behaviour probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
+            /** @description weigh each token's KL in the loss by current / behavior probability, as importance_weight bounds it and without gradient: on stale tokens the estimators otherwise measure the KL under the policy that sampled them. apply_to: loss only */
             importance_correction?: boolean | null;
         };
         RunSpecPatchLoraSection: {
@@ -8856,7 +8856,7 @@ export interface components {
             priority?: number | null;
         };
         RunSpecPatchPlaygroundSection: {
-            /** @description without a request for so long, the slot is given back */
+            /** @description without a request for so long, the slot is released */
             idle_seconds?: number | null;
             /** @description replies can be scored by the reward section's function */
             scores?: boolean | null;
@@ -8928,7 +8928,7 @@ export interface components {
             max_prompt_tokens?: number | null;
             /** @description running generations are interrupted by a weight update; without it the engine finishes them first, and no trajectory spans versions */
             interruptible?: boolean | null;
-            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it anew with them (any version) */
+            /** @description how: retract keeps a request in the engine, which prefills it again (SGLang 0.5.19 and newer); abort takes its tokens back and sends it again with them (any version) */
             interruption?: ("retract" | "abort") | null;
             /** @description sample each completion from a seed of its own (the run's seed, group, rollout), by SGLang's deterministic inference; slower, and on GPUs only. The same weights then give the same completions, whatever else the engine does: with one engine and staleness.max 0 also in another run */
             repeatable_sampling?: boolean | null;
@@ -8980,7 +8980,7 @@ export interface components {
         RunSpecPatchStalenessSection: {
             /** @description max staleness (eta): 0 synchronous, 1 one-step overlap */
             max?: number | null;
-            /** @description fate of groups older than the bound at take; default wait for max <= 1, else keep */
+            /** @description what happens to groups older than the bound at take; default wait for max <= 1, else keep */
             on_straggler?: ("keep" | "drop" | "wait") | null;
         };
         RunSpecPatchTrainerSection: {
@@ -9029,7 +9029,7 @@ export interface components {
             probe_tolerance?: number | null;
         };
         RunSpecPatchWorkflowSection: {
-            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it goes on with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
+            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
             name?: ("single_turn" | "multi_turn" | "python_tool" | "agent_session") | null;
             /** @description tokens of a trajectory at most, over all its turns and with what the environment says; default what the model's context holds. rollout.max_new_tokens bounds each turn of the policy */
             max_trajectory_tokens?: number | null;
@@ -12449,7 +12449,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -12539,7 +12539,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -13089,7 +13089,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -13564,7 +13564,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;
@@ -13919,7 +13919,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -21875,7 +21875,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;
@@ -24600,7 +24600,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path: {
@@ -32286,7 +32286,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the ETag that a GET of this address gave; when it is another by now, the answer is 412 */
+                /** @description the ETag that a GET of this address gave; when it is another now, the answer is 412 */
                 "If-Match"?: string;
             };
             path?: never;

@@ -63,7 +63,7 @@ class TokenSerializer(ResponseSerializer):
     owner_id = serializers.CharField(source="user_id", help_text="of the user or service account")
     owner = serializers.CharField(source="user.display_name", help_text="name of the user or service account")
     previous_until = serializers.DateTimeField(
-        allow_null=True, help_text="until then the secret before the last rotation goes on"
+        allow_null=True, help_text="until then the secret before the last rotation works"
     )
 
 
@@ -74,7 +74,7 @@ class CreatedTokenSerializer(TokenSerializer):
 class TokenRotateSerializer(StrictSerializer):
     overlap_seconds = serializers.IntegerField(
         min_value=0, max_value=MOST_OVERLAP_SECONDS, default=3600,
-        help_text="how long the old secret goes on; 0 ends it at once",
+        help_text="how long the old secret works; 0 ends it at once",
     )  # fmt: skip
 
 

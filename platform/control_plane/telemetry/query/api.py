@@ -372,7 +372,7 @@ def _chart_query(request: Request) -> charts.ChartQuery:
         name = "join" if join else "x_axis"
         raise invalid_parameter(
             name,
-            f"{name}={join or x_axis!r} is for axis=step: seconds begin anew with every attempt; "
+            f"{name}={join or x_axis!r} is for axis=step: seconds begin at 0 with every attempt; "
             f"leave {name} out, or use x_axis=wall",
         )
     x = {"lowest": -MAX_X, "highest": MAX_X}

@@ -20,7 +20,7 @@ from control_plane.core.api.pagination import (
     paginate_together,
     read_page,
 )
-from control_plane.core.api.request_parsing import body_of, no_body, reject_unknown_keys
+from control_plane.core.api.request_parsing import body_of, reject_unknown_keys
 from control_plane.core.api.schema import PAGE_PARAMETERS, page_of
 from control_plane.core.api.validation_messages import shown
 from control_plane.core.infra import clock
@@ -235,9 +235,8 @@ class WaitView(ApiView):
 class WhatIfView(ApiView):
     scopes = {"POST": "runs:read"}
 
-    @extend_schema(operation_id="what_if", request=None, responses=WhatIfSerializer)
-    @no_body
-    def post(self, request: Request, run_id: str) -> Response:
+    @endpoint("what_if", returns=WhatIfSerializer)
+    def post(self, request: Request, run_id: str) -> object:
         """Compare when variants of a waiting run would start.
 
         The scheduler places the run as it is and with fewer engines or trainer ranks, on another device, and in each
@@ -245,8 +244,7 @@ class WhatIfView(ApiView):
         409 for a run that is not QUEUED.
         """
         caller = caller_of(request)
-        compared = what_if_queued(caller, selectors.run_for(caller, run_id), now=clock.now())
-        return Response(WhatIfSerializer.render(compared))
+        return what_if_queued(caller, selectors.run_for(caller, run_id), now=clock.now())
 
 
 class EventsView(ApiView):

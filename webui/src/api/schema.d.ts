@@ -8540,7 +8540,7 @@ export interface components {
         };
         RunSpecWorkflowSection: {
             /**
-             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
+             * @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes runs in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions
              * @default single_turn
              * @enum {string}
              */
@@ -9029,7 +9029,7 @@ export interface components {
             probe_tolerance?: number | null;
         };
         RunSpecPatchWorkflowSection: {
-            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes is run in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
+            /** @description the code that turns a prompt into a trajectory. multi_turn: after a wrong answer the policy gets feedback and answers again; python_tool: Python that the policy writes runs in the sandbox, and it continues with the output; agent_session: agents outside the run talk to it through an OpenAI-compatible endpoint, set rewards, and end their sessions */
             name?: ("single_turn" | "multi_turn" | "python_tool" | "agent_session") | null;
             /** @description tokens of a trajectory at most, over all its turns and with what the environment says; default what the model's context holds. rollout.max_new_tokens bounds each turn of the policy */
             max_trajectory_tokens?: number | null;

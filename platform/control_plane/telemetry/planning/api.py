@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from typing import Any
+
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from control_plane.accounts.identity.caller import caller_of
 from control_plane.core.api.base_view import ApiView
+from control_plane.core.api.endpoints import endpoint
 from control_plane.core.api.errors import FieldError, unprocessable
-from control_plane.core.api.request_parsing import body_of
 from control_plane.experiments import templates
 from control_plane.runs.spec_resolution import resolve_spec
 from control_plane.telemetry.planning.forecast import Wanted, forecast_run
@@ -17,16 +17,14 @@ from control_plane.telemetry.planning.serializers import ForecastRequestSerializ
 class ForecastView(ApiView):
     scopes = {"POST": "runs:read"}
 
-    @extend_schema(
-        operation_id="forecast_run", request=ForecastRequestSerializer, responses=ForecastSerializer
-    )
-    def post(self, request: Request) -> Response:
+    @endpoint("forecast_run", body=ForecastRequestSerializer, returns=ForecastSerializer)
+    def post(self, request: Request, fields: dict[str, Any]) -> object:
         """Forecast a run.
 
         Simulates the run on a number of slots: speed, idle time and staleness, the fastest split, and what max
         staleness, batch size and each assumption change. Nothing is created.
         """
-        caller, body = caller_of(request), body_of(ForecastRequestSerializer, request)
+        caller, body = caller_of(request), fields
         spec, template = body.pop("spec"), body.pop("template", None)
         if template is not None:
             spec = templates.with_template(caller, template, spec)
@@ -36,4 +34,4 @@ class ForecastView(ApiView):
                 FieldError(f"/spec{error.pointer}", error.code, error.message) for error in resolved.errors
             ]
             raise unprocessable("invalid", errors[0].message, errors)
-        return Response(ForecastSerializer.render(forecast_run(caller, resolved, Wanted(**body))))
+        return forecast_run(caller, resolved, Wanted(**body))
